@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import polars as pl
 from experiments.design import load_design
 from experiments.kinds.limplock.result import analyse
 from experiments.kinds.limplock.row import rows
+from experiments.kinds.limplock.scenarios import CLOSING
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -55,6 +56,7 @@ class Truth:
     gone: Mapping[str, float] | None = None  # by label, since when
     moved: tuple[str, ...] = ()  # scenarios in which parts moved
     cold: tuple[str, ...] = ()  # scenarios that met services that were just started
+    closing: float | None = None  # how much longer the base takes at each repeat's end
     bases_cut: int = 0  # repeats, from the first on, that ended with a base cut short
 
 
@@ -81,11 +83,15 @@ SLOW_FOLLOWER = Truth(
 class Made:
     """The files of a run of these rows: `folder` has what a stage would have written."""
 
-    def __init__(self, folder: Path, *truths: Truth, arms: tuple[str, ...] = ("new",)) -> None:
+    def __init__(self, folder: Path, *truths: Truth, arms: tuple[str, ...] = ("new",),
+                 count: int = 2800, heap_mb: float | None = None) -> None:  # fmt: skip
         self.folder = folder
         self._rng = np.random.default_rng(7)
         self._at_s = 10.0
+        self._count = count
+        self._heap_mb = heap_mb
         self._windows: list[Window] = []
+        self._closing: list[Window] = []
         self._asked: list[tuple[str, str, str, float, float, str]] = []
         for arm in arms:
             for repeat in range(3):
@@ -111,6 +117,10 @@ class Made:
             took_s = min(slower * base_s, limit_s)
             length_s = max(FAULT_S, took_s)
             self._window(arm, repeat, truth, scenario, took_s, length_s, cut=took_s == limit_s)
+        if truth.closing is not None:
+            took_s = truth.closing * base_s
+            self._window(arm, repeat, truth, "base", took_s, took_s, cut=False)
+            self._closing.append(replace(self._windows.pop(), scenario=CLOSING))
 
     def _window(
         self, arm: str, repeat: int, truth: Truth, scenario: str, took_s: float, length_s: float,
@@ -163,7 +173,8 @@ class Made:
         self._section = LimplockSection(rows=tuple(names))
         self.folder.mkdir(parents=True, exist_ok=True)
         shown = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
-        left = Left(0.4, dict.fromkeys(names, 2800), wait_max, shown, [])
+        counts = dict.fromkeys(names, self._count)
+        left = Left(0.4, counts, wait_max, shown, [], closing=self._closing)
         write_windows(self.folder, left, self._windows)
         write_table(self.folder / ASKED_FILE, pl.DataFrame(self._asked, ASKED, orient="row"), ASKED)
         whitebox = [
@@ -171,6 +182,10 @@ class Made:
             for second in range(0, round(self._at_s), 3)
             for machine in MACHINES
         ]
+        if self._heap_mb is not None:
+            whitebox += [(float(second), machine, "heap_max_mb", self._heap_mb)
+                         for second in range(0, round(self._at_s), 3)
+                         for machine in MACHINES]  # fmt: skip
         frame = pl.DataFrame(whitebox, WHITEBOX, orient="row")
         write_table(self.folder / WHITEBOX_FILE, frame, WHITEBOX)
         write_json(self.folder / "manifest.json", manifest_of(self._section))

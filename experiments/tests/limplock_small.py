@@ -169,7 +169,7 @@ class Faults:
 
 def repeat_of(
     system: System, clients: Clients, stage: Small | None = None,
-    scenarios: Sequence[Scenario] = (), *, cold: bool = False, **section: Any
+    scenarios: Sequence[Scenario] = (), *, cold: bool = False, closes: bool = False, **section: Any
 ) -> Repeat:  # fmt: skip
     """Of row Z3, short; `scenarios` in place of the section's."""
     asked: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_least_s": 0.5, **section}
@@ -178,5 +178,5 @@ def repeat_of(
     watch: Any = SimpleNamespace(answered=lambda _: None)
     return Repeat(
         cast(Any, stage or Small()), limplock, block, rows()["Z3"], "leader", system, clients,
-        watch, scenarios or limplock.scenarios, cold=cold,
+        watch, scenarios or limplock.scenarios, cold=cold, closes=closes,
     )  # fmt: skip

@@ -92,7 +92,7 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
         **{key: found[key] for key in _CHOICE},
         **{key: slowdown[key] for key in ("factor", "at_least", "low", "high")},
         confidence=body["rule"]["confidence"],
-        insufficient=found["reason"] if found["operation"] == "insufficient" else "",
+        insufficient=found["reason"] if found["operation"] not in ("yes", "no") else "",
     )
 
 

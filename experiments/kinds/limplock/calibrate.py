@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from experiments.kinds.limplock.dose import Class, Dose
 from experiments.kinds.limplock.model import LIMPING, Cluster, Outcome, Repeat
 from experiments.kinds.limplock.probes import SCHEMA, Stream, seen
 from experiments.kinds.limplock.rule import Limplock, Measured, Rule, Verdict, judge
@@ -56,7 +57,19 @@ def measured(cluster: Cluster, outcomes: Sequence[Outcome]) -> Measured:
         probes=pl.DataFrame(rows, schema=SCHEMA, orient="row"),
         base=[_waited(one.base_run_s, cluster.base_s) for one in outcomes],
         faulty=[_waited(one.faulty_run_s, cluster.fault_s) for one in outcomes],
+        dose=_dose(cluster) if cluster.design == "queue" else None,
     )
+
+
+def _dose(cluster: Cluster) -> Dose:
+    """Updates that are written while the fault lasts, of those that memory holds."""
+    put = _updates_per_s(cluster) * cluster.fault_s
+    verdicts: tuple[Class, ...] = ("operation", "node", "cluster")
+    return Dose("the holder's memory", "updates", put, float(cluster.memory), 1.0, verdicts)
+
+
+def _updates_per_s(cluster: Cluster) -> float:
+    return cluster.writers / (cluster.think_s + cluster.processor_s + 2 * cluster.device_s)
 
 
 def _waited(seconds: float | None, most_s: float) -> Waited:
@@ -86,9 +99,8 @@ def _cluster(rng: np.random.Generator, **given: Any) -> Cluster:
 def _queue(rng: np.random.Generator, filled: bool) -> Cluster:
     """Memory for 4 to 6 s of updates, or for ten times as many as there can be."""
     cluster = _cluster(rng, design="queue", severity=float(rng.choice(SEVERITIES[1:])))
-    per_s = cluster.writers / (cluster.think_s + cluster.processor_s + 2 * cluster.device_s)
     seconds = float(rng.uniform(4.0, 6.0)) if filled else 10 * cluster.fault_s
-    return replace(cluster, memory=int(per_s * seconds))
+    return replace(cluster, memory=int(_updates_per_s(cluster) * seconds))
 
 
 SCENARIOS = (
@@ -110,7 +122,7 @@ SCENARIOS = (
     Scenario(
         "queue without limit, fault ends before",
         lambda rng: _queue(rng, filled=False),
-        ("no", "no", "no"),
+        ("under-dosed", "under-dosed", "under-dosed"),
     ),
     Scenario(
         "threads for each stage",

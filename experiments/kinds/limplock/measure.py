@@ -17,7 +17,7 @@ from experiments.errors import MeasurementFailed
 from experiments.kinds.limplock.clients import Clients, Lane, command
 from experiments.kinds.limplock.repeat import Moved, Repeat, whole
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.scenarios import Scenario
+from experiments.kinds.limplock.scenarios import Scenario, shuffled
 from experiments.kinds.limplock.search import Search, relative
 from experiments.kinds.limplock.section import LimplockSection, system_tier
 from experiments.kinds.limplock.slowdown import Waited
@@ -50,6 +50,7 @@ class Rows:
         self._section = section
         self._rows = section.asked()
         self._windows: list[Window] = []
+        self._closing: list[Window] = []
         self._abandoned: list[str] = []
         self._lanes: list[tuple[str, Lane]] = []  # with their purpose
         self._whitebox: list[pl.DataFrame] = []  # of each block
@@ -96,7 +97,7 @@ class Rows:
                     return
                 for row in mine:
                     for part in row.injected:
-                        self._row(block, row, part, *rest, self._section.scenarios)
+                        self._row(block, row, part, *rest, self._drawn(block, row, part))
         finally:
             self._whitebox.append(watch.table())
             self._abandoned += [f"{said}: {text}" for text in watch.failures()]
@@ -133,7 +134,7 @@ class Rows:
         for _ in range(ATTEMPTS_MAX):
             repeat = Repeat(
                 self._stage, self._section, block, row, part, system, clients, watch, scenarios,
-                cold=self._cold.get(row.system, False),
+                cold=self._cold.get(row.system, False), closes=self._section.search is None,
             )  # fmt: skip
             try:
                 repeat.measure()
@@ -144,14 +145,21 @@ class Rows:
             finally:
                 self._lanes += repeat.lanes
                 self._windows += repeat.windows
+                self._closing += repeat.closing
                 self._cold[row.system] = repeat.cold
             return repeat.windows
         return []
+
+    def _drawn(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
+        """The scenarios in an order of this repeat's own."""
+        seed = self._stage.design.experiment.design.seed
+        return shuffled(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
 
     def _adapter(self, arm: str, name: str) -> System:
         design, tiers = self._stage.design, self._stage.design.fleet.tiers
         tier = system_tier(design, name)
         system = self._of_tier(arm, tier)
+        system.gap_s = 1.0 / self._section.pace_per_s if self._section.pace_per_s else 0.0
         system.called = {tiers[one].role: self._nodes(one) for one in tiers[tier].calls}
         return system
 
@@ -207,7 +215,7 @@ class Rows:
         scales = {row.name: self._section.scale_of(row) for row in self._rows}
         left = Left(
             self._section.scale, counts, limits, list(self._shown.values()), self._abandoned,
-            scales, self._stage.clock.monotonic,
+            scales, self._stage.clock.monotonic, self._closing,
         )  # fmt: skip
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)

@@ -12,11 +12,12 @@ from rich.console import Console
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.cascade import cascade_figures
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
+from experiments.kinds.limplock.lasting import lasting_figures
 from experiments.kinds.limplock.progress import progress_figures
 from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
 from experiments.kinds.limplock.resources import Machine, resources
 from experiments.kinds.limplock.result import CLASSES, told_apart
-from experiments.kinds.limplock.scenarios import label
+from experiments.kinds.limplock.scenarios import CRASH, label
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
@@ -35,7 +36,10 @@ from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import MISSING, factor, number, plain
 from experiments.report.undone import undone_words
 
-_MOODS = {"yes": "bad", "no": "good", "insufficient": "unknown", "unread": "void"}
+_MOODS = {
+    "yes": "bad", "no": "good", "insufficient": "unknown", "under-dosed": "unknown",
+    "unread": "void",
+}  # fmt: skip
 _SHORT = {"insufficient": "?", "unread": "unread"}
 _QUESTIONS = {
     "measurement": "Measured?",
@@ -66,6 +70,7 @@ def write_page(folder: Path) -> Path:
         scenarios=scenario_table(result),
         remedies=remedy_table(result.get("remedies") or ()),
         slowdowns=slowdown_figure(result),
+        lasting=lasting_figures(result),
         cascades=cascade_figures(result),
         courses=course_figures(left, windows, asked, whitebox),
         resources=resource_table(
@@ -98,10 +103,15 @@ def headline(result: Mapping[str, Any]) -> str:
     locked = [_name(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
     agreed = [one["agrees"][name] for one in rows for name in CLASSES]
     known = [one for one in agreed if one is not None]
+    open_ones = [one[name] for one in rows for name in CLASSES]
+    counts = {word: open_ones.count(word) for word in ("insufficient", "under-dosed")}
+    left = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    left = f" {left[0].upper()}{left[1:]}." if left else ""
     said = f"Limplock in {', '.join(locked)}." if locked else "No limplock is shown in any row."
     if all(one["paper"] is None for one in rows):
-        return said
-    return f"{said} {sum(known)} of {len(known)} verdicts that can be compared are the paper's."
+        return said + left
+    same = f"{sum(known)} of {len(known)} verdicts that can be compared are the paper's."
+    return f"{said} {same}{left}"
 
 
 def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
@@ -118,12 +128,31 @@ def summary_table(result: Mapping[str, Any]) -> Table:
             named(f"{one['limpware']}, {one['part']}"),
             named(_workload(one)),
             Cell(f"{number(one['base_s'])} s", about=_paper(one, "base_s", " s")),
+            _slowed(result, one),
             *(_verdict(one[name], _paper(one, name), one["agrees"][name]) for name in CLASSES),
         )
         for one in result["rows"]
     )
-    head = ("row", "limps", "workload", "base latency", "operation", "node", "cluster")
+    head = ("row", "limps", "workload", "base latency", "slowdown", "operation", "node", "cluster")
     return Table("limplock-table", "Which rows lock up (the paper's verdict below)", head, rows)
+
+
+def _slowed(result: Mapping[str, Any], one: Mapping[str, Any]) -> Cell:
+    """The largest of its severities, the paper's below."""
+    key = ("arm", "row", "part")
+    mine = [
+        scenario["slowdown"]
+        for scenario in result["scenarios"]
+        if all(scenario[name] == one[name] for name in key)
+        and scenario["scenario"] != CRASH
+        and scenario["slowdown"]
+    ]
+    worst = max(mine, key=lambda found: float(found["factor"]), default=None)
+    paper = one["paper"]
+    said = "" if paper is None else "paper none named"
+    if paper is not None and paper.get("slowdown"):
+        said = f"paper {factor(paper['slowdown'])}"
+    return Cell(_slowdown(worst), about=said)
 
 
 def _workload(one: Mapping[str, Any]) -> str:
@@ -217,7 +246,26 @@ def _notes(one: Mapping[str, Any]) -> str:
     words += [f"begun cold in {one['cold']}"] if one.get("cold") else []
     words += [f"{one['bases_cold']} bases begun cold"] if one.get("bases_cold") else []
     words += [f"down: {', '.join(down)}"] if down else []
+    words += _died(one.get("died_s") or ())
+    words += [_dosed(one["dose"])] if one.get("dose") else []
     return "; ".join(words)
+
+
+def _died(repeats: Sequence[Mapping[str, float]]) -> list[str]:
+    """Which servers ran out of memory, when, and in how many repeats."""
+    names = sorted({name for one in repeats for name in one})
+    found = []
+    for name in names:
+        times = [one[name] for one in repeats if name in one]
+        when = ", ".join(number(after_s) for after_s in times)
+        found.append(f"{name} out of memory after {when} s in {len(times)}")
+    return found
+
+
+def _dosed(dose: Mapping[str, Any]) -> str:
+    if dose["share"] is None:
+        return f"unknown how much fills {dose['what']}"
+    return f"{number(dose['share'])} of what fills {dose['what']}"
 
 
 def stream_table(result: Mapping[str, Any]) -> Table | None:

@@ -1,4 +1,5 @@
-"""One repeat of a row: a run without a fault, then one in each scenario, with probes beside all."""
+"""One repeat of a row: a run without a fault, one in each scenario, and one without a fault again,
+with probes beside all."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from experiments.errors import MeasurementFailed, SparecraftError
 from experiments.kinds.held import held
 from experiments.kinds.limplock.cast import Cast, cast_of
 from experiments.kinds.limplock.clients import ClientEnded, Clients, Lane
+from experiments.kinds.limplock.endure import LINES, Deaths, outlast
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.scenarios import BASE, CRASH, Scenario, label
+from experiments.kinds.limplock.scenarios import BASE, CLOSING, CRASH, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.system import System, Unsettled
 from experiments.kinds.limplock.whitebox import Whitebox
@@ -36,8 +38,9 @@ class Moved(SparecraftError):
 
 
 class Repeat:
-    """Of one part; `windows` and `lanes` (with their purpose) have what was measured until then;
-    `cold`, whether it meets, and then leaves, services that were started anew."""
+    """Of one part; `windows`, `closing` and `lanes` (with their purpose) have what was measured
+    until then; `cold`, whether it meets, and then leaves, services that were started anew; closes,
+    whether the base is measured again at its end."""
 
     def __init__(
         self,
@@ -52,8 +55,10 @@ class Repeat:
         scenarios: Sequence[Scenario],
         *,
         cold: bool = False,
+        closes: bool = False,
     ) -> None:
         self.windows: list[Window] = []
+        self.closing: list[Window] = []
         self.lanes: list[tuple[str, Lane]] = []
         self._stage = stage
         self._section = section
@@ -64,6 +69,7 @@ class Repeat:
         self._clients = clients
         self._watch = watch
         self._scenarios = scenarios
+        self._closes = closes
         self._count = section.count_of(row)
         self._probes: list[Lane] = []
         self._told: dict[int, int] = {}  # of each lane, how much of it InfluxDB has
@@ -78,15 +84,31 @@ class Repeat:
             if self._section.rehearse:
                 self._rehearse()
             base = self._base(stack)
+            self.windows.append(base)
+            self._tell()
+            if base.moved:
+                raise Moved(
+                    f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
+                    expected="the same parts before and after the run without a fault",
+                    came="others: it is begun again",
+                )
             if base.cut:
                 self._stage.narrator.detail(
                     f"{self._row.name}: the base was cut short after {base.took_s:.0f} s"
                 )
                 return
             for scenario in self._scenarios:
-                if self.cold and self._section.rehearse:
-                    self._rehearse()
+                self._warm()
                 self._scenario(scenario, base)
+            if self._closes:
+                self._warm()
+                self.closing.append(replace(self._base(None), scenario=CLOSING))
+                self._tell()
+
+    def _warm(self) -> None:
+        """What was started anew is rehearsed."""
+        if self.cold and self._section.rehearse:
+            self._rehearse()
 
     def _begin_probes(self, stack: ExitStack) -> None:
         """Of every machine that does it: which of them limps is found anew before each fault."""
@@ -114,13 +136,17 @@ class Repeat:
         self._clients.stop(lane)
         self.cold = False
 
-    def _base(self, stack: ExitStack) -> Window:
+    def _base(self, stack: ExitStack | None) -> Window:
+        """Without a fault.
+
+        Parameters: stack, of what goes on beside the operation from then on; None: it does so now.
+        """
         self._system.reset(self._row, self._count, self._clients)
         cast = self._cast()
-        if self._row.beside is not None:
+        if self._row.beside is not None and stack is not None:
             task = self._system.operation(self._row, self._row.beside, 0, cast.asked)
             self._until_the_end(stack, BESIDE, self._clients.start(task))
-        lane = self._opened(cast)
+        lane = self._opened(cast, self._count)
         start = time.monotonic()
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
@@ -128,14 +154,6 @@ class Repeat:
         self._clients.stop(lane)
         base = self._window(BASE, cast, start, time.monotonic(), lane)
         base, self.cold = replace(base, cold=self.cold), False  # it is a run too
-        self.windows.append(base)
-        self._tell()
-        if base.moved:
-            raise Moved(
-                f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
-                expected="the same parts before and after the run without a fault",
-                came="others: it is begun again",
-            )
         return base
 
     def _scenario(self, scenario: Scenario, base: Window) -> None:
@@ -145,7 +163,8 @@ class Repeat:
         limit_s = section.limit_s(row, base.took_s)
         kind, parameters = scenario.fault(row.limpware)
         self._stage.recorder.block = replace(self._block, repeat=self._number())
-        lane = self._opened(cast)
+        lane = self._opened(cast, 0 if section.endure else self._count)
+        deaths = Deaths(self._system.nodes, self._printed, self._has_ended)
         with ExitStack() as fault:
             if scenario.start_s is not None:
                 self._clients.go(lane)
@@ -156,11 +175,15 @@ class Repeat:
             if scenario.held_s is not None:
                 time.sleep(max(0.0, since + scenario.held_s - time.monotonic()))
                 fault.close()  # it is over, and the operation may go on
-            lane.wait(lane.started + limit_s - time.monotonic())
+            if section.endure is not None:
+                outlast(deaths, section.endure, since)
+            else:
+                lane.wait(lane.started + limit_s - time.monotonic())
             time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)
-            window = replace(window, cold=self.cold)
+            died_s = {name: at - since for name, at in deaths.found.items()}
+            window = replace(window, cold=self.cold, died_s=died_s)
         self._stage.recorder.block = None
         window = replace(window, whole_after_s=self._recover(cast.limping))
         self.windows.append(window)
@@ -171,15 +194,15 @@ class Repeat:
         """Of the fault in the run, for its events."""
         return self._stage.tally.planned
 
-    def _opened(self, cast: Cast) -> Lane:
+    def _opened(self, cast: Cast, count: int) -> Lane:
         """The row's operation, connected before anything limps."""
-        lane = self._system.opened(self._clients, self._row, cast.asked, self._count)
+        lane = self._system.opened(self._clients, self._row, cast.asked, count)
         self.lanes.append((ROW, lane))
         return lane
 
     def _window(self, scenario: str, cast: Cast, start: float, end: float, lane: Lane) -> Window:
         clock = self._stage.clock
-        over = lane.ended if lane.is_done and lane.ended is not None else end
+        done = self._done(lane)
         return Window(
             arm=self._block.arm,
             row=self._row.name,
@@ -191,12 +214,19 @@ class Repeat:
             labels=cast.labels,
             start_s=clock.since_s(start),
             end_s=clock.since_s(end),
-            took_s=over - lane.started,
-            cut=not lane.is_done,
+            took_s=(end if done is None else done) - lane.started,
+            cut=done is None,
             gone_s=self._gone(scenario, cast, start),
             moved=self._now(cast) != cast,
             errors=sum(one.outcome == "error" for one in lane.did),
         )
+
+    def _done(self, lane: Lane) -> float | None:
+        """When the row's count was done, though it goes on; None where it was not [monotonic s]."""
+        if lane.task.count or not self._count:
+            return lane.ended if lane.is_done else None
+        good = [one.end for one in lane.did if one.outcome == "ok"]
+        return good[self._count - 1] if len(good) >= self._count else None
 
     def _now(self, cast: Cast) -> Cast:
         """The parts now; where nobody has them, others than before."""
@@ -210,16 +240,22 @@ class Repeat:
         found = {cast.limping: 0.0} if scenario == CRASH else {}
         for name in self._system.nodes:
             last = self._watch.answered(name)
-            if name not in found and last is not None and self._service(name) == "crashed":
+            if name not in found and last is not None and self._has_ended(name):
                 found[name] = max(0.0, last - start)
         return found
 
-    def _service(self, machine: str) -> str:
-        """What its agent says of it; "" where that does not answer, so that nobody knows."""
+    def _has_ended(self, machine: str) -> bool:
+        """Whether its program has, by its agent; False where that does not answer."""
         try:
-            return str(self._stage.fleet.agents[machine].health()["service"])
+            return str(self._stage.fleet.agents[machine].health()["service"]) == "crashed"
         except AgentError:
+            return False
+
+    def _printed(self, machine: str) -> str:
+        """Nothing where nobody looks for it."""
+        if self._section.endure is None:
             return ""
+        return self._stage.fleet.platform.machine_logs(machine, LINES)
 
     # between windows
 

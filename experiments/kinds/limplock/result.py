@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from experiments.kinds.limplock.dose import Dose, dose_of
 from experiments.kinds.limplock.lacking import lacking
+from experiments.kinds.limplock.lasting import courses
 from experiments.kinds.limplock.probes import SCHEMA
 from experiments.kinds.limplock.remedies import remedies_of
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
-from experiments.kinds.limplock.scenarios import BASE, CRASH
+from experiments.kinds.limplock.scenarios import BASE, CRASH, scenarios_of
 from experiments.kinds.limplock.search import Search, searched, value_of
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
     PROBE,
+    WHITEBOX,
+    WHITEBOX_FILE,
     Left,
     Window,
     later_bases,
@@ -37,14 +41,15 @@ def analyse(folder: Path) -> Findings:
     """What the files of a run say of its rows."""
     manifest = read_manifest(folder)
     left, windows = read_windows(folder)
-    asked = read_table(folder / ASKED_FILE, ASKED).filter(purpose=PROBE)
+    everything = read_table(folder / ASKED_FILE, ASKED)
+    asked = everything.filter(purpose=PROBE)
     spec = manifest["spec"]["limplock"]
     rule = Rule.model_validate(spec["rule"])
     known = rows()
+    doses = _Doses(left, manifest["spec"], read_table(folder / WHITEBOX_FILE, WHITEBOX))
     found = [
-        _scenario(windows, known[key[1]], key, asked, rule, left)
-        for key in dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
-        if key[-1] != BASE
+        _scenario(windows, known[key[1]], key, asked, rule, left, doses)
+        for key in _keys(windows, manifest["spec"]["limplock"])
     ]
     if spec.get("search") is not None:
         found.sort(key=lambda one: value_of(one["scenario"]))
@@ -62,10 +67,47 @@ def analyse(folder: Path) -> Findings:
         "abandoned": list(left.abandoned),
         "zones": _zones(windows, spec.get("search")),
         "remedies": _remedies(windows, found, spec.get("reference"), rule),
+        "courses": courses(left, windows, everything) if spec.get("endure") else None,
     }
     verdicts = not_measured(manifest["verdicts"], lacking(manifest["spec"], windows))
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
     return Findings(body, verdicts, found=said)
+
+
+def _keys(windows: Sequence[Window], spec: Mapping[str, Any]) -> list[Key]:
+    """Of each scenario that was measured, by row as they came and then from the mildest on, as the
+    design has them: each repeat had an order of its own."""
+    order = [one.name for one in scenarios_of(spec["severities"], spec["crash"])]
+    rows = list(dict.fromkeys((w.arm, w.row, w.part) for w in windows))
+    keys = dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
+    place = {name: k for k, name in enumerate(order)}
+    return sorted(
+        (key for key in keys if key[-1] != BASE),
+        key=lambda key: (rows.index(key[:-1]), place.get(key[-1], len(order))),
+    )
+
+
+class _Doses:
+    """What each row's operations put into what it locks up by."""
+
+    def __init__(self, left: Left, spec: Mapping[str, Any], whitebox: pl.DataFrame) -> None:
+        self._left = left
+        self._fleet = spec["fleet"]
+        self._whitebox = whitebox
+
+    def of(self, row: Row, faulty: Sequence[Window], probes: pl.DataFrame) -> Dose | None:
+        """None of a row that needs none.
+
+        Parameters: probes, as probes.SCHEMA.
+        """
+        if row.mechanism is None:
+            return None
+        healthy = probes.filter(needs="neither")["node"].n_unique()
+        count, size_kb = self._left.counts[row.name], row.workload.size_kb
+        return dose_of(
+            row.mechanism, count, size_kb, faulty, healthy, self._fleet,
+            row.injected_role or row.system, self._whitebox,
+        )  # fmt: skip
 
 
 def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -101,7 +143,10 @@ def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
             "count": left.counts[name],
             "base_s": float(np.median(took_s)),
             "base_all_s": took_s,
+            "closing_all_s": [],
             "took_all_s": [],
+            "died_s": [],
+            "dose": None,
             "cut": 0,
             "bases_cut": _cut(base.values()),
             "wait_max": left.wait_max[name],
@@ -151,15 +196,20 @@ def _remedies(
 
 
 def _scenario(
-    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: Left
-) -> dict[str, Any]:
+    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: Left,
+    doses: _Doses,
+) -> dict[str, Any]:  # fmt: skip
     arm, name, part, scenario = key
     mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
     faulty = {w.repeat: w for w in mine if w.scenario == scenario}
     bases = later_bases(mine)
     base = {repeat: window for repeat, window in bases.items() if repeat in faulty}
     measured = measured_of(row, base, faulty, asked)
-    found = judge(measured, rule)
+    dose = doses.of(row, list(faulty.values()), measured.probes)
+    again = {w.repeat: w for w in left.closing if (w.arm, w.row, w.part) == (arm, name, part)}
+    whole = bool(again) and set(again) >= set(faulty)
+    closing = [again[repeat].waited for repeat in faulty] if whole else []
+    found = judge(replace(measured, closing=closing, dose=dose), rule)
     return {
         "arm": arm,
         "row": name,
@@ -169,7 +219,10 @@ def _scenario(
         "count": left.counts[name],
         "base_s": float(np.median([w.took_s for w in base.values()])),
         "base_all_s": [w.took_s for w in base.values()],
+        "closing_all_s": [one.seconds for one in closing],
         "took_all_s": [w.took_s for w in faulty.values()],
+        "died_s": [_died(w) for w in faulty.values()],
+        "dose": None if dose is None else {**asdict(dose), "share": dose.share},
         "cut": _cut(faulty.values()),
         "bases_cut": _cut(bases.values()),
         "wait_max": left.wait_max[name],
@@ -181,6 +234,11 @@ def _scenario(
         "errors": sum(w.errors for w in faulty.values()),
         **_json(found),
     }
+
+
+def _died(window: Window) -> dict[str, float]:
+    """Which servers ran out of memory, by their part, and after how long."""
+    return {window.labels.get(name, name): since_s for name, since_s in window.died_s.items()}
 
 
 def measured_of(
@@ -310,22 +368,23 @@ def _summary(
 
 
 def _over(verdicts: Iterable[Verdict]) -> Verdict:
-    """Yes where one is, no where all are."""
+    """Yes where one is, no where all are; of others what leaves most open."""
     listed = list(verdicts)
-    if "yes" in listed:
-        return "yes"
-    return "no" if listed and set(listed) == {"no"} else "insufficient"
+    for verdict in ("yes", "insufficient", "under-dosed", "no"):
+        if verdict in listed:
+            return verdict
+    return "insufficient"
 
 
 def _agrees(paper: Mapping[str, Any] | None, name: str, ours: Verdict) -> bool | None:
     """None where either says nothing."""
-    if paper is None or paper[name] == "unread" or ours == "insufficient":
+    if paper is None or paper[name] == "unread" or ours not in ("yes", "no"):
         return None
     return bool(paper[name] == ours)
 
 
 def _letters(one: Mapping[str, Any]) -> str:
-    """`O C`, `-` for none; `N?` is not known."""
-    said = {"yes": "{}", "insufficient": "{}?", "no": ""}
+    """`O C`, `-` for none; `N?` is not known, `N<` under-dosed."""
+    said = {"yes": "{}", "insufficient": "{}?", "under-dosed": "{}<", "no": ""}
     words = [said[one[name]].format(letter) for name, letter in _LETTERS.items()]
     return " ".join(filter(None, words)) or "-"

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.kinds.limplock.dose import Mechanism
 from experiments.kinds.limplock.probes import Needs
 from optimizer.source import Positive, Strict, check, read_toml, refusal
 
@@ -58,6 +59,19 @@ class Probe(Strict):
         return self
 
 
+class Course(Strict):
+    """A rate of the operation over time, as the paper's text has it."""
+
+    rate_per_s: Positive
+    """Operations done [1/s]."""
+    from_s: Annotated[float, Field(ge=0)] | None = None
+    """Since when after the fault [s]; None: the text does not say when."""
+    until_s: Positive | None = None
+    """Until when [s]; None: to the end."""
+    what: Annotated[str, Field(min_length=1)]
+    """What it is then."""
+
+
 class Paper(Strict):
     """What the paper says of a row. `unread`: the tick is lost in the copy that was read."""
 
@@ -71,6 +85,8 @@ class Paper(Strict):
     """Cluster limplock."""
     slowdown: Positive | None = None
     """The largest that the text names, or two rates that it names."""
+    course: list[Course] = Field(default_factory=list)
+    """How much was done over time, of a row whose figure over time the text explains."""
     places: Annotated[list[str], Field(min_length=1)]
     """Where it says so: sections, or the table and figures by name."""
 
@@ -98,6 +114,9 @@ class Row(Strict):
     """What else is asked for meanwhile."""
     probes: Annotated[list[Probe], Field(min_length=1)]
     """What verdicts on nodes and cluster rest on."""
+    mechanism: Mechanism | None = None
+    """What the operations have to fill before the row can lock up; None: nothing, they wait for
+    what limps themselves."""
     paper: Paper | None = None
     """None: the paper has not this row."""
 

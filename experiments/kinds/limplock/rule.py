@@ -1,4 +1,4 @@
-"""Which limplock a row showed: operation, node, cluster, each yes, no or insufficient.
+"""Which limplock a row showed: operation, node, cluster, each yes, no, insufficient or under-dosed.
 
 - **Operation**: the row's own operation is slower than `factor`.
 - **Node**: a node is slow in what needs nothing that limps. On the limping node that is what it
@@ -10,12 +10,15 @@
 Slower than `factor` is a slowdown whose lower bound is above it; not slower, one whose upper bound
 is below it; else it is insufficient, as is a base that differs too much from itself. A node that
 went down is judged by the time before; if there is none, it crashed, and does not limp.
+
+What is not yes is under-dosed where the operations could not fill what the row locks up by
+(`dose.py`), and insufficient where the base has drifted from a repeat's begin to its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Annotated, Literal
 
@@ -23,11 +26,12 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from experiments.kinds.limplock.dose import Class, Dose
 from experiments.kinds.limplock.probes import Seen, Stream, seen
 from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
 from optimizer.source import Share, Strict
 
-Verdict = Literal["yes", "no", "insufficient"]
+Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
 _SPREAD_LEAST = 2  # base values, without which nothing says how much they differ
 
 
@@ -40,6 +44,9 @@ class Rule(Strict):
     """Of each bound."""
     noise_max: Annotated[float, Field(gt=1)] = 1.5
     """Geometric standard deviation of the base values; what is beyond it is not judged."""
+    drift_max: Annotated[float, Field(gt=1)] = 1.5
+    """From a repeat's base to the base at its end, geometric mean of the repeats, either way; what
+    is beyond it is not judged."""
     judged_share: Share = 1 / 3
     """The last part of the fault, which counts."""
 
@@ -56,6 +63,10 @@ class Measured:
     down_s: Mapping[tuple[int, str], float] = field(default_factory=dict)
     """Since when a node is known to have been down until the fault's end, by repeat and node: a
     machine that is gone may answer nothing, which probes cannot tell from a very slow one."""
+    closing: Sequence[Waited] = ()
+    """The base again at each repeat's end, in the order of `base`; none: it was not measured."""
+    dose: Dose | None = None
+    """What the operations put into what the row locks up by; None: it has no such thing."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +136,54 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     streams = tuple(_stream(stream, found[stream], rule) for stream in sorted(found))
     nodes = _nodes(streams, measured.limping)
     cluster, scope = _cluster(streams)
+    drift = drifted(measured.base, measured.closing, rule)
+    operation = judge_operation(measured.base, measured.faulty, rule)
+    if drift:
+        operation = replace(operation, verdict="insufficient", reason=drift)
+    operation = _operation_dosed(operation, measured.dose)
     return Limplock(
         rule=rule,
-        operation=judge_operation(measured.base, measured.faulty, rule),
-        node=_any([node.verdict for node in nodes]),
-        cluster=cluster,
-        scope=scope,
+        operation=operation,
+        node=_dosed(_steady(_any([node.verdict for node in nodes]), drift), "node", measured.dose),
+        cluster=_dosed(_steady(cluster, drift), "cluster", measured.dose),
+        scope=() if drift else scope,
         nodes=nodes,
         streams=streams,
     )
+
+
+def drifted(base: Sequence[Waited], closing: Sequence[Waited], rule: Rule) -> str:
+    """Why a base is not what it was at its repeat's begin; "" where it is, or nothing says so."""
+    if not closing:
+        return ""
+    if any(one.at_least for one in closing):
+        return "a closing base did not end well"
+    pairs = zip(base, closing, strict=True)
+    ratios = [after.seconds / before.seconds for before, after in pairs if before.seconds > 0.0]
+    drift = float(np.exp(np.mean(np.log(ratios)))) if ratios and min(ratios) > 0.0 else 1.0
+    if 1.0 / rule.drift_max <= drift <= rule.drift_max:
+        return ""
+    return f"the base drifted by {drift:.3g} from begin to end"
+
+
+def _steady(verdict: Verdict, drift: str) -> Verdict:
+    return "insufficient" if drift else verdict
+
+
+def _dosed(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
+    """The verdict, where what was put in is enough for it."""
+    if dose is None or verdict == "yes" or name not in dose.verdicts:
+        return verdict
+    if dose.share is None:
+        return "insufficient"
+    return verdict if dose.share >= dose.share_least else "under-dosed"
+
+
+def _operation_dosed(found: Judgement, dose: Dose | None) -> Judgement:
+    verdict = _dosed(found.verdict, "operation", dose)
+    if dose is None or verdict == found.verdict:
+        return found
+    return replace(found, verdict=verdict, reason=dose.words)
 
 
 def judge_operation(base: Sequence[Waited], faulty: Sequence[Waited], rule: Rule) -> Judgement:

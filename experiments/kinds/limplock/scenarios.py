@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-BASE, CRASH = "base", "crash"
+BASE, CRASH, CLOSING = "base", "crash", "closing base"
 Axis = Literal["slower", "loss", "delay", "io_latency", "held", "start"]
 UNITS: Mapping[Axis, str] = {
     "slower": "×", "loss": "%", "delay": "ms", "io_latency": "ms", "held": "s", "start": "s",
@@ -73,7 +74,18 @@ def scenarios_of(severities: Sequence[float], crash: bool) -> tuple[Scenario, ..
     return (*limping, Scenario(None)) if crash else limping
 
 
+def shuffled(scenarios: Sequence[Scenario], *words: object) -> tuple[Scenario, ...]:
+    """An order of their own for each repeat, so that what warms up or drifts meets no severity more
+    than others.
+
+    Parameters: words, what the repeat is called, the design's seed first: the same give the same.
+    """
+    found = list(scenarios)
+    random.Random(" ".join(map(str, words))).shuffle(found)
+    return tuple(found)
+
+
 def label(name: str) -> str:
     """For people: `100 ×`, `5 %`, `crash`."""
-    bare = name in (BASE, CRASH) or " " in name
+    bare = name in (BASE, CRASH, CLOSING) or " " in name
     return name if bare else f"{float(name):g} {UNITS['slower']}"

@@ -10,6 +10,7 @@ from pydantic import Field
 from experiments.design import Design
 from experiments.design.injections import HELD_S_MAX
 from experiments.errors import InputError
+from experiments.kinds.limplock.endure import Endure
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Rule
 from experiments.kinds.limplock.scenarios import Scenario, scenarios_of
@@ -46,9 +47,9 @@ def injected_tier(design: Design, row: Row) -> str:
 
 
 class LimplockSection(Strict):
-    """Each repeat of a row is a run without a fault, then one in each scenario: the part limps
-    `severities` times slower, one after the other, and crashes. Arms are generations or settings.
-    """
+    """Each repeat of a row is a run without a fault, one in each scenario, and one without a fault
+    again: the part limps `severities` times slower, or crashes, in an order that is drawn for each
+    repeat from the design's seed. Arms are generations or settings."""
 
     rows: Names
     """Which rows of Limplock's Table 1."""
@@ -79,6 +80,11 @@ class LimplockSection(Strict):
     """From one probe of a stream to the next [s]."""
     probe_timeout_s: Seconds = 10.0
     """How long a probe is waited for [s]."""
+    pace_per_s: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """How many of the row's own operations are asked for in a second at most; else each as soon as
+    the one before is done [1/s]."""
+    endure: Endure | None = None
+    """Under a fault the operation goes on until a server has died of it."""
     rule: Rule = Rule()
     """What is called slow, and how sure one has to be."""
     search: Search | None = None
@@ -89,7 +95,7 @@ class LimplockSection(Strict):
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What is done to a node, in this order; of a search its ends."""
+        """What is done to a node, in an order of each repeat's own; of a search its ends."""
         if self.search is not None:
             return (self.search.scenario(self.search.low), self.search.scenario(self.search.high))
         return scenarios_of(self.severities, self.crash)
@@ -110,6 +116,8 @@ class LimplockSection(Strict):
 
     def limit_s(self, row: Row, base_s: float) -> float:
         """How long an operation is waited for under a fault, whose base took so long [s]."""
+        if self.endure is not None:
+            return self.endure.for_s
         asked_s = max(self.window_least_s, (self.wait_max or row.wait_max) * base_s)
         return min(asked_s, HELD_S_MAX)
 
@@ -150,13 +158,16 @@ class LimplockSection(Strict):
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
                 raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
             adapter_of(role.directory).check(row)
+            if self.endure is not None and row.workload.keys is None:
+                expected = "rows of operations over so many `keys`, which can go on without end"
+                raise self._error(design, "endure", expected, row.name)
             tier = injected_tier(design, row)
             if self.search is not None and self.search.axis == "io_latency":
                 self._check_pass_through(design, tier)
 
     def _check_search(self, design: Design, search: Search) -> None:
         repeats = design.experiment.design.repeats
-        if idle := self.model_fields_set & {"severities", "crash", "reference"}:
+        if idle := self.model_fields_set & {"severities", "crash", "reference", "endure"}:
             raise self._error(design, sorted(idle)[0], "nothing beside search", "a value")
         if len(self.rows) > 1:
             raise self._error(design, "rows", "one, as it is searched", ", ".join(self.rows))

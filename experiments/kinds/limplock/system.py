@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -70,6 +70,8 @@ class System(ABC):
     shown: ClassVar[tuple[Shown, ...]] = ()
     called: Mapping[str, Sequence[Node]] = MappingProxyType({})
     """Machines of the tiers that its tier calls, by role, as whoever makes it says."""
+    gap_s = 0.0
+    """From one of the row's own operations to the next at least [s], as whoever makes it says."""
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         """`nodes` of the role's tier in order; settings, the role's, as the arm has them."""
@@ -142,7 +144,8 @@ class System(ABC):
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
         """The row's operation, connected, about to begin. To be replaced where no lane of the
         client can do it (waiting for a balancing, say): `clients.call` has a function do it."""
-        return clients.open(self.operation(row, row.workload, count, node))
+        task = self.operation(row, row.workload, count, node)
+        return clients.open(replace(task, gap_s=max(task.gap_s, self.gap_s)))
 
     def look(self, node: str) -> Mapping[str, float]:
         """White-box metrics of a machine now; empty where it does not answer. Bounded in time, by

@@ -1,8 +1,8 @@
 """The record of a run's rows: windows of time, and what was asked meanwhile. Times are the run's.
 
-`limplock.json` has the windows, a repeat's base and one for each scenario; `asked.parquet` every
-operation of every lane, `whitebox.parquet` what the machines said of themselves. All that is said
-of a run follows from these.
+`limplock.json` has the windows, a repeat's base, one for each scenario in the order in which they
+were, and the base again; `asked.parquet` every operation of every lane, `whitebox.parquet` what the
+machines said of themselves. All that is said of a run follows from these.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Window:
     errors: int
     whole_after_s: float | None = None  # until it was; None: of a base, or it was started anew
     cold: bool = False
+    died_s: Mapping[str, float] = field(default_factory=dict)  # machines that ran out of memory
 
     @property
     def length_s(self) -> float:
@@ -88,6 +89,7 @@ class Left:
     abandoned: Sequence[str]  # for the page: why repeats were begun again, and why looks failed
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
     monotonic_s: float | None = None  # second 0 on the clients' clock
+    closing: Sequence[Window] = ()  # the base again, after all scenarios of a repeat
 
 
 def client_log(arm: str, system: str) -> str:
@@ -105,4 +107,5 @@ def read_windows(folder: Path) -> tuple[Left, tuple[Window, ...]]:
     """What `write_windows` wrote."""
     body = json.loads((folder / FILE).read_text(encoding="utf-8"))
     windows = tuple(Window(**one) for one in body.pop("windows"))
-    return Left(**body), windows
+    closing = tuple(Window(**one) for one in body.pop("closing", ()))
+    return Left(**body, closing=closing), windows

@@ -54,8 +54,8 @@ class Platform(Protocol):
     def left(self) -> list[str]:
         """Everything of this experiment that is still there."""
 
-    def machine_logs(self, machine: str) -> str:
-        """The last lines that the machine printed."""
+    def machine_logs(self, machine: str, lines: int = 20) -> str:
+        """The last lines that the machine printed, so many at most."""
 
     def inject(self, kind: str, machine: str) -> None:
         """One of MACHINE_KINDS that is not in `through_agent`."""

@@ -16,7 +16,6 @@ from experiments.stage.platforms.ec2.tagged import Tagged
 from experiments.stage.platforms.terraform import Progress
 
 _ON = ("pending", "running")
-_CONSOLE_LINES = 20
 _OFF_TIMEOUT_S = 600.0  # a stop with force takes up to minutes
 _POLL_S = 5.0
 
@@ -200,17 +199,17 @@ class Ec2Machines:
                 seen[name] = f"{held.id} runs, its checks say {passed.get(held.id, 'nothing')}"
         return seen
 
-    def machine_logs(self, machine: str) -> str:
-        """The console's last lines, or in brackets why there are none; raises nothing, for it is
-        shown where something has gone wrong already."""
+    def machine_logs(self, machine: str, lines: int = 20) -> str:
+        """The console's last lines, so many at most, or in brackets why there are none; raises
+        nothing, for it is shown where something has gone wrong already."""
         try:
             one = self._one(machine)
             said = self._console(one.id)
         except EnvironmentMissing as error:
             return f"(no console: {error.came})"
-        lines = said.strip().splitlines()[-_CONSOLE_LINES:]
+        last = said.strip().splitlines()[-lines:]
         nothing = f"(nothing yet: {one.id} is {one.state}; EC2 shows the console minutes later)"
-        return "\n".join(lines) or nothing
+        return "\n".join(last) or nothing
 
     def _console(self, identifier: str) -> str:
         try:

@@ -24,7 +24,6 @@ from experiments.stage.platforms.terraform import Progress, Stack
 STACK = ROOT / "infra" / "stacks" / "hosts"
 FILE = "hosts.toml"
 _BUNDLE = ROOT / "build" / "bundle" / "sparecraft.tar.gz"
-_LOG_LINES = 20
 _AT_ONCE = 16
 _POLL_S = 2.0
 
@@ -130,10 +129,10 @@ class HostsPlatform:
         """Hosts that say they are still this experiment's."""
         return [f"host {name}" for name in self._holding()[0]]
 
-    def machine_logs(self, machine: str) -> str:
-        """The last lines that the machine's program printed."""
+    def machine_logs(self, machine: str, lines: int = 20) -> str:
+        """The last lines that the machine's program printed, so many at most."""
         try:
-            return self._of(machine).log(_LOG_LINES).strip()
+            return self._of(machine).log(lines).strip()
         except EnvironmentMissing as error:
             return f"(no log: {error.came})"
 

@@ -161,9 +161,9 @@ class LocalPlatform:
         """The Docker name of a machine."""
         return f"sc-{self.experiment}-{machine}"
 
-    def machine_logs(self, machine: str) -> str:
-        """The last lines that the machine printed."""
-        return docker.logs(self.container(machine), on=self.engine_of(machine))
+    def machine_logs(self, machine: str, lines: int = 20) -> str:
+        """The last lines that the machine printed, so many at most."""
+        return docker.logs(self.container(machine), lines, on=self.engine_of(machine))
 
     def inject(self, kind: str, machine: str) -> None:
         """A fault that no agent can inject into its own machine. It ends with this process, however

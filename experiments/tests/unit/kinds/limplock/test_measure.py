@@ -126,9 +126,10 @@ def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
     class Leaves:
         """A repeat that measures nothing, and leaves services cold."""
 
-        windows, lanes, cold = (WINDOW,), (), True
+        windows, closing, lanes, cold = (WINDOW,), (WINDOW,), (), True
 
-        def __init__(self, *_: Any, cold: bool) -> None:
+        def __init__(self, *_: Any, cold: bool, closes: bool) -> None:
+            assert closes
             met.append(cold)
 
         def measure(self) -> None:

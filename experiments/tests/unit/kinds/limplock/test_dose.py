@@ -1,0 +1,231 @@
+"""What decides nothing: operations that cannot fill what a row locks up by, and bases that drift;
+severities come in an order of each repeat's own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from experiments.design import load_design
+from experiments.design.schedule import Block
+from experiments.kinds.limplock import repeat as module
+from experiments.kinds.limplock.clients import Clients
+from experiments.kinds.limplock.dose import Dose, dose_of
+from experiments.kinds.limplock.measure import Rows
+from experiments.kinds.limplock.page import headline, scenario_table, summary_table
+from experiments.kinds.limplock.probes import SCHEMA
+from experiments.kinds.limplock.row import rows
+from experiments.kinds.limplock.rule import Limplock, Measured, Rule, judge
+from experiments.kinds.limplock.scenarios import CLOSING, Scenario, scenarios_of, shuffled
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.slowdown import Waited
+from experiments.kinds.limplock.windows import WHITEBOX, Window, read_windows
+from experiments.record.result import flat
+from experiments.tests.limplock_fixture import SLOW_FOLLOWER, SLOW_LEADER, Made
+from experiments.tests.limplock_small import A_LEADS, PROGRAM, Faults, Three, repeat_of
+
+NOTHING = pl.DataFrame(schema=WHITEBOX)
+HEAP = pl.DataFrame([(5.0, "m", "heap_max_mb", 62.0)], WHITEBOX, orient="row")
+FLEET = {"tiers": {"store": {"role": "hdfs", "memory_mb": 384}}}
+EVERY = ("operation", "node", "cluster")
+
+
+def window(length_s: float, label: str = "leader") -> Window:
+    return Window("new", "Z5", "follower", "100", 0, "m", "m", {"m": label}, 0.0, length_s,
+                  length_s, False, {}, False, 0)  # fmt: skip
+
+
+def share(row: str, scale: float, nodes: int = 3, length_s: float = 6.0) -> tuple[float, float]:
+    """What a run of this scale puts into the row's mechanism, as a share, and the least."""
+    known = rows()[row]
+    assert known.mechanism is not None
+    assert known.workload.count is not None
+    dose = dose_of(
+        known.mechanism, round(known.workload.count * scale), known.workload.size_kb,
+        [window(length_s)], nodes, FLEET, known.system, HEAP,
+    )  # fmt: skip
+    assert dose.share is not None
+    return dose.share, dose.share_least
+
+
+@pytest.mark.parametrize(
+    ("row", "scale", "nodes"),
+    [("Z5", 0.25, 2), ("H4", 0.012, 2), ("F2", 0.034, 3), ("F3", 0.034, 3), ("F8", 0.0222, 3),
+     ("F11", 0.0222, 3), ("C1", 0.015, 2)],
+)  # fmt: skip
+def test_what_was_published_of_these_rows_is_less_than_their_mechanism_holds(
+    row: str, scale: float, nodes: int
+) -> None:
+    came, least = share(row, scale, nodes)
+    assert came < least
+
+
+@pytest.mark.parametrize(
+    ("row", "nodes"), [("Z5", 2), ("H4", 29), ("F2", 3), ("F3", 3), ("F8", 28), ("F11", 28)]
+)
+def test_the_papers_own_size_is_enough(row: str, nodes: int) -> None:
+    came, least = share(row, 1.0, nodes)
+    assert came >= least
+
+
+def test_a_window_longer_than_the_coordinators_patience_is_enough() -> None:
+    assert share("C1", 0.015, length_s=12.0) == (1.2, 1.0)
+
+
+def test_a_bound_that_no_machine_told_is_unknown() -> None:
+    known = rows()["Z5"]
+    assert known.mechanism is not None
+    dose = dose_of(known.mechanism, 6000, 20.0, [window(60.0)], 2, FLEET, "zookeeper", NOTHING)
+    assert (dose.bound, dose.share) == (None, None)
+
+
+def judged(faulty: float, dose: Dose | None = None, closing: float | None = None) -> Limplock:
+    base = [Waited(1.0), Waited(1.05), Waited(1.1)]
+    return judge(
+        Measured(
+            "n0", dict.fromkeys(range(3), 60.0), pl.DataFrame(schema=SCHEMA), base,
+            [Waited(faulty * one.seconds) for one in base],
+            closing=[Waited(closing * one.seconds) for one in base] if closing else (),
+            dose=dose,
+        ),
+        Rule(),
+    )  # fmt: skip
+
+
+def dose(put: float, bound: float | None = 10.0, verdicts: Any = EVERY) -> Dose:
+    return Dose("a queue", "MB", put, bound, 1.0, verdicts)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "one", "operation"),
+    [
+        (1.0, None, "no"),
+        (1.0, dose(20.0), "no"),
+        (1.0, dose(2.5), "under-dosed"),
+        (1.0, dose(2.5, verdicts=("node",)), "no"),
+        (1.0, dose(2.5, None), "insufficient"),
+        (9.0, dose(2.5), "yes"),
+    ],
+)
+def test_an_operation_that_ended_before_its_mechanism_could_act_decides_nothing(
+    faulty: float, one: Dose | None, operation: str
+) -> None:
+    found = judged(faulty, one)
+    assert found.operation.verdict == operation
+    assert bool(found.operation.reason) == (operation in ("under-dosed", "insufficient"))
+
+
+def test_verdicts_of_nodes_and_cluster_are_under_dosed_by_themselves() -> None:
+    found = judged(1.0, dose(2.5, verdicts=("node", "cluster")))
+    assert (found.operation.verdict, found.node, found.cluster) == (
+        "no", "under-dosed", "under-dosed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("closing", "operation"),
+    [(1.2, "yes"), (1.7, "insufficient"), (0.5, "insufficient"), (None, "yes")],
+)
+def test_a_base_that_drifted_to_its_repeat_s_end_leaves_the_row_undecided(
+    closing: float | None, operation: str
+) -> None:
+    found = judged(9.0, closing=closing)
+    assert found.operation.verdict == operation
+    assert ("drifted" in found.operation.reason) == (operation != "yes")
+    if operation != "yes":
+        assert (found.node, found.cluster) == ("insufficient", "insufficient")
+
+
+# A run
+
+
+Z5 = replace(SLOW_FOLLOWER, row="Z5")
+
+
+def only(made: Made) -> dict[str, Any]:
+    [found] = flat(made.result())["rows"]
+    return dict(found)
+
+
+def test_a_quarter_of_z5_is_under_dosed_in_result_page_and_letters(tmp_path: Path) -> None:
+    made = Made(tmp_path, Z5, count=1500, heap_mb=62.0)
+    found = only(made)
+    assert [found[name] for name in EVERY] == ["under-dosed"] * 3
+    assert set(found["agrees"].values()) == {None}
+    result = made.result()
+    assert result["limplock"]["letters"] == {"Z5": "O< N< C<"}
+    [first, *_] = flat(result)["scenarios"]
+    assert first["dose"]["share"] == pytest.approx(30.0 / 62.0)
+    assert "3 under-dosed" in headline(flat(result)).lower()
+    assert "under-dosed" in [cell.text for cell in summary_table(flat(result)).rows[0]]
+    assert "what fills the leader's heap" in scenario_table(flat(result)).rows[0][-1].text
+
+
+def test_all_of_z5_decides(tmp_path: Path) -> None:
+    found = only(Made(tmp_path, Z5, count=6000, heap_mb=62.0))
+    assert [found[name] for name in EVERY] == ["no", "no", "no"]
+
+
+def test_the_closing_base_is_in_the_files_and_a_drift_of_it_undoes_a_verdict(
+    tmp_path: Path,
+) -> None:
+    made = Made(tmp_path / "steady", replace(SLOW_LEADER, closing=1.05))
+    assert only(made)["operation"] == "yes"
+    left, windows = read_windows(tmp_path / "steady")
+    assert [one.scenario for one in left.closing] == [CLOSING] * 3
+    assert CLOSING not in {one.scenario for one in windows}
+    drifted = Made(tmp_path / "drifted", replace(SLOW_LEADER, closing=1.8))
+    assert only(drifted)["operation"] == "insufficient"
+
+
+def test_the_papers_slowdown_stands_below_ours(tmp_path: Path) -> None:
+    result = flat(Made(tmp_path, SLOW_LEADER, Z5, heap_mb=62.0).result())
+    table = summary_table(result)
+    place = table.head.index("slowdown")
+    said = {row[0].text: row[place].about for row in table.rows}
+    assert said == {"Z3": "paper none named", "Z5": "paper 30.0 ×"}
+
+
+# The order of severities
+
+
+def test_each_repeat_has_an_order_of_its_own_that_the_seed_gives_again() -> None:
+    known = scenarios_of((10.0, 100.0, 1000.0), crash=True)
+    orders = [shuffled(known, 20261128, "Z5", "follower", "new", pair) for pair in range(12)]
+    assert all(sorted(map(str, one)) == sorted(map(str, known)) for one in orders)
+    assert len(set(orders)) > 4
+    assert orders[3] == shuffled(known, 20261128, "Z5", "follower", "new", 3)
+    assert orders != [shuffled(known, 1, "Z5", "follower", "new", pair) for pair in range(12)]
+
+
+def test_a_repeat_is_given_the_order_of_the_designs_seed() -> None:
+    design = load_design("limplock-zookeeper")
+    stage = SimpleNamespace(design=design, keep=lambda _: None)
+    section = LimplockSection(rows=("Z3",))
+    drawn = Rows(cast(Any, stage), section)._drawn(Block(0, 2, "new", 0), section.asked()[0], "x")
+    seed = design.experiment.design.seed
+    assert drawn == shuffled(section.scenarios, seed, "Z3", "x", "new", 2)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_the_base_is_measured_again_when_all_scenarios_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closes: bool
+) -> None:
+    monkeypatch.setattr(module, "held", Faults().held)
+    monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
+    clients = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
+    try:
+        one = repeat_of(Three([A_LEADS]), clients, scenarios=[Scenario(10.0)],
+                        window_least_s=0.1, closes=closes)  # fmt: skip
+        one.measure()
+    finally:
+        clients.close()
+    assert [w.scenario for w in one.windows] == ["base", "10"]
+    assert [w.scenario for w in one.closing] == [CLOSING] * closes
+    assert all(w.start_s > one.windows[-1].end_s for w in one.closing)
