@@ -182,6 +182,8 @@ class HBase(System):
         if load.operation == "compact":
             return Task(node, "compact", self._table(node, _FILES), 1, 0, 1)
         if load.operation == "put" and load.count is None:
+            if self._generation == "new":
+                rows = f"{rows} {self.settings['PUTS_UNDER_WAY']}"
             return Task(node, "put-heavy", rows, 0, _VALUE_BYTES, _HEAVY_CALLS, _HEAVY_GAP_S)
         if load.operation == "put":
             calls = -(-count // _MANY)

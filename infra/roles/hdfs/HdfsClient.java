@@ -32,7 +32,6 @@ public final class HdfsClient implements Lanes.Opener {
   private static final long BLOCK_BYTES = 64L << 20; // the paper's
   private static final int REPLICAS = 3;
   private static final int AT_ONCE = 16; // creates: more than the NameNode has handlers
-  private static final int HEAVY = 20; // creates under way all the time: twice as many as it has
   private static final int BUFFER_BYTES = 64 << 10;
   private static final int POSITIONED_BYTES = 1 << 20; // as much as is read at once of a position
   private static final int OPENED_MAX = 50; // of three replicas each is the first as often
@@ -54,7 +53,7 @@ public final class HdfsClient implements Lanes.Opener {
     private final Map<String, String> options = new HashMap<>();
     private final DistributedFileSystem files;
     private final ExecutorService calls = Executors.newCachedThreadPool(Session::daemon);
-    private final Semaphore heavy = new Semaphore(HEAVY);
+    private Semaphore heavy; // creates under way
     private volatile Throwable failed; // a create that was under way
     private FSDataInputStream pieces;
     private long length;
@@ -98,7 +97,7 @@ public final class HdfsClient implements Lanes.Opener {
         case "stat": files.getFileStatus(folder); break;
         case "mkdir": files.mkdirs(fresh()); break;
         case "create": many(this::create); break;
-        case "create-heavy": heavily(this::create); break;
+        case "create-heavy": heavily(this::create, size); break;
         case "log": many(() -> files.mkdirs(fresh())); break;
         case "write": write(fresh(), size, turned(0)); break;
         case "write-block": writeBlock(size); break;
@@ -145,7 +144,10 @@ public final class HdfsClient implements Lanes.Opener {
     }
 
     /** The same, without a pause until all are done: returns when the last one is under way, of so many at most. */
-    private void heavily(Callable<?> call) throws Exception {
+    private void heavily(Callable<?> call, int most) throws Exception {
+      if (heavy == null) {
+        heavy = new Semaphore(most);
+      }
       for (int i = 0; i < AT_ONCE; i++) {
         heavy.acquire();
         calls.execute(() -> {

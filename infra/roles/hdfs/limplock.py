@@ -267,7 +267,8 @@ class Hdfs(System):
         if load.operation == "read" and self.settings["READS"] == "positions":
             return replace(task, operation="read-positions")
         if load.operation == "create" and load.count is None:
-            return replace(task, operation="create-heavy")
+            under_way = int(self.settings["CREATES_UNDER_WAY"])
+            return replace(task, operation="create-heavy", size=under_way)
         if load.operation == "create":
             return replace(task, count=-(-count // _AT_ONCE))
         if load.replicas:

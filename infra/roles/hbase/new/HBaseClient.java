@@ -34,7 +34,8 @@ import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
 /**
  * Rows of a table, by today's HBase client. A target is {@code ZOOKEEPERS}: rows are those of all regions in turn;
  * {@code ZOOKEEPERS SERVER}: of the regions that this region server has, or {@code any}; {@code ZOOKEEPERS SERVER TABLE}: of
- * another table; {@code ZOOKEEPERS SERVER TABLE COPIES}: of one whose regions so many servers have, where gets are of any copy.
+ * another table; {@code ZOOKEEPERS SERVER TABLE COPIES}: of one whose regions so many servers have, where gets are of any copy;
+ * {@code ZOOKEEPERS SERVER TABLE COPIES PUTS}: of heavy puts so many are under way at most.
  *
  * <p>{@code table} makes it with {@code size} regions, and {@code spread} gives every server one region of each table and the last
  * one the catalogue; {@code put}, {@code get} and {@code get-cached} are of one row, {@code put-many} is of a hundred in one call,
@@ -47,7 +48,7 @@ public final class HBaseClient implements Lanes.Opener {
   private static final byte[] FAMILY = {'f'};
   private static final byte[] NAME = {'v'};
   private static final int MANY = 100;
-  private static final int HEAVY = 60; // puts under way at most: a server has 30 threads for what it is asked
+  private static final int HEAVY = 60; // puts under way at most, unless told: a server has 30 threads for what it is asked
   private static final int CELL_BYTES = 100_000; // in a store file
   private static final int FILES_MAX = 12; // before a server compacts by itself: nobody asked for that
   private static final int ASK_COPY_US = 1000; // the release waits 10 ms: a get by a card 100 times slower takes 3
@@ -60,7 +61,7 @@ public final class HBaseClient implements Lanes.Opener {
 
   private static final class Server implements Lanes.Client {
     private final Connection connection;
-    private final Semaphore heavy = new Semaphore(HEAVY);
+    private final Semaphore heavy;
     private volatile Throwable failed; // a put that was under way
     private AsyncConnection atOnce; // where several puts are
     private final String server; // empty for any
@@ -77,6 +78,7 @@ public final class HBaseClient implements Lanes.Opener {
       server = target.length > 1 && !target[1].equals("any") ? target[1] : "";
       name = TableName.valueOf(target.length > 2 ? target[2] : TABLE);
       copies = target.length > 3 ? Integer.parseInt(target[3]) : 1;
+      heavy = new Semaphore(target.length > 4 ? Integer.parseInt(target[4]) : HEAVY);
     }
 
     @Override

@@ -67,7 +67,9 @@ Say = Callable[[Mapping[str, Any]], None]
 def system() -> System:
     role = load_design("limplock-hbase").roles["hbase"]
     nodes = [MASTER, FIRST, SECOND, LAST]
-    found = adapter_of(role.directory)(nodes, {"GENERATION": "new", "REGION_REPLICAS": 1})
+    found = adapter_of(role.directory)(
+        nodes, {"GENERATION": "new", "REGION_REPLICAS": 1, "PUTS_UNDER_WAY": 60}
+    )
     found.called = {"hdfs": FILES, "zookeeper": QUORUM}
     return found
 
@@ -118,7 +120,10 @@ def test_a_region_server_that_has_no_catalogue_limps_and_is_asked_itself(
 def test_the_old_release_tells_its_servers_and_their_queues_by_other_names(
     system: System, say: Say
 ) -> None:
-    old = type(system)([MASTER, FIRST, SECOND, LAST], {"GENERATION": "old", "REGION_REPLICAS": 1})
+    old = type(system)(
+        [MASTER, FIRST, SECOND, LAST],
+        {"GENERATION": "old", "REGION_REPLICAS": 1, "PUTS_UNDER_WAY": 60},
+    )
     assert old.sources == ("old/HBaseClient.java",)
     servers = [{"key": f"{one.address},16020,1", "value": {}} for one in (FIRST, SECOND, LAST)]
     say({
@@ -196,6 +201,7 @@ def test_a_row_s_operation_is_the_paper_s_in_calls_of_its_size(system: System) -
     assert beside is not None
     heavy = system.operation(known["B4"], beside, 0, "regions-2")
     assert (heavy.operation, heavy.count) == ("put-heavy", 0)
+    assert heavy.target.endswith(" 1 60")
     quorum = "198.18.0.31,198.18.0.32,198.18.0.33"
     assert made["B4"].target == f"{quorum} 198.18.0.2 limplock-1 1"
     assert made["B5"].target == f"{quorum} 198.18.0.2 files-1 1"
@@ -204,7 +210,9 @@ def test_a_row_s_operation_is_the_paper_s_in_calls_of_its_size(system: System) -
 def test_tables_of_several_copies_are_others_as_that_is_set_when_they_are_made(
     system: System,
 ) -> None:
-    two = type(system)([MASTER, FIRST, LAST], {"GENERATION": "new", "REGION_REPLICAS": 2})
+    two = type(system)(
+        [MASTER, FIRST, LAST], {"GENERATION": "new", "REGION_REPLICAS": 2, "PUTS_UNDER_WAY": 60}
+    )
     two.called = system.called
     assert two.target("regions-2", "get").split(" ")[1:] == ["198.18.0.2", "limplock-2", "2"]
 

@@ -134,6 +134,7 @@ def test_creates_beside_a_row_are_under_way_all_the_time(system: System) -> None
     assert row.beside is not None
     beside = system.operation(row, row.beside, 0, MASTER)
     assert (beside.operation, beside.count, beside.gap_s) == ("create-heavy", 0, 0.0)
+    assert beside.size == 20
 
 
 def test_metadata_are_asked_of_the_namenode_and_blocks_of_their_datanode(system: System) -> None:
