@@ -1,6 +1,6 @@
 """Writes docs/reference/: every key of a design's files from the models that check them, faults and
 policies from what the programs say of themselves, roles and kinds from their folders, the Terraform
-provider from its schema.
+provider from its schema. And the table of Limplock's rows in docs/results/limplock.md.
 
 python -m docs.generate [--check]
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from docs.limplock import DATA, TABLE, made
 from docs.provider import provider_parts
 from experiments import kinds
 from experiments.design.contracts import COMPARE_MODES, KINDS, POLICIES, PROTOCOLS
@@ -274,10 +275,16 @@ def main(check: bool) -> int:
     different = sorted(
         name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
     )
+    wanted_rows = made()
+    rows_differ = TABLE.read_text(encoding="utf-8") != wanted_rows
     if check:
         for name in different:
             print(f"docs/reference/{name} is not what the models say: run python -m docs.generate")
-        return 1 if different else 0
+        if rows_differ:
+            print(f"{TABLE.name} is not what {DATA.name} says: run python -m docs.generate")
+        return 1 if different or rows_differ else 0
+    if rows_differ:
+        TABLE.write_text(wanted_rows, encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name in different:
         if name in wanted:

@@ -358,16 +358,16 @@ def _summary(
             "count": mine[0]["count"],
             "base_s": mine[0]["base_s"],
             "repeats": min(f["repeats"] for f in mine),
-            **{name: _over([f[name] for f in limping]) for name in CLASSES},
+            **{name: over([f[name] for f in limping]) for name in CLASSES},
             "paper": paper,
             "agrees": {
-                name: _agrees(beside, name, _over([f[name] for f in limping])) for name in CLASSES
+                name: _agrees(beside, name, over([f[name] for f in limping])) for name in CLASSES
             },
         })  # fmt: skip
     return result
 
 
-def _over(verdicts: Iterable[Verdict]) -> Verdict:
+def over(verdicts: Iterable[Verdict]) -> Verdict:
     """Yes where one is, no where all are; of others what leaves most open."""
     listed = list(verdicts)
     for verdict in ("yes", "insufficient", "under-dosed", "no"):
