@@ -207,8 +207,7 @@ def _scenario(
     measured = measured_of(row, base, faulty, asked)
     dose = doses.of(row, list(faulty.values()), measured.probes)
     again = {w.repeat: w for w in left.closing if (w.arm, w.row, w.part) == (arm, name, part)}
-    whole = bool(again) and set(again) >= set(faulty)
-    closing = [again[repeat].waited for repeat in faulty] if whole else []
+    closing = [(base[repeat].waited, again[repeat].waited) for repeat in faulty if repeat in again]
     found = judge(replace(measured, closing=closing, dose=dose), rule)
     return {
         "arm": arm,
@@ -219,7 +218,7 @@ def _scenario(
         "count": left.counts[name],
         "base_s": float(np.median([w.took_s for w in base.values()])),
         "base_all_s": [w.took_s for w in base.values()],
-        "closing_all_s": [one.seconds for one in closing],
+        "closing_all_s": [after.seconds for _, after in closing],
         "took_all_s": [w.took_s for w in faulty.values()],
         "died_s": [_died(w) for w in faulty.values()],
         "dose": None if dose is None else {**asdict(dose), "share": dose.share},

@@ -63,8 +63,8 @@ class Measured:
     down_s: Mapping[tuple[int, str], float] = field(default_factory=dict)
     """Since when a node is known to have been down until the fault's end, by repeat and node: a
     machine that is gone may answer nothing, which probes cannot tell from a very slow one."""
-    closing: Sequence[Waited] = ()
-    """The base again at each repeat's end, in the order of `base`; none: it was not measured."""
+    closing: Sequence[tuple[Waited, Waited]] = ()
+    """The base of each repeat, and again at its end, of those that have both."""
     dose: Dose | None = None
     """What the operations put into what the row locks up by; None: it has no such thing."""
 
@@ -136,7 +136,7 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     streams = tuple(_stream(stream, found[stream], rule) for stream in sorted(found))
     nodes = _nodes(streams, measured.limping)
     cluster, scope = _cluster(streams)
-    drift = drifted(measured.base, measured.closing, rule)
+    drift = drifted(measured.closing, rule)
     operation = judge_operation(measured.base, measured.faulty, rule)
     if drift:
         operation = replace(operation, verdict="insufficient", reason=drift)
@@ -152,15 +152,14 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     )
 
 
-def drifted(base: Sequence[Waited], closing: Sequence[Waited], rule: Rule) -> str:
+def drifted(closing: Sequence[tuple[Waited, Waited]], rule: Rule) -> str:
     """Why a base is not what it was at its repeat's begin; "" where it is, or nothing says so."""
-    if not closing:
-        return ""
-    if any(one.at_least for one in closing):
+    if any(after.at_least for _, after in closing):
         return "a closing base did not end well"
-    pairs = zip(base, closing, strict=True)
-    ratios = [after.seconds / before.seconds for before, after in pairs if before.seconds > 0.0]
-    drift = float(np.exp(np.mean(np.log(ratios)))) if ratios and min(ratios) > 0.0 else 1.0
+    ratios = [after.seconds / before.seconds for before, after in closing if before.seconds > 0.0]
+    if not ratios or min(ratios) <= 0.0:
+        return ""
+    drift = float(np.exp(np.mean(np.log(ratios))))
     if 1.0 / rule.drift_max <= drift <= rule.drift_max:
         return ""
     return f"the base drifted by {drift:.3g} from begin to end"

@@ -91,7 +91,7 @@ def judged(faulty: float, dose: Dose | None = None, closing: float | None = None
         Measured(
             "n0", dict.fromkeys(range(3), 60.0), pl.DataFrame(schema=SCHEMA), base,
             [Waited(faulty * one.seconds) for one in base],
-            closing=[Waited(closing * one.seconds) for one in base] if closing else (),
+            closing=[(one, Waited(closing * one.seconds)) for one in base] if closing else (),
             dose=dose,
         ),
         Rule(),
