@@ -238,6 +238,7 @@ def _notes(one: Mapping[str, Any]) -> str:
     words = [f"{one['repeats']} repeats"]
     limit = f"{plain(one['wait_max'])} × the base"
     limit += f" or {HELD_S_MAX:g} s" if max(one["took_all_s"], default=0) >= HELD_S_MAX else ""
+    limit = "the end of the watch" if one.get("endures") else limit
     words += [f"{one['cut']} cut short at {limit}"] if one["cut"] else []
     words += [f"{one['bases_cut']} bases cut short"] if one.get("bases_cut") else []
     words += [f"{number(one['errors'])} failed attempts"] if one["errors"] else []

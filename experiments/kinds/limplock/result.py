@@ -54,6 +54,8 @@ def analyse(folder: Path) -> Findings:
     if spec.get("search") is not None:
         found.sort(key=lambda one: value_of(one["scenario"]))
     found += _unjudged(windows, left)
+    for one in found:
+        one["endures"] = spec.get("endure") is not None
     summary = _summary(found, known, spec.get("reference"))
     arms = list(dict.fromkeys(one["arm"] for one in summary))
     letters = {" ".join([one["row"], *told_apart(one, summary)]): _letters(one) for one in summary}

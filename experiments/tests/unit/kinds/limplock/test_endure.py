@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +18,13 @@ from experiments.kinds.limplock import repeat as module
 from experiments.kinds.limplock.clients import Clients
 from experiments.kinds.limplock.endure import OUT_OF_MEMORY, Deaths, Endure
 from experiments.kinds.limplock.lasting import BIN_S, courses, lasting_figures
+from experiments.kinds.limplock.page import scenario_table
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import ASKED, ROW, Left, Window
+from experiments.record.result import flat
+from experiments.tests.limplock_fixture import SLOW_LEADER, Made
 from experiments.tests.limplock_small import A_LEADS, PROGRAM, Faults, Small, Three, repeat_of
 
 # As PROGRAM, but what has no count goes on until it is stopped.
@@ -126,3 +130,13 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
         assert f"{one.rate_per_s:g}/s {one.what}" in figure.caption
     assert figure.drawings["wide"]
     assert lasting_figures({"courses": None, "arms": ["new"]}) == []
+
+
+def test_a_watch_that_ended_is_not_told_as_a_multiple_of_the_base(tmp_path: Path) -> None:
+    result = flat(Made(tmp_path, replace(SLOW_LEADER, wait_max=6.0)).result())
+    for endures in (False, True):
+        for one in result["scenarios"]:
+            one["endures"] = endures
+        said = [row[-1].text for row in scenario_table(result).rows]
+        assert any("× the base" in text for text in said) == (not endures)
+        assert any("cut short" in text for text in said)
