@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import kinds
+from experiments.commands.listing import left_out
 from experiments.commands.options import JsonOption, out, run_folders, words
 from experiments.errors import InputError
 from experiments.record.disturbed import taken_share
-from experiments.record.result import Result, read_result
+from experiments.record.result import Result, of_kind, read_result
 from experiments.report.text import milliseconds, number, percent, usd
 from optimizer.commands.output import print_json
+from optimizer.source import raise_all
 
 
 def compare(
@@ -32,6 +34,8 @@ def compare(
 ) -> None:
     """Runs side by side: validity, SLO, cost, host, and what their kinds measured.
 
+    A run that cannot be read is named, the others are shown, and the exit code is 2.
+
     Example: sparecraft compare results/my-shop/latest results/shop/latest
     """
     if len(runs) < 2:
@@ -41,12 +45,28 @@ def compare(
             came="one",
             do="`sparecraft report RUN` shows a single one.",
         )
-    columns = [column(read_result(run)) for run in runs]
+    columns: dict[Path, dict[str, Any]] = {}
+    wrong: list[InputError] = []
+    for run in runs:
+        try:
+            columns[run] = column(run, read_result(run))
+        except InputError as error:
+            wrong.append(error)
+    if not columns:
+        raise_all(wrong)
+    for one in wrong:
+        left_out(one)
     if as_json:
-        folders = map(str, runs)
-        print_json({"runs": [{"folder": f, **c} for f, c in zip(folders, columns, strict=True)]})
-        return
-    table = Table("", *(escape(one["experiment"]) for one in columns), box=None, pad_edge=False)
+        print_json({"runs": [{"folder": str(run), **one} for run, one in columns.items()]})
+    else:
+        _show(list(columns.values()))
+    if wrong:
+        raise typer.Exit(InputError.exit_code)
+
+
+def _show(columns: Sequence[Mapping[str, Any]]) -> None:
+    names = (escape(str(one["experiment"])) for one in columns)
+    table = Table("", *names, box=None, pad_edge=False)
     for key in dict.fromkeys(key for one in columns for key in one if key != "experiment"):
         name, show = _in_words(key)
         table.add_row(escape(name), *(escape(show(one.get(key))) for one in columns))
@@ -66,13 +86,15 @@ def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
     return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
 
 
-def column(result: Result) -> dict[str, Any]:
+def column(run: Path, result: Result) -> dict[str, Any]:
     """What is held against the other runs."""
     stopped, slo, host = result.get("stopped"), result["slo"], result["host"]
     try:
-        found = dict(kinds.find(result["kind"]).figures(result))
-    except InputError:  # a kind of somebody's own, which is not here
+        kind = kinds.find(result["kind"])
+    except InputError:  # of somebody's own, which is not here
         found = {}
+    else:
+        found = of_kind(run, lambda: kind.figures(result))
     return {
         "experiment": result["experiment"],
         "run": result["run"],

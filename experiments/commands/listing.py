@@ -105,25 +105,34 @@ def question(folder: Path) -> str:
 def _runs(results: Path) -> list[dict[str, Any]]:
     from experiments.record.result import results_in
 
-    return [_row(folder, result) for folder, result in results_in(results, _left_out)]
+    rows = []
+    for folder, result in results_in(results, left_out):
+        try:
+            rows.append(_row(folder, result))
+        except InputError as error:
+            left_out(error)
+    return rows
 
 
-def _left_out(error: InputError) -> None:
+def left_out(error: InputError) -> None:
+    """Say on standard error that a run is not shown, and why."""
     said = f"{error.place}: left out, {error.came}"
     err.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """A run by its head, and `found` by its kind."""
-    from experiments.record.result import validity
+    from experiments.record.result import of_kind, validity
 
     head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
     slo_met = result["slo"]["met"] if result["slo"] else None
     stopped = result["stopped"] and result["stopped"]["by"]
     try:
-        found = kinds.find(result["kind"]).row(result)
-    except InputError:  # a kind of somebody's own, which is not here
+        kind = kinds.find(result["kind"])
+    except InputError:  # of somebody's own, which is not here
         found = {}
+    else:
+        found = of_kind(folder, lambda: kind.row(result))
     usd, started = result["cost"]["usd"], result["started"]
     more = {
         "stopped": stopped,
@@ -131,7 +140,7 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         "slo_met": slo_met,
         "usd": usd,
         "started": started,
-        "found": dict(found),
+        "found": found,
     }
     return {**head, **more, "folder": str(folder)}
 

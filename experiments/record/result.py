@@ -156,12 +156,12 @@ def read_result(folder: Path) -> Result:
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
         return _READERS[file.name](body, read_manifest(folder))
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InputError(
             str(file),
             expected="a run's result",
             came=f"{type(error).__name__}: {error}",
-            do="Run the design again.",
+            do="Its tables are as they were. Move the folder elsewhere, or run the design again.",
         ) from error
 
 
@@ -199,12 +199,46 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
     # older ones knew nothing of these
+    if body["schema"] > SCHEMA:
+        raise ValueError(f"schema {body['schema']} of a later version, {SCHEMA} is known")
     unknown = {"stopped": None, "disturbed": None, "undone": manifest.get("undone"), "found": ""}
     body = {**unknown, **body}
     expected = {*_head("", manifest, True, {}, None), body["kind"]}
     if missing := expected - body.keys():
         raise KeyError(", ".join(sorted(missing)))
+    _check_head(body)
     return body
+
+
+def _check_head(body: Mapping[str, Any]) -> None:
+    """Raises TypeError or KeyError where the head is not what every reader takes it for."""
+    tables = ("verdicts", "cost", "host", body["kind"])
+    maybe = ("slo", "stopped", "disturbed", "undone")
+    wrong = [key for key in tables if not isinstance(body[key], Mapping)]
+    wrong += [key for key in maybe if not isinstance(body[key], Mapping | None)]
+    wrong += [] if isinstance(body["valid"], bool) else ["valid"]
+    if wrong:
+        raise TypeError(f"{', '.join(wrong)} of another type")
+    needed = {"verdicts": VERDICTS, "cost": ("usd",), "slo": ("met",), "stopped": ("by",)}
+    for table, keys in needed.items():
+        if lacking := [key for key in keys if body[table] is not None and key not in body[table]]:
+            raise KeyError(f"{table}: {', '.join(lacking)}")
+    if any(not isinstance(body["verdicts"][name], Mapping) for name in VERDICTS):
+        raise TypeError("verdicts of another type")
+
+
+def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """What a kind reads of its own part of a run's result. Raises InputError where that part is
+    not what the kind wrote."""
+    try:
+        return dict(read())
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(
+            str(folder / FILE),
+            expected="what its kind measured",
+            came=f"{type(error).__name__}: {error}",
+            do="It was written by another version, or changed: move the folder elsewhere.",
+        ) from error
 
 
 def _old_summary(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:

@@ -110,9 +110,9 @@ def test_list_and_compare_tell_it_from_yes_and_no() -> None:
     row = _row(Path("results/shop/R"), result)
     assert (row["valid"], row["disturbed"], row["slo_met"]) == (False, True, None)
     assert _shown(row)["valid"] == "disturbed"
-    found = column(result)
+    found = column(Path("run"), result)
     assert (found["valid"], found["taken by others"], found["SLO met"]) == (False, 0.735, None)
-    assert column(judged(block()))["taken by others"] is None
+    assert column(Path("run"), judged(block()))["taken by others"] is None
 
 
 def disturbed_run(folder: Path) -> Path:

@@ -152,3 +152,40 @@ def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: 
     for error, line in zip(left_out, listed.stderr.splitlines(), strict=True):
         assert line.startswith(f"{error.place}: ")
         assert error.came in line
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "later": {"schema": 99},
+    "headless": {"cost": None},
+    "verdicts": {"verdicts": []},
+    "other-kind": {"kind": "capacity", "capacity": {"workloads": {"wiki": 7}}},
+    "listed": {"kind": "compare", "compare": []},
+    "empty": {"kind": "compare", "compare": {}},
+}
+
+
+@pytest.fixture
+def beside_broken(tmp_path: Path) -> Path:
+    """A results folder with two good runs among broken ones."""
+    good = result_of("dice", MANIFEST, Findings({}, VERDICTS))
+    for name, changes in {"a": {}, **BROKEN, "z": {}}.items():
+        (tmp_path / "shop" / name).mkdir(parents=True)
+        text = json.dumps({**good, **changes}).replace("NaN", "null")
+        (tmp_path / "shop" / name / "result.json").write_text(text)
+    return tmp_path
+
+
+def test_no_bad_result_stops_the_list(beside_broken: Path) -> None:
+    done = CliRunner().invoke(app, ["list", "--results", str(beside_broken), "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["runs"]
+    assert [Path(row["folder"]).name for row in rows] == ["a", "z"]
+    assert all(f"shop/{name}/" in done.stderr for name in BROKEN)
+
+
+def test_no_bad_result_stops_the_comparison_of_the_others(beside_broken: Path) -> None:
+    folders = [str(beside_broken / "shop" / name) for name in ("a", *BROKEN, "z")]
+    done = CliRunner().invoke(app, ["compare", *folders, "--json"])
+    assert done.exit_code == 2
+    assert [one["folder"] for one in json.loads(done.stdout)["runs"]] == [folders[0], folders[-1]]
+    assert all(f"shop/{name}/" in done.stderr for name in BROKEN)
