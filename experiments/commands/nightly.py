@@ -29,19 +29,19 @@ def nightly(
     """Run a suite of designs for one night, keep what was measured, and make a site of all nights.
 
     Exit codes: 0 done, 1 an SLO was missed or a change was found, 3 no valid run, or another night
-    goes on. With --influxdb the whole history is also written there, for Grafana's dashboard of
-    nights.
+    or run goes on, 4 a design was not valid, left out or cannot be read; beside 4 an SLO may have
+    been missed too, and the site says so. With --influxdb the whole history is also written there,
+    for Grafana's dashboard of nights.
 
     Example: sparecraft nightly --suite nightly.toml
     """
-    from experiments.nightly.history import read_history
     from experiments.nightly.night import nightly as run_night
     from experiments.nightly.site import build_site
     from experiments.nightly.suite import load_suite
 
     wanted = load_suite(suite)
     if site_only:
-        page = build_site(wanted, read_history(wanted.folder))
+        page = build_site(wanted)
         _tell(influxdb, wanted.folder)
         print_json({"site": str(page)}) if as_json else _print_path(page)
         return
@@ -73,12 +73,14 @@ def _body(outcome: Outcome) -> dict[str, object]:
         "missed": missed(outcome.runs),
         "changes": [change.identity for change in outcome.changes],
         "left_out": outcome.left_out,
+        "incomplete": dict(outcome.incomplete),
         "site": str(outcome.site),
     }
 
 
 def _print(outcome: Outcome) -> None:
     from experiments.nightly.history import missed
+    from experiments.nightly.words import change_words
 
     heads = {run.number: run for run in outcome.runs}.values()
     valid = sum(run.valid for run in heads)
@@ -87,8 +89,8 @@ def _print(outcome: Outcome) -> None:
     lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid{others}"]
     late = missed(outcome.runs)
     lines += [f"SLO missed: {', '.join(late)}"] if late else []
-    lines += [f"changed: {change.identity}" for change in outcome.changes]
-    lines += [f"left out: {', '.join(outcome.left_out)}"] if outcome.left_out else []
+    lines += [f"changed: {one.entry}, {change_words(one)}" for one in outcome.changes]
+    lines += [f"incomplete: {name}, {why}" for name, why in outcome.incomplete.items()]
     for line in lines:
         out.print(escape(line), highlight=False, soft_wrap=True)
     _print_path(outcome.site)

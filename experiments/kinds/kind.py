@@ -78,6 +78,12 @@ class Kind:
         """What `sparecraft compare` puts beside another run's."""
         return self.row(result)
 
+    def levels(self, result: Result) -> Mapping[str, float]:
+        """Figures of the whole run that nights watch, beside those of its arms: FIGURE or
+        FIGURE/OF, with the unit in the figure's name."""
+        del result
+        return {}
+
     def row(self, result: Result) -> Mapping[str, Any]:
         """What `sparecraft list` says of a run beside its head: little."""
         del result

@@ -20,7 +20,6 @@ from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
 from experiments.stage import runs
 from experiments.stage.guard import Stop, Stopped
-from experiments.stage.lock import run_lock
 from experiments.stage.platforms import Platform
 from experiments.stage.signals import ending_signals
 from experiments.stage.stage import Stage
@@ -72,7 +71,6 @@ def carry_out(
         quiet_wait_s=quiet_wait_s,
     )
     with (
-        run_lock(results, design.fleet.experiment),
         ending_signals(narrator.say) as signals,
         runs.registered(_active(stage)) as told,
     ):

@@ -1,19 +1,22 @@
-r"""Where a design's gain changed from one night to the next, beyond what nights differ by.
+r"""Where a figure of a design changed from one night to the next, beyond what nights differ by.
 
-Looked at is y_n, the logarithm of baseline / arm of night n: both arms had the same night's host,
-so a slower host alone is no change. Three steps:
+Looked at is every series of `levels.py`, on the scale on which nights differ by about as much at
+every level (y_n: a logarithm, or a share as an angle). Three steps:
 
 1. Where: the segmentation of y into constant parts that makes
 
-       sum (y_n - mean of its part)^2 / sigma^2 + PENALTY log(N) (number of parts - 1)
+       sum (y_n - mean of its part)^2 / s^2 + PENALTY log(N) (number of parts - 1)
 
    least, exactly (PELT, Killick et al. 2012, of the library ruptures). No part is shorter than two
-   nights: so a change is never seen before a second night confirms it. sigma is what nights differ
-   by: the median absolute difference of neighbouring nights, which one change hardly moves.
+   nights: so a change is never seen before a second night confirms it. s is what nights differ by:
+   the median absolute difference of neighbouring nights, which one change hardly moves, made larger
+   where nights hang together. With rho, their correlation with the night before, a mean of n nights
+   is as uncertain as that of n (1 - rho) / (1 + rho) independent ones (Bartlett 1946).
 2. How sure: Student's t test of the parts on both sides. p is of one change looked for where it
-   looks best, so it is too small; P_MAX makes up for that, by simulation.
-3. Large enough to care: at least `SIZE_MIN`; and there without the night farthest off, so that one
-   bad night beside a good one is no change.
+   looks best, so it is too small; `p_max` makes up for that, by simulation.
+3. Large enough to care: at least `size_min`; and there without the night farthest off, so that one
+   bad night beside a good one is no change. Of a level that the host's speed moves: also at the
+   reference kernel's speed, in the same direction; the smaller of the two is told.
 
 `python -m experiments.nightly.calibrate` plants changes in made-up years, and in years without any
 counts false alarms. A changed design begins a new series.
@@ -22,99 +25,121 @@ counts false alarms. A changed design begins a new series.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from ruptures.detection.kernelcpd import KernelCPD
 from scipy import stats
 
 from experiments.nightly.history import History, Run
-from experiments.nightly.pooling import night_gain
+from experiments.nightly.levels import LOG_NOISE_MIN, Series, all_series
+from optimizer.source import Strict
 
-WATCHED = ("p95", "p99")
 PENALTY = 8.0
-P_MAX = 0.0005
-SIZE_MIN = math.log(1.15)
-BEFORE_MIN = 7  # nights before a change, to know what nights differ by
 _SAME = 3  # nights by which the place of one change may be told differently later
+_RHO_MAX = 0.9
+_HOST_SAME = math.log(1.25)  # of how far medians of the kernel's speed may lie apart
+_CLIPPED = 0.9  # of all differences of neighbouring nights, those that are not clipped
+
+
+class Watch(Strict):
+    """`[watch]`: which changes from night to night are told."""
+
+    size_min: Annotated[float, Field(gt=1, le=10)] = 1.15
+    """Factor by which a level must at least change."""
+    p_max: Annotated[float, Field(gt=0, le=0.05)] = 0.0005
+    """Largest p of the test of the nights before against those after; below 0.05 by far, since
+    every night and every figure is looked at."""
+    nights_min: Annotated[int, Field(ge=3, le=365)] = 7
+    """Nights before a change, to know what nights differ by."""
 
 
 @dataclass(frozen=True)
 class Shift:
     """A change in a series: the first value of the new level, by how much, and how surely."""
 
+    begin: int  # of the part before
     at: int
+    until: int  # where the next part begins
     size: float
     p: float
-    until: int  # where the next part begins
-
-
-@dataclass(frozen=True)
-class Series:
-    """A gain over nights, of one version of a design."""
-
-    entry: str
-    arm: str
-    statistic: str
-    runs: tuple[tuple[Run, ...], ...]  # of each night
-    logs: tuple[float, ...]
-
-    @property
-    def nights(self) -> list[int]:
-        """The nights' numbers."""
-        return [runs[0].night for runs in self.runs]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a gain, as people read it."""
+    """A change of a figure, as people read it."""
 
     entry: str
-    arm: str
-    statistic: str
+    arm: str | None  # None: of the whole run
+    figure: str
+    key: str  # of its series
     night: int  # the first on the new level
     when: datetime
-    size: float  # of the log gain: below 0, the arm lost
+    before: float
+    after: float
+    size: float  # log of how many times larger it became; at the kernel's speed if that is less
     p: float
     nights_before: int
     nights_after: int
     commits: tuple[str | None, str | None]  # before and after
     hosts: tuple[str, str]
-    speeds: tuple[float | None, float | None]  # of a core, medians of the nights on both sides
+    speeds: tuple[float | None, float | None]  # of the reference kernel, medians on both sides
+
+    @property
+    def direction(self) -> str:
+        """`up` where the figure became larger, else `down`."""
+        return "up" if self.size > 0 else "down"
 
     @property
     def identity(self) -> str:
         """Its name in the history."""
-        return f"{self.entry}/{self.arm}/{self.statistic}@{self.night}"
+        return f"{self.key}/{self.direction}@{self.night}"
 
     @property
     def factor(self) -> float:
-        """By how much the gain became larger, or below 1, smaller."""
+        """How many times larger, or below 1, smaller the figure became."""
         return math.exp(self.size)
 
+    @property
+    def host_factor(self) -> float | None:
+        """How many times faster the host became; None where it did not by more than a quarter."""
+        before, after = self.speeds
+        if before is None or after is None or abs(math.log(after / before)) < _HOST_SAME:
+            return None
+        return after / before
 
-def shifts(logs: Sequence[float]) -> list[Shift]:
+
+def shifts(values: Sequence[float], watch: Watch | None = None) -> list[Shift]:
     """Where a series of logarithms changes its level, oldest first."""
-    values = np.asarray(logs, dtype=np.float64)
-    if values.size < BEFORE_MIN + 2:
+    watch = watch or Watch()
+    wanted = math.log(watch.size_min)
+    found = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
+    return [shift for shift in found if abs(shift.size) >= wanted]
+
+
+def _shifts(values: NDArray[np.float64], noise_min: float, watch: Watch) -> list[Shift]:
+    """Those that are sure enough and last, of whatever size."""
+    if values.size < watch.nights_min + 2:
         return []
-    sigma = _noise(values)
-    if sigma == 0.0:
-        return []
-    search = KernelCPD(kernel="linear", min_size=2).fit((values / sigma).reshape(-1, 1))
+    sigma, inflation = _noise(values, noise_min)
+    search = KernelCPD(kernel="linear", min_size=2).fit((values / sigma / inflation)[:, None])
     ends = [0, *map(int, search.predict(pen=PENALTY * math.log(values.size)))]
     found = []
     for begin, at, until in zip(ends, ends[1:], ends[2:], strict=False):
         before, after = values[begin:at], values[at:until]
-        size = float(after.mean() - before.mean())
-        p = _p_value(before, after, sigma)
-        large = at >= BEFORE_MIN and abs(size) >= SIZE_MIN
-        if large and p <= P_MAX and _lasts(before, after) and _lasts(after, before):
-            found.append(Shift(at, size, p, until))
+        p = _p_value(before, after, max(sigma / 2, noise_min), inflation)
+        if at >= watch.nights_min and p <= watch.p_max and _both_last(before, after):
+            found.append(Shift(begin, at, until, float(after.mean() - before.mean()), p))
     return found
+
+
+def _both_last(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
+    return _lasts(before, after) and _lasts(after, before)
 
 
 def _lasts(part: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
@@ -125,103 +150,126 @@ def _lasts(part: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
     return abs(float(without.mean()) - level) >= abs(float(part.mean()) - level) / 2
 
 
-def _noise(values: NDArray[np.float64]) -> float:
-    """Standard deviation of a night, from neighbouring nights; from all where that is 0."""
+def _noise(values: NDArray[np.float64], noise_min: float) -> tuple[float, float]:
+    r"""Standard deviation of a night, and by how much that of a mean of nights is larger than if
+    they did not hang together.
+
+    With differences d of neighbouring nights, which a change moves once only, clipped so that it
+    counts little: their own correlation is -(1 - rho) / 2, so rho = 1 + 2 corr(d_n, d_n+1). Only
+    what exceeds its standard error, 1 / sqrt(N), counts. Var(d) = 2 sigma^2 (1 - rho).
+    """
     steps = np.diff(values)
-    spread = float(np.median(np.abs(steps))) / float(stats.norm.ppf(0.75)) / math.sqrt(2)
-    return spread or float(values.std(ddof=1))
+    most = float(np.quantile(np.abs(steps), _CLIPPED))
+    clipped = np.clip(steps, -most, most)
+    squares = float(clipped @ clipped)
+    if squares == 0.0:
+        return noise_min, 1.0
+    together = 1 + 2 * float(clipped[1:] @ clipped[:-1]) / squares
+    rho = min(max(together - 1 / math.sqrt(values.size), 0.0), _RHO_MAX)
+    spread = float(np.median(np.abs(steps))) / float(stats.norm.ppf(0.75))
+    spread = spread or math.sqrt(squares / steps.size)  # most nights are the same, some are not
+    sigma = max(spread / math.sqrt(2 * (1 - rho)), noise_min)
+    return sigma, math.sqrt((1 + rho) / (1 - rho))
 
 
-def _p_value(before: NDArray[np.float64], after: NDArray[np.float64], sigma: float) -> float:
+def _p_value(
+    before: NDArray[np.float64], after: NDArray[np.float64], least: float, inflation: float
+) -> float:
     """Two-sided, of Student's t test with one variance for both parts: two nights have none of
-    their own. It is not taken for less than half of what nights differ by."""
+    their own. What nights differ by is not taken for less than `least`."""
     freedom = before.size + after.size - 2
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (before, after))
-    variance = max(squares / freedom, (sigma / 2) ** 2)
+    variance = max(squares / freedom, least**2) * inflation**2
     error = math.sqrt(variance * (1 / before.size + 1 / after.size))
     return float(2 * stats.t.sf(abs(float(after.mean() - before.mean())) / error, freedom))
 
 
-def all_series(history: History) -> Iterator[Series]:
-    """Every gain that is watched, design by design and version by version."""
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in history.runs:
-        if run.valid and run.arm is not None and run.arm != run.baseline:
-            groups.setdefault((run.entry, run.arm), []).append(run)
-    for (entry, arm), runs in groups.items():
-        for version in _versions(runs):
-            for statistic in WATCHED:
-                yield _series(entry, arm, statistic, version)
-
-
-def _versions(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """Stretches of runs with the same design, by night."""
-    part: list[Run] = []
-    for run in sorted(runs, key=lambda one: (one.night, one.number)):
-        if part and run.digest != part[-1].digest:
-            yield part
-            part = []
-        part.append(run)
-    if part:
-        yield part
-
-
-def _series(entry: str, arm: str, statistic: str, runs: Sequence[Run]) -> Series:
-    nights: dict[int, list[Run]] = {}
-    for run in runs:
-        nights.setdefault(run.night, []).append(run)
-    told = [(tuple(group), night_gain(group, statistic)) for group in nights.values()]
-    known = [(group, gain.log) for group, gain in told if gain is not None]
-    groups, logs = tuple(one for one, _ in known), tuple(log for _, log in known)
-    return Series(entry, arm, statistic, groups, logs)
-
-
-def changes(history: History) -> list[Change]:
+def changes(history: History, watch: Watch | None = None) -> list[Change]:
     """Every change in the history, newest first."""
+    watch = watch or Watch()
     found = [
-        _change(series, shift) for series in all_series(history) for shift in shifts(series.logs)
+        _change(series, shift)
+        for series in all_series(history)
+        for shift in shifts_of(series, watch)
     ]
     return sorted(found, key=lambda change: -change.night)
 
 
-def new_changes(history: History) -> list[Change]:
+def shifts_of(series: Series, watch: Watch) -> list[Shift]:
+    """Where a series changes its level by enough to be told, and not only with the host."""
+    return [
+        replace(shift, size=size)
+        for shift in _shifts(series.scaled, series.noise_min, watch)
+        if (size := _size(series, shift, watch)) is not None
+    ]
+
+
+def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
+    """How much a shift counts for; None where it is too small to care, or the host's."""
+    size = series.size(shift.begin, shift.at, shift.until)
+    if series.speeds is not None:
+        held = np.asarray(series.scaled) + np.asarray(series.speeds)
+        before, after = held[shift.begin : shift.at], held[shift.at : shift.until]
+        sigma, inflation = _noise(held, series.noise_min)
+        at_speed = float(after.mean() - before.mean())
+        sure = _p_value(before, after, max(sigma / 2, series.noise_min), inflation) <= watch.p_max
+        if not sure or not _both_last(before, after) or at_speed * size <= 0:
+            return None
+        size = min(size, at_speed, key=abs)
+    return size if abs(size) >= math.log(watch.size_min) else None
+
+
+def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
     """Those that no night has told of yet."""
     told = [_parts(identity) for end in history.ends for identity in end.changes]
     return [
         change
-        for change in changes(history)
+        for change in changes(history, watch)
         if not any(
-            series == _parts(change.identity)[0] and abs(night - change.night) <= _SAME
-            for series, night in told
+            key == change.key
+            and direction in ("", change.direction)
+            and abs(night - change.night) <= _SAME
+            for key, direction, night in told
         )
     ]
 
 
-def _parts(identity: str) -> tuple[str, int]:
-    series, _, night = identity.rpartition("@")
-    return series, int(night)
+def _parts(identity: str) -> tuple[str, str, int]:
+    """Series, direction and night. Before levels were watched, `ENTRY/ARM/p95@NIGHT` was a gain's,
+    without a direction."""
+    name, _, night = identity.rpartition("@")
+    key, _, last = name.rpartition("/")
+    if last in ("up", "down"):
+        return key, last, int(night)
+    return f"{key}/gain_{last}", "", int(night)
 
 
 def _change(series: Series, shift: Shift) -> Change:
-    before, after = series.runs[shift.at - 1][-1], series.runs[shift.at][0]
+    before, after = series.nights[shift.at - 1][-1], series.nights[shift.at][0]
     return Change(
         entry=series.entry,
         arm=series.arm,
-        statistic=series.statistic,
+        figure=series.figure,
+        key=series.key,
         night=after.night,
         when=after.at,
+        before=series.level(shift.begin, shift.at),
+        after=series.level(shift.at, shift.until),
         size=shift.size,
         p=shift.p,
-        nights_before=shift.at,
+        nights_before=shift.at - shift.begin,
         nights_after=shift.until - shift.at,
         commits=(before.commit, after.commit),
         hosts=(host_words(before), host_words(after)),
-        speeds=(_speed(series.runs[: shift.at]), _speed(series.runs[shift.at : shift.until])),
+        speeds=(
+            _speed(series.nights[shift.begin : shift.at]),
+            _speed(series.nights[shift.at : shift.until]),
+        ),
     )
 
 
 def _speed(nights: Sequence[Sequence[Run]]) -> float | None:
-    known = [run.core_speed for runs in nights for run in runs if run.core_speed is not None]
+    known = [run.reference_per_s for runs in nights for run in runs if run.reference_per_s]
     return float(np.median(known)) if known else None
 
 

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.nightly.history import History, missed
+from experiments.nightly.history import History, Night, incomplete, missed
 from experiments.nightly.tables import heads
 
 
 def feed_values(history: History) -> list[dict[str, Any]]:
     """The newest thirty nights as entries of the feed."""
-    found = []
-    for night in reversed(history.nights[-30:]):
-        runs = heads(history.runs, night.night)
-        valid = [run for run in runs if run.valid]
-        spoilt = sum(run.disturbed for run in runs)
-        late = missed(run for run in history.runs if run.night == night.night)
-        end = history.end_of(night.night)
-        changed = end.changes if end else ()
-        halted = end.halted if end else ""
-        title = "no valid run" if not valid else "SLO missed" if late else "SLO met"
-        title = f"{title}, {len(changed)} changes" if changed else title
-        title = f"halted, {title}" if halted else title
-        found.append({
-            "night": night.night, "updated": (end or night).at.isoformat(),
-            "title": f"Night {night.night}: {title}",
-            "text": (f"Halted: {halted}. " if halted else "")
-                    + f"{len(valid)} of {len(runs)} runs valid"
-                    + (f", {spoilt} disturbed by others on the host. " if spoilt else ". ")
-                    + f"SLO missed: {', '.join(late) or 'none'}. "
-                    f"Changes: {', '.join(changed) or 'none'}.",
-        })  # fmt: skip
-    return found
+    return [_entry(history, night) for night in reversed(history.nights[-30:])]
+
+
+def _entry(history: History, night: Night) -> dict[str, Any]:
+    runs = heads(history.runs, night.night)
+    valid = [run for run in runs if run.valid]
+    late = missed(run for run in history.runs if run.night == night.night)
+    lacking = incomplete(history, night.night)
+    end = history.end_of(night.night)
+    changed = end.changes if end else ()
+    halted = end.halted if end else ""
+    named = ", ".join(f"{name} ({why})" for name, why in lacking.items())
+    parts = [
+        "halted" if halted else "",
+        f"{len(lacking)} of {len({*night.entries, *lacking})} designs incomplete" * bool(lacking),
+        "no valid run" if not valid else "SLO missed" if late else "SLO met",
+        f"{len(changed)} changes" if changed else "",
+    ]
+    said = [
+        f"Halted: {halted}." if halted else "",
+        f"{len(valid)} of {len(runs)} runs valid.",
+        f"Incomplete: {named or 'none'}.",
+        f"SLO missed: {', '.join(late) or 'none'}.",
+        f"Changes: {', '.join(changed) or 'none'}.",
+    ]
+    return {
+        "night": night.night,
+        "updated": (end or night).at.isoformat(),
+        "title": f"Night {night.night}: {', '.join(part for part in parts if part)}",
+        "text": " ".join(part for part in said if part),
+    }

@@ -34,7 +34,7 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
     """A percentile of every arm over nights, with its interval and the SLO's limit."""
     arms = arms_of(runs)
     points = [
-        _point(run, runs, arms, one.ms, one.low_ms, one.high_ms)
+        point_of(run, runs, arms, one.ms, one.low_ms, one.high_ms)
         for run in runs
         if isinstance(one := getattr(run, name), Percentile) and one.ms > 0
     ]
@@ -47,10 +47,10 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
     return drawn(
         f"{name}-nights",
         f"{name} over nights",
-        f"{name} of each run with its 95 % interval, log scale{_shown(runs)}. Hollow: the run was "
-        "not valid. A line of the SLO that moves is a design that changed.",
+        f"{name} of each run with its 95 % interval, log scale{shown_nights(runs)}. Hollow: the "
+        "run was not valid. A line of the SLO that moves is a design that changed.",
         (*arm_keys(arms, arms), *([limit_key(f"SLO {name}")] if limits else [])),
-        lambda size: _over_nights(points, limits, runs, size, "ms"),
+        lambda size: over_nights(points, limits, runs, size, "ms"),
         "" if points else "No run has this percentile yet.",
     )
 
@@ -59,40 +59,23 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
     """The factor over the same run's baseline, with the changes that were found."""
     arms = arms_of(runs)
     points = [
-        _point(run, runs, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
+        point_of(run, runs, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
         for run in runs
         if isinstance(gain := run.gains.get(statistic), Gain)
     ]
     one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
-    marks = [{"x": change.night - 0.5} for change in found if change.statistic == statistic]
+    marks = [{"x": change.night - 0.5} for change in found if change.figure == f"gain_{statistic}"]
     keys = [Key("line", palette.MARKER.light, "a change")] if marks else []
     return drawn(
         f"gain-{statistic}",
         f"{statistic} against the same night's baseline",
-        f"baseline / arm, log scale, above 1 the arm is faster{_shown(runs)}; bars are 95 % "
+        f"baseline / arm, log scale, above 1 the arm is faster{shown_nights(runs)}; bars are 95 % "
         "intervals of a single run, and runs differ by more. Hollow: the run was not valid.",
         (*arm_keys(arms, [point["arm"] for point in points]),
          limit_key("no difference"), *keys),
-        lambda size: _over_nights(points, one, runs, size, "×", marks),
+        lambda size: over_nights(points, one, runs, size, "×", marks),
         "" if points else "No run has two arms to compare.",
     )  # fmt: skip
-
-
-def plan_figure(runs: Sequence[Run]) -> Figure:
-    """What the planned fleet costs, night by night."""
-    shown = [run for run in each_run(runs) if run.plan.get("usd_per_month")]
-    points = [
-        _point(run, runs, [None], float(run.plan["usd_per_month"]), None, None) for run in shown
-    ]
-    return drawn(
-        "plan-nights",
-        "Planned cost over nights",
-        "The cheapest fleet that meets the SLO by what the run measured, USD a month at the price "
-        f"book of its night{_shown(runs)}. A run without a feasible plan has no point.",
-        (Key("circle", palette.ARMS[0].light, "USD a month"),),
-        lambda size: _over_nights(points, [], runs, size, "USD a month", linear=True),
-        "" if points else "No run has a feasible plan yet.",
-    )
 
 
 def filled_and_hollow(base: Any) -> list[Any]:
@@ -106,7 +89,7 @@ def filled_and_hollow(base: Any) -> list[Any]:
     ]
 
 
-def _over_nights(
+def over_nights(
     points: list[dict[str, Any]],
     limits: list[dict[str, Any]],
     runs: Sequence[Run],
@@ -177,7 +160,7 @@ def _linear_y(title: str) -> Callable[[str], Any]:
     return lambda field: alt.Y(f"{field}:Q", scale=alt.Scale(zero=True), axis=axis)
 
 
-def _point(
+def point_of(
     run: Run,
     runs: Sequence[Run],
     arms: Sequence[str | None],
@@ -221,7 +204,7 @@ def limit_key(text: str) -> Key:
     return Key("line", palette.FAULT.light, text)
 
 
-def _shown(runs: Sequence[Run]) -> str:
+def shown_nights(runs: Sequence[Run]) -> str:
     nights = {run.night for run in runs}
     return f", the last {NIGHTS_MAX} nights" if len(nights) > NIGHTS_MAX else ""
 

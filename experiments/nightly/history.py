@@ -57,6 +57,7 @@ class Start(_Line):
     note: str = ""
     experiment: str
     seed: int
+    reference_per_s: float | None = None  # `reference.py`, timed just before
 
 
 class Percentile(BaseModel):
@@ -93,6 +94,7 @@ class Run(_Line):
     note: str = ""
     seed: int
     experiment: str
+    reference_per_s: float | None = None  # of the reference kernel, timed just before
     run: str | None = None
     folder: str | None = None  # below the results folder
     kind: str | None = None
@@ -108,7 +110,7 @@ class Run(_Line):
     disturbed: bool = False  # others took the host: not valid, and no fleet's doing
     stopped: str = ""  # guard or halt, where one of them ended it
     found: str = ""  # in few words, of a kind without arms
-    cost: dict[str, float | None] = {}
+    cost: dict[str, float | None] = {}  # usd, usd_per_hour, usd_per_month, usd_per_million_good
     plan: dict[str, Any] = {}  # feasible, usd_per_month, book, prices_as_of, region
     faults: dict[str, Any] = {}  # injected, reverted, clean
     baseline: str | None = None
@@ -127,6 +129,7 @@ class Run(_Line):
     slo_met: bool | None = None
     burn: dict[str, float] = {}  # share beyond a limit over the share that may be, by limit
     gains: dict[str, Gain] = {}
+    levels: dict[str, float] = {}  # of the run, what its kind says is to be watched
 
 
 class End(_Line):
@@ -183,6 +186,21 @@ class History:
     def of(self, entry: str) -> tuple[Run, ...]:
         """All arms of all runs of an entry."""
         return tuple(run for run in self.runs if run.entry == entry)
+
+
+def incomplete(history: History, night: int) -> dict[str, str]:
+    """Designs of a night that said nothing, or less than they were asked, and why."""
+    begun = next((one for one in reversed(history.nights) if one.night == night), None)
+    end = history.end_of(night)
+    found = dict.fromkeys(begun.gone, "it cannot be read") if begun else {}
+    found |= dict.fromkeys(end.left_out if end else (), "left out")
+    for run in history.runs:
+        if run.night == night and not run.valid:
+            found[run.entry] = "disturbed" if run.disturbed else "not valid"
+    for start in history.unfinished:
+        if start.night == night:
+            found[start.entry] = "cut short"
+    return found
 
 
 def missed(runs: Iterable[Run]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,16 +28,18 @@ from experiments.nightly.history import (
     Run,
     Start,
     Writer,
+    incomplete,
     missed,
     read_history,
 )
 from experiments.nightly.order import Job, jobs
+from experiments.nightly.reference import reference_per_s
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, variant
 from experiments.program import program
 from experiments.stage import runs
-from experiments.stage.lock import only_one, run_lock
+from experiments.stage.lock import only_one
 from experiments.stage.signals import Signals, ending_signals
 
 SPARECRAFT = tuple(program("experiments.cli"))
@@ -50,11 +52,12 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a night is done with: the command that it calls, and its clocks."""
+    """What a night is done with: the command that it calls, its clocks, the host's speed."""
 
     sparecraft: Sequence[str] = SPARECRAFT
     now: Callable[[], datetime] = _now
     monotonic: Callable[[], float] = time.monotonic
+    reference_per_s: Callable[[], float] = reference_per_s
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,26 @@ class Outcome:
     night: int
     runs: tuple[Run, ...]  # tonight's lines
     left_out: tuple[str, ...]
+    incomplete: Mapping[str, str]  # designs that said less than they were asked, and why
     changes: tuple[Change, ...]
     site: Path
 
     @property
     def exit_code(self) -> int:
-        """3 without a valid run, 1 for a missed SLO or a change, else 0."""
+        """3 without a valid run, 4 where a design is incomplete, 1 for a missed SLO or a change,
+        else 0."""
         if not any(run.valid for run in self.runs):
             return 3
+        if self.incomplete:
+            return 4
         return 1 if missed(self.runs) or self.changes else 0
 
 
 def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Outcome:
     """Run a suite for one night, and make the site anew.
 
-    Raises: EnvironmentMissing, with the holder's process id, while another night or run goes on;
+    Raises: EnvironmentMissing, with the holder's process id, while another night or run goes on on
+    this host;
     Interrupted, after what was under way was ended and recorded.
     """
     suite.folder.mkdir(parents=True, exist_ok=True)
@@ -87,11 +95,9 @@ def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Out
     with (
         only_one(suite.folder / ".lock", f"night of {suite.path}", expected, do),
         ending_signals(narrator.say) as signals,
+        runs.registered(_active(suite)) as told,
     ):
-        with run_lock(suite.results, "a night that begins"):
-            pass  # a run by hand would only be disturbed
-        with runs.registered(_active(suite)) as told:
-            return _Night(suite, narrator, tools or Tools(), told, signals).whole()
+        return _Night(suite, narrator, tools or Tools(), told, signals).whole()
 
 
 def _active(suite: Suite) -> runs.Active:
@@ -205,7 +211,7 @@ class _Night:
         start = Start(
             night=self.number, number=self.started, at=self.tools.now(), entry=name,
             design=member.directory.name, digest=member.digest, note=member.entry.note,
-            experiment=experiment, seed=job.seed,
+            experiment=experiment, seed=job.seed, reference_per_s=self.tools.reference_per_s(),
         )  # fmt: skip
         self.writer.append(start)
         began_s = self.tools.monotonic()
@@ -270,7 +276,7 @@ class _Night:
                 halted=halted)
         )  # fmt: skip
         if halted:
-            build_site(self.suite, read_history(self.suite.folder))
+            build_site(self.suite)
         raise Interrupted(
             f"night {self.number}",
             expected="to reach its end",
@@ -280,7 +286,7 @@ class _Night:
 
     def _end(self, left_out: tuple[str, ...]) -> Outcome:
         self.history = read_history(self.suite.folder)
-        changes = tuple(new_changes(self.history))
+        changes = tuple(new_changes(self.history, self.suite.file.watch))
         self.writer.append(
             End(
                 night=self.number,
@@ -293,5 +299,6 @@ class _Night:
         self.history = read_history(self.suite.folder)
         prune(self.suite, self.history)
         with self.narrator.step("Making the site"):
-            site = build_site(self.suite, self.history)
-        return Outcome(self.number, tuple(self.runs), left_out, changes, site)
+            site = build_site(self.suite)
+        missing = incomplete(self.history, self.number)
+        return Outcome(self.number, tuple(self.runs), left_out, missing, changes, site)

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.nightly.changes import Change
-from experiments.nightly.figures import gain_figure, latency_figure, plan_figure
+from experiments.nightly.figures import gain_figure, latency_figure
+from experiments.nightly.figures_levels import (
+    burn_figure,
+    errors_figure,
+    levels_figures,
+    million_figure,
+    plan_figure,
+)
 from experiments.nightly.history import End, History, Night, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
@@ -23,11 +30,13 @@ from experiments.nightly.tables import (
     change_table,
     conditions_table,
     heads,
+    levels_table,
     percentile_words,
     pooled_table,
     runs_tables,
     tonight_table,
 )
+from experiments.nightly.words import change_words
 from experiments.paths import ROOT
 from experiments.report.text import (
     MISSING,
@@ -41,6 +50,7 @@ from experiments.report.text import (
 
 SPARK_RUNS = 30
 _GHOST_NIGHTS = 7
+_FRESH_MAX = 4  # of the headline
 
 
 @dataclass(frozen=True)
@@ -111,15 +121,18 @@ def headline(site: Site) -> str:
         late = missed(run for run in site.history.runs if run.night == number_)
         met = f"SLO missed by {', '.join(late)}" if late else "no SLO missed"
         first = f"Night {number_}: {len(valid)} of {len(runs)} runs valid, {met}."
-    fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
-    second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
+    fresh = [f"{one.entry}: {change_words(one)}" for one in site.changes if _fresh(site, one)]
+    more = f"; and {len(fresh) - _FRESH_MAX} more" if len(fresh) > _FRESH_MAX else ""
+    told = "; ".join(fresh[:_FRESH_MAX]) + more
+    second = f" New: {told}." if fresh else " No new change."
     third = f" Left for the next night: {', '.join(site.left_out)}." if site.left_out else ""
     spoilt = [run.entry for run in runs if run.disturbed]
     by_others = f" Disturbed by others on the host: {', '.join(spoilt)}." if spoilt else ""
     guarded = [run.entry for run in runs if run.stopped == "guard"]
     fourth = f" Stopped by guard: {', '.join(guarded)}." if guarded else ""
     halted = f"Halted: {site.end.halted.rstrip('.')}. " if site.end and site.end.halted else ""
-    return halted + first + by_others + (second if valid else "") + third + fourth
+    gone = f" Cannot be read: {', '.join(site.tonight.gone)}." if site.tonight.gone else ""
+    return halted + first + by_others + (second if valid else "") + third + gone + fourth
 
 
 def _fresh(site: Site, change: Change) -> bool:
@@ -147,9 +160,14 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
         "spark": sparkline(
             known[-SPARK_RUNS:], f"p95 of {entry} in its last {len(known[-SPARK_RUNS:])} runs"
         ),
-        "change": change_words(own[0]) if own else f"none in {nights}",
+        "change": _last_change(own) if own else f"none in {nights}",
         "night": last.night if last else None,
     }
+
+
+def _last_change(own: Sequence[Change]) -> str:
+    beside = sum(change.night == own[0].night for change in own) - 1
+    return change_words(own[0]) + (f"; {beside} more that night" if beside else "")
 
 
 def _mood(run: Run | None) -> str:
@@ -158,13 +176,6 @@ def _mood(run: Run | None) -> str:
     if run is None or not run.valid or run.slo_met is None:
         return "unknown"
     return "good" if run.slo_met else "bad"
-
-
-def change_words(change: Change) -> str:
-    """A change in few words."""
-    way = "gained" if change.size > 0 else "lost"
-    by = factor(max(change.factor, 1 / change.factor))
-    return f"{change.arm} {way} {by} in {change.statistic}, night {change.night}"
 
 
 def design_values(site: Site, entry: str) -> dict[str, Any]:
@@ -181,9 +192,14 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
             latency_figure(runs, "p95"),
             latency_figure(runs, "p99"),
             gain_figure(runs, "p95", own),
+            errors_figure(runs),
+            burn_figure(runs),
             plan_figure(runs),
+            million_figure(runs),
             scatter_figure(runs, front, ghost, ghost_words),
-        ] if any(run.arm for run in runs) else [],
+            *levels_figures(runs),
+        ] if any(run.arm for run in runs) else levels_figures(runs),
+        "levels": levels_table(site.history, entry, own),
         "pooled": pooled_table(runs),
         "changes": change_table(own),
         "runs": runs_tables(runs),

@@ -29,7 +29,9 @@ def _fields(run: Run) -> Fields:
         "requests": run.requests,
         "errors": run.errors,
         "core_speed": run.core_speed,
+        "reference_per_s": run.reference_per_s,
         "usd_per_month": run.cost.get("usd_per_month"),
+        "usd_per_million_good": run.cost.get("usd_per_million_good"),
         "planned_usd_per_month": run.plan.get("usd_per_month"),
     }
     for name in ("p50", "p95", "p99"):
@@ -41,6 +43,7 @@ def _fields(run: Run) -> Fields:
             }
     fields |= {f"slo_{key}": float(limit) for key, limit in run.slo.items()}
     fields |= {f"burn_{key.removesuffix('_ms')}": float(one) for key, one in run.burn.items()}
+    fields |= dict(run.levels)
     for name, gain in run.gains.items():
         fields[f"gain_{name}"] = math.exp(gain.log)
     return fields

@@ -13,7 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from experiments.errors import SparecraftError
+from experiments import kinds
+from experiments.errors import InputError, SparecraftError
 from experiments.nightly.history import Gain, Percentile, Run, Start
 from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
@@ -22,8 +23,10 @@ from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity
 from optimizer.tails import time_out_of
+from optimizer.units import HOURS_PER_MONTH
 
 PERCENTILES = ("p50", "p95", "p99")
+_DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError)
 
 
 @dataclass(frozen=True)
@@ -46,23 +49,33 @@ def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> l
     }
     try:
         result = read_result(folder) if folder else None
+        if result is not None and folder is not None:
+            return _lines(made, head, result, folder, results)
     except SparecraftError as error:
-        result, made = None, replace(made, trouble=f"{made.trouble} {error}".strip())
-    if result is None or folder is None:
-        reason = made.trouble or f"`sparecraft run` ended with {made.exit_code} and left no result"
-        return [Run(**head, valid=False, reasons=(reason,))]
+        made = replace(made, trouble=f"{made.trouble} {error}".strip())
+    except (*_DAMAGED, pl.exceptions.PolarsError) as error:
+        said = f"{folder} is damaged: {type(error).__name__}: {error}"
+        made = replace(made, trouble=f"{made.trouble} {said}".strip())
+    reason = made.trouble or f"`sparecraft run` ended with {made.exit_code} and left no result"
+    return [Run(**head, valid=False, reasons=(reason,))]
+
+
+def _lines(
+    made: Made, head: dict[str, Any], result: Result, folder: Path, results: Path
+) -> list[Run]:
     manifest = read_manifest(folder)
     body = result[result["kind"]]
-    head |= _head_of(made, folder.relative_to(results), result, manifest)
+    head = head | _head_of(made, folder.relative_to(results), result, manifest)
     arms = body.get("arms")
     if not isinstance(arms, Mapping) or not arms:
         met = (result["slo"] or {}).get("met")  # of the run, whose one line has no arm
         return [Run(**{**head, "judged": None, "slo_met": met})]
     frame = _requests(folder, manifest)
     return [
-        Run(**head, **_of_arm(str(arm), figures, result, body, manifest, frame))
+        Run(**{**head, **_of_arm(str(arm), figures, result, body, manifest, frame),
+               "cost": head["cost"] | _per_million(head["cost"], figures)})
         for arm, figures in arms.items()
-    ]
+    ]  # fmt: skip
 
 
 def _head_of(
@@ -109,7 +122,24 @@ def _head_of(
         "judged": slo.get("arm"),
         "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
         "slo_set": (slo.get("asked") or {}).get("set"),
+        "levels": _levels(result),
     }
+
+
+def _levels(result: Result) -> dict[str, float]:
+    try:
+        kind = kinds.find(result["kind"])
+    except InputError:  # of somebody's own, which is not here
+        return {}
+    return dict(kind.levels(result))
+
+
+def _per_million(cost: Mapping[str, float | None], figures: Mapping[str, Any]) -> dict[str, float]:
+    """What a million requests cost that are answered ok, at the rate and the fleet measured."""
+    per_month, good_per_s = cost["usd_per_month"], figures.get("goodput_per_s")
+    if per_month is None or not good_per_s:
+        return {}
+    return {"usd_per_million_good": 1e6 * per_month / (HOURS_PER_MONTH * 3600 * good_per_s)}
 
 
 def _table(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -12,7 +13,7 @@ from experiments.nightly import pages, tables
 from experiments.nightly.bench import bench_tables
 from experiments.nightly.changes import changes
 from experiments.nightly.feed import feed_values
-from experiments.nightly.history import SCHEMA, History, Run
+from experiments.nightly.history import SCHEMA, History, Run, read_history
 from experiments.nightly.suite import Suite
 from experiments.paths import ROOT
 from experiments.record.records import space_for, write_bytes, write_json
@@ -22,11 +23,19 @@ _HERE = Path(__file__).parent
 _OF_RUN = ("report.html", "result.json", "plan.json")
 
 
-def build_site(suite: Suite, history: History) -> Path:
-    """Make the site anew, and return its index.html.
+def build_site(suite: Suite) -> Path:
+    """Make the site anew of the history as it is, and return its index.html. Whoever builds it at
+    the same time waits, and then builds it of the history as it is then.
 
     Raises: DiskFull, with the old site as it was.
     """
+    suite.folder.mkdir(parents=True, exist_ok=True)
+    with space_for(suite.folder), (suite.folder / ".site.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets go of it however its holder ends
+        return _built(suite, read_history(suite.folder))
+
+
+def _built(suite: Suite, history: History) -> Path:
     site, new, old = (suite.folder / name for name in ("site", ".site.new", ".site.old"))
     if old.is_dir() and not site.is_dir():  # ended between the two renames below
         old.rename(site)
@@ -49,7 +58,7 @@ def _write(suite: Suite, history: History, into: Path) -> None:
     into.mkdir(parents=True)
     (into / "designs").mkdir()
     reports = _copy_reports(suite, history, into / "runs")
-    site = pages.Site(suite, history, tuple(changes(history)), reports)
+    site = pages.Site(suite, history, tuple(changes(history, suite.file.watch)), reports)
     _page(into / "index.html", "index.html.j2", "Nights", "", site, **pages.index_values(site))
     for entry in site.entries:
         values = pages.design_values(site, entry)
@@ -110,9 +119,10 @@ def _everything(history: History, site: pages.Site) -> dict[str, Any]:
         for name, lines in kinds.items()
     }
     found = [
-        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "statistic": one.statistic,
-         "night": one.night, "factor": one.factor, "p": one.p, "commits": one.commits,
-         "hosts": one.hosts}
+        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "figure": one.figure,
+         "direction": one.direction, "night": one.night, "before": one.before, "after": one.after,
+         "factor": one.factor, "p": one.p, "commits": one.commits, "hosts": one.hosts,
+         "reference_per_s": one.speeds}
         for one in site.changes
     ]  # fmt: skip
     return {"schema": SCHEMA, **told, "changes": found, "notes": history.notes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import tomllib
@@ -19,8 +20,17 @@ from experiments.design import Design, load_design
 from experiments.design.schedule import block_length_s, blocks
 from experiments.design.text import toml_text
 from experiments.errors import InputError
+from experiments.nightly.changes import Watch
 from experiments.nightly.history import read_history
-from optimizer.source import Source, Strict, check, raise_all, read_toml, refusal
+from optimizer.source import (
+    Source,
+    Strict,
+    check,
+    raise_all,
+    read_tfvars,
+    read_toml,
+    refusal,
+)
 
 SET_UP_MINUTES = 3.0  # provisioning, getting ready, planning and removing, until it was measured
 UNKNOWN_MINUTES = 20.0  # of a kind that finds out while it measures how long it takes
@@ -80,6 +90,8 @@ class SuiteFile(Strict):
     """`sparecraft run --quiet-wait`."""
     url: str = ""
     """Where the site will be found; feed readers want it."""
+    watch: Watch = Field(default_factory=Watch)
+    """Which changes from night to night are told."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> SuiteFile:
@@ -103,7 +115,7 @@ class Member:
     entry: Entry
     design: Design  # with the entry's override
     directory: Path  # the design's own
-    digest: str  # of everything in the design that may change a result
+    digest: str  # of the design's values that may change a result
 
     @property
     def name(self) -> str:
@@ -187,7 +199,7 @@ def _at(source: Source, number: int, error: InputError) -> InputError:
 def _member(entry: Entry, beside: Path) -> Member:
     own = beside / entry.design
     design = load_design(own if own.is_dir() else entry.design)
-    digest = _digest(design.directory, entry.override)
+    digest = digest_of(design.directory, entry.override)
     if not entry.override:
         return Member(entry, design, design.directory, digest)
     with tempfile.TemporaryDirectory() as place:  # written again with each run's seed
@@ -221,11 +233,42 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return values
 
 
-def _digest(directory: Path, override: Mapping[str, Any]) -> str:
-    """Twelve hex digits of all files that a run reads, and of the override; no seed of a night."""
-    found = hashlib.sha256(json.dumps(override, sort_keys=True).encode())
+def digest_of(directory: Path, override: Mapping[str, Any]) -> str:
+    """Twelve hex digits of what a run reads of a design, the override over it; no seed of a night.
+
+    Of TOML, HCL and JSON the values count, not how they are written; of programs and roles every
+    byte. Words, pictures and what editors leave behind do not count.
+    """
+    asked = tomllib.loads((directory / "experiment.toml").read_text(encoding="utf-8"))
+    values = _merged(asked, override)
+    fleet = read_tfvars(directory / "fleet.tfvars").values
+    found = hashlib.sha256(_canonical([values, fleet]))
     for file in sorted(directory.rglob("*")):
         inside = file.relative_to(directory)
-        if file.is_file() and not set(_NOT_RUN) & set(inside.parts):
-            found.update(str(inside).encode() + b"\0" + file.read_bytes() + b"\0")
+        if file.is_file() and _is_read(file, inside, values):
+            found.update(str(inside).encode() + b"\0" + _content(file) + b"\0")
     return found.hexdigest()[:12]
+
+
+def _is_read(file: Path, inside: Path, values: Mapping[str, Any]) -> bool:
+    hidden = any(part.startswith(".") or part.endswith("~") for part in inside.parts)
+    if hidden or set(_NOT_RUN) & set(inside.parts):
+        return False
+    if len(inside.parts) > 1:
+        return True
+    named = f'"{inside.name}"' in toml_text(values, "").replace('"./', '"')
+    return file.suffix in (".json", ".py", ".sh") or os.access(file, os.X_OK) or named
+
+
+def _content(file: Path) -> bytes:
+    data = file.read_bytes()
+    if file.suffix != ".json":
+        return data
+    try:
+        return _canonical(json.loads(data))
+    except ValueError:
+        return data
+
+
+def _canonical(values: Any) -> bytes:
+    return json.dumps(values, sort_keys=True, default=str).encode()

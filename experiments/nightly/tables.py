@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from experiments.nightly.changes import Change, host_words
 from experiments.nightly.figures import arms_of
 from experiments.nightly.history import History, Percentile, Run
+from experiments.nightly.levels import FEASIBLE, MET, Series, all_series
 from experiments.nightly.pooling import night_gain
+from experiments.nightly.words import figure_words, level_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,
@@ -23,6 +25,7 @@ from experiments.report.text import (
 
 ROWS_MAX = 60  # of the tables of runs
 RUNS_SHOWN = 3  # that are not folded
+_YES_NO = (MET, FEASIBLE)
 
 
 def answer(run: Run | None) -> str:
@@ -97,9 +100,11 @@ def change_table(found: Sequence[Change]) -> Table | None:
         (
             named(f"{change.when:%Y-%m-%d}, night {change.night}"),
             named(change.entry),
-            named(f"{change.arm}, {change.statistic}"),
-            Cell(factor(change.factor)),
-            Cell(f"{change.p:.1g}"),
+            named(", ".join(part for part in (change.arm, figure_words(change.figure)) if part)),
+            Cell(level_words(change.figure, change.before)),
+            Cell(level_words(change.figure, change.after)),
+            Cell(_by(change)),
+            Cell(f"{change.p:.1g}".replace("-", "\N{NON-BREAKING HYPHEN}")),
             Cell(f"{change.nights_before} / {change.nights_after}"),
             named(between(change.commits)),
             named(between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
@@ -107,9 +112,38 @@ def change_table(found: Sequence[Change]) -> Table | None:
         )
         for change in found
     )
-    head = ("when", "design", "what", "gain changed by", "p", "nights before / after", "commits",
-            "host", "core speed")  # fmt: skip
+    head = ("when", "design", "what", "before", "after", "by", "p", "nights before / after",
+            "commits", "host", "kernel, 1/s")  # fmt: skip
     return Table("changes", "Changes, newest first", head, rows) if rows else None
+
+
+def _by(change: Change) -> str:
+    """How many times; none of what is met or not, and of nothing before."""
+    countable = change.figure not in _YES_NO and change.before > 0
+    return factor(change.factor) if countable else MISSING
+
+
+def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table | None:
+    """Every figure that is watched of a design as it is now, with its level since the last change;
+    None while nothing is known."""
+    newest: dict[str, Series] = {}
+    for series in all_series(history):
+        if series.entry == entry and series.values:
+            newest[series.key] = series  # of the newest version
+    rows = []
+    for series in newest.values():
+        nights = [runs[0].night for runs in series.nights]
+        last = next((one for one in found if one.key == series.key and one.night in nights), None)
+        begin = nights.index(last.night) if last else 0
+        count = len(nights)
+        rows.append((
+            named(series.arm or "the run"), named(figure_words(series.figure)),
+            Cell(level_words(series.figure, series.level(count - 1, count))),
+            Cell(level_words(series.figure, series.level(begin, count))),
+            Cell(f"{nights[begin]} to {nights[-1]}"),
+        ))  # fmt: skip
+    head = ("of", "figure", "newest night", "level", "in nights")
+    return Table("levels", "What is watched", head, tuple(rows)) if rows else None
 
 
 def between(pair: Sequence[str | None]) -> str:
@@ -157,6 +191,7 @@ def conditions_table(runs: Sequence[Run]) -> Table | None:
             Cell(number(run.errors)),
             Cell(number(run.burn.get("p95_ms"))),
             Cell(number(run.core_speed)),
+            Cell(number(run.reference_per_s)),
             Cell(percent(run.others_share)),
             Cell(percent(run.stolen_share)),
             Cell(str(run.seed)),
@@ -165,8 +200,8 @@ def conditions_table(runs: Sequence[Run]) -> Table | None:
         )
         for run in _newest_first(runs)
     )
-    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "other work",
-            "stolen", "seed", "commit", "host")  # fmt: skip
+    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "kernel, 1/s",
+            "other work", "stolen", "seed", "commit", "host")  # fmt: skip
     return Table("conditions", "The same runs", head, rows) if rows else None
 
 

@@ -1,4 +1,5 @@
-"""The runs and nights that go on on this host, so that another terminal finds and halts them.
+"""The runs and nights that go on on this host: another terminal finds and halts them, and no two
+measure each other, wherever they keep their results.
 
 A run holds a lock on a file of its own while it lives; the kernel lets go of it however the run
 ends, so a file without a lock is of a run that is no more.
@@ -11,11 +12,13 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import psutil
 
 from experiments.errors import EnvironmentMissing
 
@@ -24,7 +27,8 @@ FOLDER = Path(tempfile.gettempdir()) / f"sparecraft-{os.getuid()}"  # of this us
 
 @dataclass(frozen=True)
 class Active:
-    """A run that goes on, or a night of runs: its `folder` is then that of all results."""
+    """A run that goes on, or a night of runs: its `folder` is then that of all results. One whose
+    load is sent `elsewhere`, by a machine on EC2, takes nothing of this host."""
 
     pid: int
     experiment: str
@@ -32,6 +36,12 @@ class Active:
     folder: str
     started: str
     is_night: bool = False
+    elsewhere: bool = False
+
+    @property
+    def words(self) -> str:
+        """What goes on, for whoever has to wait for it."""
+        return f"{'night' if self.is_night else 'run'} of {self.design or self.experiment}"
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,21 @@ class Halt:
 
 @contextmanager
 def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
-    """While it lasts others find the run; yields the file that `asked` is called with."""
-    file = _own(where or FOLDER) / f"{run.pid}.json"
-    with file.open("w", encoding="utf-8") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        json.dump(asdict(run), held)
-        held.flush()
+    """While it lasts others find the run, and none that it would disturb can begin; yields the
+    file that `asked` is called with.
+
+    Raises EnvironmentMissing at once, with the holder's process id, while another goes on. A
+    night's runs are its children, and begin.
+    """
+    folder = _own(where or FOLDER)
+    file = folder / f"{run.pid}.json"
+    with ExitStack() as held:
+        with _gate(folder):  # two that begin at once look one after the other
+            _refuse_beside(run, [one for one in _found(folder) if one.pid != run.pid])
+            told = held.enter_context(file.open("w", encoding="utf-8"))
+            fcntl.flock(told, fcntl.LOCK_EX)
+            json.dump(asdict(run), told)
+            told.flush()
         try:
             yield file
         finally:
@@ -58,10 +77,42 @@ def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
             _told(file).unlink(missing_ok=True)
 
 
+@contextmanager
+def _gate(folder: Path) -> Iterator[None]:
+    """Held while runs are looked for or told: none is seen before it can be known."""
+    with (folder / "gate").open("a") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+def _refuse_beside(run: Active, others: Sequence[Active]) -> None:
+    """Raises EnvironmentMissing where one of the others would disturb the run, or be disturbed."""
+    above = {process.pid for process in psutil.Process().parents()}
+    for other in others:
+        is_ours = other.is_night and other.pid in above
+        is_apart = (run.elsewhere or other.elsewhere) and run.experiment != other.experiment
+        if not is_ours and not is_apart:
+            raise EnvironmentMissing(
+                "this host",
+                expected="no other run, for they would disturb each other",
+                came=f"the active {other.words} (process {other.pid})",
+                do="Wait for it, or end it with Ctrl-C or `sparecraft halt`: its fleet is then "
+                "removed.",
+            )
+
+
 def active(where: Path | None = None) -> list[Active]:
     """The runs that go on, by their names; what dead ones left is removed."""
+    folder = where or FOLDER
+    if not folder.is_dir():
+        return []
+    with _gate(folder):
+        return _found(folder)
+
+
+def _found(folder: Path) -> list[Active]:
     found = []
-    for file in sorted((where or FOLDER).glob("*.json")):
+    for file in sorted(folder.glob("*.json")):
         with suppress(FileNotFoundError, ValueError, TypeError), file.open("r+") as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.nightly.history import End, Gain, Night, Percentile, Run, Start, Writer
+from experiments.nightly.planted import T0 as T0
+from experiments.nightly.planted import made_up_run as made_up_run
+from experiments.nightly.planted import write_nights as write_nights
 from experiments.paths import ROOT
 from experiments.tests.report_fixture import fake_run
-
-T0 = datetime(2026, 11, 1, 1, 0, tzinfo=UTC)
 
 _STAND_IN = '''#!{python}
 """sparecraft run | down, without a fleet: plays the next act of acts.json."""
@@ -114,65 +112,6 @@ def suite_file(at: Path, *designs: str, **keys: Any) -> Path:
     path = at / "nightly.toml"
     path.write_text("\n".join(line.strip() for line in lines) + "\n")
     return path
-
-
-def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> list[Run]:
-    """Two arms of a valid run; `log` and `error` are the gain's, p95 that of the replicated arm."""
-    log, error = changes.pop("log", 0.5), changes.pop("error", 0.1)
-    p95_ms = changes.pop("p95_ms", 300.0)
-    at = T0 + timedelta(days=night)
-    head: dict[str, Any] = {
-        "night": night, "number": 1, "at": at, "entry": entry, "design": entry, "digest": "d1",
-        "seed": 7, "experiment": entry, "run": f"{at:%Y%m%dT%H%M%SZ}", "folder": None,
-        "kind": "compare", "platform": "local", "started": at, "minutes": 7.5, "exit_code": 0,
-        "version": "0.1.0", "commit": f"c{night:04d}", "valid": True, "baseline": "baseline",
-        "host": {"cpu": "Example CPU", "cores": 2, "kernel": "6.1.0"}, "judged": "replicated",
-        "cost": {"usd": 0.02, "usd_per_month": 117.0}, "slo_set": "after",
-        "slo": {"p95_ms": 500.0, "p99_ms": 1000.0},
-        "plan": {"feasible": True, "usd_per_month": 100.0, "p95_ms": 280.0,
-                 "prices_as_of": "2026-05-04"},
-        "faults": {"injected": 8, "reverted": 8, "clean": True},
-        "requests": 960, "core_speed": 20.0, "stolen_share": 0.01, **changes,
-    }  # fmt: skip
-
-    def tail(ms: float) -> dict[str, Any]:
-        return {
-            name: Percentile(ms=ms * by, low_ms=ms * by * 0.8, high_ms=ms * by * 1.25, samples=960)
-            for name, by in (("p50", 0.3), ("p95", 1.0), ("p99", 1.8))
-        }
-
-    gain = Gain(log=log, low=log - 1.96 * error, high=log + 1.96 * error)
-    met = head.pop("slo_met", p95_ms <= 500.0)
-    slower = tail(p95_ms * math.exp(log))
-    return [
-        Run(**head, arm="baseline", slo_met=False, **slower),
-        Run(**head, arm="replicated", slo_met=met, burn={"p95_ms": 0.4}, **tail(p95_ms),
-            gains={"mean": gain, "p95": gain, "p99": gain}),
-    ]  # fmt: skip
-
-
-def write_nights(
-    folder: Path,
-    runs: Sequence[Sequence[Run]],
-    entries: Sequence[str] = ("mediawiki-noisy",),
-    **last: Any,
-) -> None:
-    """A history in which each element of `runs` is a night's lines; `last` is of the last end."""
-    writer = Writer(folder)
-    for place, lines in enumerate(runs, start=1):
-        at = lines[0].at if lines else T0 + timedelta(days=place)
-        writer.append(
-            Night(night=place, at=at, suite="nightly.toml", budget_minutes=60.0,
-                  entries=tuple(entries))
-        )  # fmt: skip
-        for run in {(one.entry, one.number): one for one in lines}.values():
-            writer.append(
-                Start(night=place, number=run.number, at=at, entry=run.entry, design=run.design,
-                      digest=run.digest, experiment=run.experiment, seed=run.seed)
-            )  # fmt: skip
-        writer.append(*lines)
-        more = last if place == len(runs) else {}
-        writer.append(End(night=place, at=at, runs=1, **more))
 
 
 def levels(count: int, change_at: int, size: float, spread: float, seed: int) -> list[float]:

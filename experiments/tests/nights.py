@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,8 @@ from experiments.nightly.night import Tools, nightly
 from experiments.nightly.suite import load_suite
 from experiments.tests.quiet import NOBODY
 try:
-    outcome = nightly(load_suite(Path(sys.argv[1])), NOBODY, Tools(sparecraft=(sys.argv[2],)))
+    tools = Tools(sparecraft=(sys.argv[2],), reference_per_s=lambda: 14.0)
+    outcome = nightly(load_suite(Path(sys.argv[1])), NOBODY, tools)
 except SparecraftError as error:
     print(error)
     sys.exit(error.exit_code)
@@ -49,7 +51,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes seconds: only tests of the site do it."""
-    monkeypatch.setattr(night_module, "build_site", lambda suite, _: suite.folder / "site")
+    monkeypatch.setattr(night_module, "build_site", lambda suite: suite.folder / "site")
+
+
+def tools(sparecraft: Sequence[str], **clocks: Any) -> Tools:
+    """A night's, whose host is always as fast."""
+    return Tools(sparecraft=sparecraft, reference_per_s=lambda: 14.0, **clocks)
 
 
 class Nights:
@@ -71,7 +78,7 @@ class Nights:
         return stand_in(program, self._template, acts)
 
     def night(self, suite: Suite, acts: Mapping[str, Sequence[str]] | None = None) -> Outcome:
-        return nightly(suite, NOBODY, Tools(sparecraft=self.acts(acts or {})))
+        return nightly(suite, NOBODY, tools(self.acts(acts or {})))
 
     def history(self) -> History:
         return read_history(self.folder / "nightly")
@@ -109,6 +116,6 @@ def kill(pid: int) -> None:
 
 
 @pytest.fixture
-def nights(tmp_path: Path, template: Path, no_site: None) -> Nights:
-    del no_site
+def nights(tmp_path: Path, template: Path, no_site: None, own_runs: Path) -> Nights:
+    del no_site, own_runs
     return Nights(tmp_path, template)

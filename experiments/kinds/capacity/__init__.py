@@ -56,6 +56,18 @@ class CapacityKind(Kind):
 
         print_capacity(flat(result), console, page)
 
+    def levels(self, result: Result) -> Mapping[str, float]:
+        """NodT of each workload [1/s], and the node's utilisation at it."""
+        return {
+            f"{figure}/{user}": float(value)
+            for user, one in result[self.name]["workloads"].items()
+            for figure, value in (
+                ("nodt_per_s", (one["nodt_per_s"] or {}).get("value")),
+                ("utilisation", one["utilisation"]),
+            )
+            if value is not None
+        }
+
     def row(self, result: Result) -> Mapping[str, Any]:
         """NodT of each workload [1/s]."""
         found = result[self.name]["workloads"]

@@ -67,6 +67,15 @@ class CompareKind(Kind):
         }
         return {**planned, **whose, **gains, **arms}
 
+    def levels(self, result: Result) -> Mapping[str, float]:
+        """Utilisation of each tier, in runs of an adopted plan, which measure it."""
+        predicted = result[result["kind"]].get("predicted") or {}
+        return {
+            f"utilisation/{tier}": float(one["measured"])
+            for tier, one in (predicted.get("utilisation") or {}).items()
+            if one["measured"] is not None
+        }
+
     def row(self, result: Result) -> Mapping[str, Any]:
         """The p95 factor of a run from which something follows, and what the plan costs."""
         body = result[result["kind"]]

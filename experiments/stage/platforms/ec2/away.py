@@ -35,7 +35,6 @@ from experiments.errors import (
 )
 from experiments.record.records import point_latest, write_json
 from experiments.stage import runs
-from experiments.stage.lock import run_lock
 from experiments.stage.platforms.base import Given
 from experiments.stage.platforms.ec2.offer import offer
 from experiments.stage.platforms.ec2.platform import Ec2Platform
@@ -85,9 +84,7 @@ class Away:
         Raises EnvironmentMissing where AWS does not answer any more: the run goes on, and the same
         call finds it; Interrupted after Ctrl-C, with what was measured kept.
         """
-        experiment = self._design.fleet.experiment
         with (
-            run_lock(results, experiment),
             ending_signals(self._narrator.say) as signals,
             runs.registered(self._active(results)) as told,
             tempfile.TemporaryDirectory() as scratch,
@@ -298,6 +295,7 @@ class Away:
             design=self._design.name,
             folder=str(results.resolve() / self._design.fleet.experiment),
             started=datetime.now(UTC).isoformat(),
+            elsewhere=True,
         )
 
     def _lost(self, noted: Noted, came: str) -> EnvironmentMissing:

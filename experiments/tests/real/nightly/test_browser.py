@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from experiments.nightly.history import Run, read_history
+from experiments.nightly.history import Run
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
 from experiments.tests.chromium import browser as browser
@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = ["mediawiki-noisy", "memcached-noisy"]
     write_nights(folder / "nightly", nights, entries, left_out=("memcached-noisy",))
     suite = load_suite(path)
-    return build_site(suite, read_history(suite.folder)).parent
+    return build_site(suite).parent
 
 
 @WIDTHS

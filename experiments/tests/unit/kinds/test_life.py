@@ -19,10 +19,12 @@ from experiments.kinds.life import Outcome, carry_out
 from experiments.paths import ROOT
 from experiments.record.records import write_json
 from experiments.record.result import Findings, read_manifest, read_result
-from experiments.stage.lock import run_lock
 from experiments.stage.platforms import Platform, entry
+from experiments.stage.runs import active
 from experiments.stage.stage import Stage
 from experiments.tests.quiet import NOBODY
+
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 BROKEN = MeasurementFailed("here", expected="an answer", came="none", do="Nothing.")
@@ -217,11 +219,8 @@ def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
 
 
 @pytest.mark.parametrize("ends", [BROKEN, ValueError("a defect")])
-def test_the_lock_is_free_again_however_a_run_ends(tmp_path: Path, ends: Exception) -> None:
+def test_another_run_may_begin_however_one_ended(tmp_path: Path, ends: Exception) -> None:
     with pytest.raises(type(ends)) as caught:
         carried_out(Counting(ends), tmp_path)
     assert caught.value is ends
-    for _ in range(2):
-        with run_lock(tmp_path, "another"):
-            pass
-        assert (tmp_path / ".lock").read_text() == ""
+    assert active() == []

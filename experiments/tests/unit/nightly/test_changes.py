@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.nightly.calibrate import detection, false_alarms, looked_at
-from experiments.nightly.changes import changes, new_changes, shifts
-from experiments.nightly.history import read_history
+from experiments.nightly.changes import Watch, changes, new_changes, shifts
+from experiments.nightly.history import Run, read_history
+from experiments.nightly.levels import PERCENTILES
+from experiments.nightly.planted import PLANTED, made_up_nights, told_of
 from experiments.tests.nightly_fixture import levels, made_up_run, write_nights
 
 
@@ -56,7 +59,7 @@ def test_large_changes_are_found_and_years_without_any_stay_quiet() -> None:
 
 def test_a_look_a_night_tells_a_change_once() -> None:
     values = np.array(levels(60, change_at=30, size=-1.0, spread=0.15, seed=8))
-    near = [place for _, place in looked_at(values).alarms if abs(place - 30) <= 5]
+    near = [place for _, place, _ in looked_at(values).alarms if abs(place - 30) <= 5]
     assert near == [30]
 
 
@@ -71,17 +74,114 @@ def _history(folder: Path, logs: list[float], digests: str = "") -> None:
 def test_a_change_names_night_commits_and_size(tmp_path: Path) -> None:
     _history(tmp_path, levels(30, change_at=20, size=-0.9, spread=0.1, seed=9))
     found = changes(read_history(tmp_path))
-    assert {(change.statistic, change.night) for change in found} == {("p95", 21), ("p99", 21)}
+    assert {change.key.split("/")[-1] for change in found} >= {"gain_p95", "gain_p99"}
+    assert {change.night for change in found} == {21}
     assert {change.commits for change in found} == {("c0020", "c0021")}
     assert found[0].factor == pytest.approx(math.exp(-0.9), rel=0.15)
     assert (found[0].nights_before, found[0].nights_after) == (20, 10)
 
 
-def test_a_slower_host_alone_is_no_change(tmp_path: Path) -> None:
-    slow = [made_up_run(night, log=log, p95_ms=300.0 if night < 15 else 900.0)
-            for night, log in enumerate(levels(30, 30, 0.0, 0.1, seed=10), start=1)]  # fmt: skip
-    write_nights(tmp_path, slow)
+PLANTED_BY_NAME = {planted.words: planted for planted in PLANTED}
+LATENCIES = {f"{arm}/{name}_ms/up" for arm in ("baseline", "replicated") for name in PERCENTILES}
+
+
+def _told(words: str) -> dict[str, int]:
+    """What is told of a planted change, and in which night."""
+    told = told_of(made_up_nights(PLANTED_BY_NAME[words]), lambda *_: None)
+    return {
+        identity.removeprefix("mediawiki-noisy/"): night
+        for night, identities in told.items()
+        for identity in identities
+    }
+
+
+def _figures(told: Iterable[str]) -> set[str]:
+    return {identity.partition("@")[0] for identity in told}
+
+
+def test_of_nights_without_a_change_nothing_is_told() -> None:
+    assert _told("nothing") == {}
+
+
+def test_both_arms_slower_are_told_in_the_second_night() -> None:
+    told = _told("both arms 4.5 times slower")
+    assert {f"{one}@31" for one in LATENCIES} <= told.keys()
+    assert {told[f"{one}@31"] for one in LATENCIES} == {32}
+    assert not any("gain" in one for one in told)
+
+
+def test_a_recovery_is_told_of_two_nights_that_were_slower() -> None:
+    told = _figures(_told("both arms 4.5 times slower, for two nights"))
+    assert told >= LATENCIES | {one.replace("/up", "/down") for one in LATENCIES}
+
+
+def test_cost_three_times_as_high_is_told_of_the_plan_and_of_what_was_measured() -> None:
+    assert _told("planned and measured cost three times as high") == {
+        "plan_usd_per_month/up@31": 32,
+        "baseline/usd_per_million_good/up@31": 32,
+        "replicated/usd_per_million_good/up@31": 32,
+    }
+
+
+def test_nine_failed_requests_of_960_after_nights_with_none_are_told() -> None:
+    assert _told("errors from 0 to 9 of 960 in both arms") == {
+        "baseline/errors/up@31": 32,
+        "replicated/errors/up@31": 32,
+    }
+
+
+def test_a_slower_host_is_no_slower_fleet_but_burns_its_budget() -> None:
+    told = _figures(_told("the host 3 times slower, and the fleet with it"))
+    assert told == {"replicated/burn_p95/up", "replicated/slo_met/down"}
+
+
+def test_a_faster_host_that_moves_no_latency_is_no_change(tmp_path: Path) -> None:
+    values = levels(30, 30, 0.0, 0.1, seed=10)
+    nights = [
+        made_up_run(night, p95_ms=300 * math.exp(value), reference_per_s=14.0 * (1 + (night > 15)))
+        for night, value in enumerate(values, start=1)
+    ]
+    write_nights(tmp_path, nights)
     assert changes(read_history(tmp_path)) == []
+
+
+def _capacity(night: int, nodt_per_s: float, speed: float = 1.0) -> list[Run]:
+    levels = {"nodt_per_s/wiki": nodt_per_s, "utilisation/wiki": 0.9}
+    (run, _) = made_up_run(night, "cache", kind="capacity", levels=levels, judged=None, slo={},
+                           reference_per_s=14.0 * speed, baseline=None, plan={})  # fmt: skip
+    return [run.model_copy(update={"arm": None, "p50": None, "p95": None, "p99": None})]
+
+
+@pytest.mark.parametrize(("speed", "told"), [(1.0, {"cache/nodt_per_s/wiki/down"}), (0.5, set())])
+def test_half_of_nodt_is_a_change_but_on_half_a_host(
+    tmp_path: Path, speed: float, told: set[str]
+) -> None:
+    nights = [
+        _capacity(night, *((400.0, 1.0) if night < 15 else (200.0, speed)))
+        for night in range(1, 25)
+    ]
+    write_nights(tmp_path, nights, ["cache"])
+    found = {one.identity.partition("@")[0] for one in changes(read_history(tmp_path))}
+    assert found == told
+
+
+def test_what_is_told_is_the_suite_s_to_set(tmp_path: Path) -> None:
+    _history(tmp_path, levels(30, change_at=20, size=-0.3, spread=0.01, seed=9))
+    history = read_history(tmp_path)
+    assert changes(history)
+    for watch in (Watch(size_min=1.5), Watch(p_max=1e-60), Watch(nights_min=21)):
+        assert changes(history, watch) == []
+
+
+def test_nights_that_hang_together_raise_few_false_alarms() -> None:
+    rng = np.random.default_rng(20261128)
+    assert false_alarms(rng, 0.2, years=3, together=0.6) <= 3.0
+
+
+def test_a_planned_cost_that_never_moved_and_then_does_is_a_change() -> None:
+    [shift] = shifts([0.0] * 20 + [1.0] * 5)
+    assert shift.at == 20
+    assert shift.size == pytest.approx(1.0)
 
 
 def test_a_design_that_was_changed_begins_anew(tmp_path: Path) -> None:
@@ -110,3 +210,11 @@ def test_a_change_is_new_once(tmp_path: Path) -> None:
     write_nights(again, runs, changes=tuple(change.identity for change in first))
     assert new_changes(read_history(again)) == []
     assert len(changes(read_history(again))) == len(first)
+
+
+def test_a_gain_that_an_earlier_version_told_is_not_told_again(tmp_path: Path) -> None:
+    logs = levels(30, change_at=25, size=-0.9, spread=0.1, seed=13)
+    runs = [made_up_run(night, log=log) for night, log in enumerate(logs, start=1)]
+    old = tuple(f"mediawiki-noisy/replicated/{name}@26" for name in ("p95", "p99"))
+    write_nights(tmp_path, runs, changes=old)
+    assert not [one for one in new_changes(read_history(tmp_path)) if "gain" in one.figure]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,10 @@ from experiments.cli import app, command
 from experiments.errors import EnvironmentMissing
 from experiments.nightly.child import carry_out
 from experiments.nightly.folders import prune
-from experiments.nightly.history import ASIDE, FILE, Run, read_history
-from experiments.nightly.night import Tools, nightly
+from experiments.nightly.history import ASIDE, FILE, Run, incomplete, read_history
+from experiments.nightly.night import nightly
 from experiments.nightly.suite import load_suite
-from experiments.stage.lock import run_lock
+from experiments.stage.runs import Active, active, registered
 from experiments.stage.signals import Signals, ending_signals
 from experiments.tests.nightly_fixture import (
     T0,
@@ -29,7 +31,7 @@ from experiments.tests.nightly_fixture import (
     suite_file,
     write_nights,
 )
-from experiments.tests.nights import Nights
+from experiments.tests.nights import Nights, tools
 from experiments.tests.quiet import NOBODY
 from experiments.tests.started import LIMIT_S, disposition
 
@@ -72,7 +74,8 @@ def test_nights_are_counted_and_seeds_go_on(nights: Nights) -> None:
     [
         ({}, 0),
         ({"mediawiki-noisy": ["missed"]}, 1),
-        ({"mediawiki-noisy": ["not valid"]}, 0),
+        ({"mediawiki-noisy": ["not valid"]}, 4),
+        ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["missed"]}, 4),
         ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["no docker"]}, 3),
     ],
 )
@@ -85,6 +88,20 @@ def test_the_exit_code_tells_met_missed_and_no_data_apart(
     assert len({run.entry for run in nights.history().runs}) == 2
 
 
+def test_five_broken_designs_of_six_are_named_and_have_an_exit_code(nights: Nights) -> None:
+    names = ("memcached-noisy", "redis-noisy", "solr-noisy", "crash-recovery", "mediawiki-null")
+    suite = nights.suite("mediawiki-noisy", *names)
+    outcome = nights.night(suite, {name: ["no docker"] for name in names})
+    assert outcome.exit_code == 4
+    assert dict(outcome.incomplete) == dict.fromkeys(names, "not valid")
+    assert incomplete(nights.history(), 1) == outcome.incomplete
+
+
+def test_the_host_s_speed_is_kept_with_each_run(nights: Nights) -> None:
+    nights.night(nights.suite("mediawiki-noisy"))
+    assert {run.reference_per_s for run in nights.history().runs} == {14.0}
+
+
 def test_a_run_that_could_not_begin_is_kept_as_not_valid(nights: Nights) -> None:
     nights.night(nights.suite("mediawiki-noisy"), {"mediawiki-noisy": ["no docker"]})
     (run,) = nights.history().runs
@@ -94,8 +111,7 @@ def test_a_run_that_could_not_begin_is_kept_as_not_valid(nights: Nights) -> None
 def test_what_does_not_fit_into_the_night_comes_first_in_the_next(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy", "memcached-noisy", budget_minutes=16)
     clock = iter(range(0, 10_000, 200))  # each look at it is 200 s later
-    tools = Tools(sparecraft=nights.acts({}), monotonic=lambda: float(next(clock)))
-    first = nightly(suite, NOBODY, tools)
+    first = nightly(suite, NOBODY, tools(nights.acts({}), monotonic=lambda: float(next(clock))))
     assert first.left_out == ("memcached-noisy",)
     nights.night(suite)
     started = [(start.night, start.entry) for start in nights.history().starts]
@@ -160,9 +176,20 @@ def test_a_second_night_is_refused_and_told_who_holds_the_first(nights: Nights) 
 
 def test_a_run_by_hand_is_not_disturbed(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy")
-    with run_lock(suite.results, "by-hand"), pytest.raises(EnvironmentMissing, match="by-hand"):
+    with _going_on("by-hand", "/elsewhere"), pytest.raises(EnvironmentMissing, match="by-hand"):
         nightly(suite, NOBODY)
     assert nights.history().nights == ()
+
+
+def test_a_run_by_hand_is_refused_during_a_night_and_the_night_s_own_is_not(
+    nights: Nights,
+) -> None:
+    nights.suite("mediawiki-noisy")
+    by_hand = Active(os.getpid(), "by-hand", "by-hand", "/elsewhere", "")
+    with nights.by_itself({"mediawiki-noisy": ["halted"]}) as night:  # whose run is registered
+        assert {run.is_night for run in active()} == {True, False}
+        with pytest.raises(EnvironmentMissing, match=rf"process {night.pid}\b|of mediawiki"):
+            registered(by_hand).__enter__()
 
 
 def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights) -> None:
@@ -179,6 +206,11 @@ def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights)
     assert nights.calls("down") == [["down", "memcached-noisy"]]
     nights.night(suite)
     assert nights.history().starts[2].entry == "memcached-noisy"
+
+
+def _going_on(name: str, folder: str) -> AbstractContextManager[Path]:
+    """A run of another process than this one."""
+    return registered(Active(os.getppid(), name, name, folder, ""))
 
 
 def _halt(*words: str) -> list[str]:
@@ -224,7 +256,8 @@ def test_a_night_goes_on_when_a_run_elsewhere_is_halted(nights: Nights, tmp_path
 import os, signal
 from experiments.stage import runs
 signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
-with runs.registered(runs.Active(os.getpid(), "shop", "shop", {str(tmp_path / "other")!r}, "")):
+other = runs.Active(os.getpid(), "shop", "shop", {str(tmp_path / "other")!r}, "", elsewhere=True)
+with runs.registered(other):
     print("ready", flush=True)
     signal.sigwait({{signal.SIGTERM}})
 """
@@ -273,7 +306,7 @@ def test_a_clock_that_went_backwards_is_noticed_and_changes_no_order(nights: Nig
         def now(at: datetime = at) -> datetime:
             return at
 
-        nightly(suite, NOBODY, Tools(sparecraft=nights.acts({}), now=now))
+        nightly(suite, NOBODY, tools(nights.acts({}), now=now))
     history = nights.history()
     assert [night.clock_back_s for night in history.nights] == [0.0, 2 * 86400.0]
     assert [run.night for run in history.runs] == [1, 1, 2, 2]
@@ -285,7 +318,8 @@ def test_a_design_that_was_deleted_is_kept_as_gone_and_the_others_run(nights: Ni
     history = nights.history()
     assert set(history.nights[-1].gone) == {"given-up"}
     assert [run.entry for run in history.runs if run.night == 2] == ["memcached-noisy"] * 2
-    assert (outcome.exit_code, outcome.left_out) == (0, ())
+    assert (outcome.exit_code, outcome.left_out) == (4, ())
+    assert set(outcome.incomplete) == {"given-up"}
 
 
 def test_a_history_cut_short_and_one_of_a_later_version_hinder_no_night(nights: Nights) -> None:
@@ -306,7 +340,7 @@ def test_a_design_that_is_longer_than_any_night_keeps_no_other_from_running(
     suite = nights.suite("mediawiki-tad-c3", "memcached-noisy", budget_minutes=11)
     for night in (1, 2):
         outcome = nights.night(suite)
-        assert (outcome.night, outcome.exit_code) == (night, 0)
+        assert (outcome.night, outcome.exit_code) == (night, 4)
         assert outcome.left_out == ("mediawiki-tad-c3",)
         assert {run.entry for run in outcome.runs} == {"memcached-noisy"}
 
@@ -355,6 +389,6 @@ def test_the_command_line_makes_the_site_of_what_is_kept(tmp_path: Path) -> None
 
 def test_the_command_line_is_refused_while_a_run_goes_on(tmp_path: Path) -> None:
     suite = load_suite(suite_file(tmp_path, "mediawiki-noisy"))
-    with run_lock(suite.results, "by-hand"):
+    with _going_on("by-hand", "/elsewhere"):
         done = CliRunner().invoke(app, ["nightly", "--suite", str(suite.path)])
     assert isinstance(done.exception, EnvironmentMissing)

@@ -102,6 +102,59 @@ def test_a_run_whose_tables_are_gone_keeps_its_figures(
     assert old.gains == lines[1].gains
 
 
+def test_a_million_good_requests_cost_what_the_fleet_does_at_the_rate_measured(
+    lines: list[Run], run: Path
+) -> None:
+    for line in lines:
+        good_per_s = read_result(run)["compare"]["arms"][line.arm]["goodput_per_s"]
+        per_month, per_million = (
+            line.cost[key] for key in ("usd_per_month", "usd_per_million_good")
+        )
+        assert per_month is not None
+        assert per_million == pytest.approx(1e6 / good_per_s * per_month / (730 * 3600))
+
+
+def _changed(run: Path, folder: Path, **changes: object) -> Path:
+    shutil.copytree(run, folder)
+    body = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**body, **changes}))
+    return folder
+
+
+def test_nodt_and_utilisation_of_a_capacity_run_are_kept(run: Path, tmp_path: Path) -> None:
+    wiki = {"nodt_per_s": {"value": 41.0, "low": 40.0, "high": 42.0}, "utilisation": 0.93}
+    none = {"nodt_per_s": None, "utilisation": None}
+    body = {"workloads": {"wiki": wiki, "search": none}}
+    folder = _changed(run, tmp_path / "cache" / "one", kind="capacity", capacity=body, slo=None)
+    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    assert line.levels == {"nodt_per_s/wiki": 41.0, "utilisation/wiki": 0.93}
+
+
+def test_the_utilisation_that_a_planned_run_measured_is_kept_by_tier(
+    run: Path, tmp_path: Path
+) -> None:
+    body = json.loads((run / "result.json").read_text())["compare"]
+    tiers = {"web": {"measured": 0.41}, "db": {"measured": None}}
+    changed = {**body, "arms": {}, "predicted": {"utilisation": tiers}}
+    folder = _changed(run, tmp_path / "wiki" / "planned", compare=changed)
+    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    assert line.levels == {"utilisation/web": 0.41}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kind": "capacity", "capacity": {}}, {"compare": {"arms": {"baseline": 7}}},
+     {"compare": []}, {"cost": None}, {"verdicts": []}],
+)  # fmt: skip
+def test_a_result_of_another_shape_is_a_line_that_is_not_valid(
+    run: Path, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    folder = _changed(run, tmp_path / "wiki" / "one", **changes)
+    (line,) = lines_of(Made(START, 0, 2.0), folder, tmp_path, T0)
+    assert not line.valid
+    assert line.reasons
+
+
 def test_a_kind_without_arms_has_one_line(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "one"
     shutil.copytree(run, folder)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.nightly.history import FILE, Run, read_history
+from experiments.nightly import site as site_module
+from experiments.nightly.feed import feed_values
+from experiments.nightly.history import FILE, History, Run, read_history
+from experiments.nightly.planted import Planted, made_up_nights, told_of
 from experiments.nightly.site import build_site
-from experiments.nightly.suite import load_suite
+from experiments.nightly.suite import Suite, load_suite
 from experiments.report import palette
 from experiments.report.text import MISSING
 from experiments.tests.nightly_fixture import T0, levels, made_up_run, suite_file, write_nights
@@ -26,13 +31,13 @@ def _site(
     nights: Sequence[list[Run]],
     *designs: str,
     entries: Sequence[str] = (),
-    **last: object,
+    **last: Any,
 ) -> Path:
     path = suite_file(folder, *(designs or ("mediawiki-noisy",)))
     names = entries or [design.split(":")[0] for design in designs] or ["mediawiki-noisy"]
     write_nights(folder / "nightly", nights, names, **last)
     suite = load_suite(path)
-    return build_site(suite, read_history(suite.folder)).parent
+    return build_site(suite).parent
 
 
 def _words(html: str) -> str:
@@ -132,6 +137,47 @@ def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> Non
     assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
     ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
     assert len(set(ids)) == 2
+
+
+def test_the_feed_s_title_says_that_a_design_is_incomplete(tmp_path: Path) -> None:
+    nights = [[*made_up_run(1), *made_up_run(1, "redis-noisy", number=2, valid=False)],
+              [*made_up_run(2), *made_up_run(2, "redis-noisy", number=2)]]  # fmt: skip
+    names = ("mediawiki-noisy", "redis-noisy")
+    write_nights(tmp_path, nights, names)
+    titles = [entry["title"] for entry in feed_values(read_history(tmp_path))]
+    assert titles == ["Night 2: SLO met", "Night 1: 1 of 2 designs incomplete, SLO met"]
+
+
+def test_a_site_is_built_by_one_at_a_time_of_the_history_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = load_suite(suite_file(tmp_path, "mediawiki-noisy"))
+    write_nights(suite.folder, [made_up_run(1)])
+    seen = []
+
+    def write(_: Suite, history: History, into: Path) -> None:
+        with (suite.folder / ".site.lock").open("a") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(history.last_night)
+        into.mkdir()
+
+    monkeypatch.setattr(site_module, "_write", write)
+    build_site(suite)
+    assert seen == [1]
+
+
+def test_a_change_is_told_in_its_own_unit_on_every_page(tmp_path: Path) -> None:
+    nights = made_up_nights(Planted("", dearer=3.0), nights=34)
+    told = told_of(nights, lambda *_: None)
+    site = _site(tmp_path, nights, told=told, changes=tuple(told[32]))
+    for page in ("index.html", "changes.html", "designs/mediawiki-noisy.html"):
+        words = _words((site / page).read_text())
+        assert "100.00 USD" in words
+        assert "300.00 USD" in words
+    everything = json.loads((site / "history.json").read_text())
+    assert {(one["figure"], one["direction"], one["night"]) for one in everything["changes"]} == {
+        ("plan_usd_per_month", "up", 31), ("usd_per_million_good", "up", 31),
+    }  # fmt: skip
 
 
 def test_nights_stay_in_their_order_when_the_clock_went_backwards(tmp_path: Path) -> None:
@@ -242,7 +288,7 @@ def test_a_site_whose_renaming_was_cut_short_is_found_again(tmp_path: Path) -> N
     site = _site(tmp_path, [made_up_run(1)])
     site.rename(site.with_name(".site.old"))
     suite = load_suite(tmp_path / "nightly.toml")
-    assert build_site(suite, read_history(suite.folder)).is_file()
+    assert build_site(suite).is_file()
     assert not site.with_name(".site.old").exists()
 
 
@@ -252,7 +298,7 @@ def test_lines_that_were_not_read_are_named(tmp_path: Path) -> None:
     with (tmp_path / "nightly" / FILE).open("a") as file:
         file.write('{"schema": 9}\n')
     suite = load_suite(path)
-    page = build_site(suite, read_history(suite.folder))
+    page = build_site(suite)
     assert "later version" in page.read_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from experiments.design.design import DESIGNS
 from experiments.errors import InputError
 from experiments.kinds import kind_of, section_of
 from experiments.kinds.limplock.row import rows
-from experiments.nightly.suite import load_suite, variant
+from experiments.nightly.suite import digest_of, load_suite, variant
 from experiments.paths import ROOT
 from experiments.tests.nightly_fixture import made_up_run, suite_file, write_nights
 
@@ -95,6 +96,49 @@ def test_a_design_s_own_roles_and_workloads_come_along(tmp_path: Path) -> None:
     member = load_suite(suite_file(tmp_path, "nginx-python: seed = 5")).members[0]
     folder = variant(member.entry, member.directory, 5, tmp_path / "designs")
     assert load_design(folder).roles["dictionary"].directory.is_relative_to(folder)
+
+
+def _copy(name: str, into: Path) -> Path:
+    return Path(shutil.copytree(DESIGNS / name, into / name))
+
+
+def test_a_digest_is_of_values_and_not_of_how_they_are_written(tmp_path: Path) -> None:
+    folder = _copy("mediawiki-noisy", tmp_path)
+    first = digest_of(folder, {})
+    toml, tfvars = folder / "experiment.toml", folder / "fleet.tfvars"
+    toml.write_text("# words\n" + toml.read_text())
+    tfvars.write_text("# words\n" + tfvars.read_text())
+    for left in ("experiment.toml~", ".experiment.toml.swp", "notes.txt", "photo.png"):
+        (folder / left).write_text("left by an editor")
+    assert digest_of(folder, {}) == first
+    assert digest_of(folder, {"load": {"rate_per_s": 6.2}}) == first  # as the design has it
+    assert digest_of(folder, {"load": {"rate_per_s": 6.3}}) != first
+    tfvars.write_text(tfvars.read_text().replace("= 512", "= 640", 1))
+    assert digest_of(folder, {}) != first
+
+
+def test_a_digest_is_of_every_byte_of_roles_and_programs(tmp_path: Path) -> None:
+    folder = _copy("nginx-python", tmp_path)
+    role = folder / "roles" / "dictionary" / "role.json"
+    seen = {digest_of(folder, {})}
+    role.write_text(json.dumps(json.loads(role.read_text()), indent=7))
+    assert {digest_of(folder, {})} == seen
+    changed = ("roles/dictionary/start.sh", "roles/dictionary/new.conf", "worker.py")
+    for number, name in enumerate(changed, start=2):
+        with (folder / name).open("a") as file:
+            file.write("\n# more\n")
+        seen.add(digest_of(folder, {}))
+        assert len(seen) == number, name
+
+
+def test_a_digest_is_of_every_file_that_the_design_names(tmp_path: Path) -> None:
+    folder = _copy("mediawiki-noisy", tmp_path)
+    named = {"load": {"worker": "./sends"}}
+    seen = set()
+    for text in ("one", "other"):
+        (folder / "sends").write_text(text)
+        seen.add(digest_of(folder, named))
+    assert len(seen) == 2
 
 
 def test_the_digest_is_of_what_may_change_a_result(tmp_path: Path) -> None:

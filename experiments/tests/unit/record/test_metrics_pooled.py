@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.nightly.calibrate import coverage
 from experiments.record.metrics.pooled import pooled_log, standard_error
 
 # Log risk ratios of BCG vaccine in 13 trials, and their variances (Colditz et al. 1994, as in
@@ -76,3 +77,15 @@ def test_the_interval_holds_the_truth_at_least_about_as_often_as_it_says(runs: i
         found = pooled_log(logs.tolist(), errors.tolist())
         held += found.low <= 0.7 <= found.high
     assert 0.93 <= held / times <= 0.995  # with q at least 1, few runs err to the wide side
+
+
+@pytest.mark.parametrize("between", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("runs", [3, 12, 18])
+def test_95_of_100_further_runs_measure_what_is_said_of_a_further_run(
+    between: float, runs: int
+) -> None:
+    rng = np.random.default_rng((20261128, runs, round(10 * between)))
+    held = coverage(rng, between, runs, times=700)
+    assert held >= 0.93  # of few runs that agree by chance it is wider than it need be
+    if runs >= 12:
+        assert held <= 0.98

@@ -24,6 +24,7 @@ from experiments.record.manifest import spec_json
 from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.stage.runs import active
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import Started, nothing_stays
 from experiments.tests.load_fixture import children
@@ -201,8 +202,8 @@ def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
 @pytest.mark.long
 def test_a_second_run_is_refused_while_one_is_active(tmp_path: Path) -> None:
     started = _start(tmp_path)
-    started.until("the lock", (tmp_path / ".lock").exists)
-    second = sparecraft("run", str(DESIGN), "--results", str(tmp_path))
+    started.until("the run", lambda: any(one.pid == started.process.pid for one in active()))
+    second = sparecraft("run", str(DESIGN), "--results", str(tmp_path / "others"))
     assert second.returncode == 3
     assert f"process {started.process.pid}" in second.stderr
     started.process.send_signal(signal.SIGTERM)

@@ -23,7 +23,7 @@ from experiments.stage.platforms import entry
 from experiments.tests.harden_fixture import built, need_compiler, trouble
 from experiments.tests.quiet import NOBODY
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("own_runs")]
 
 LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 

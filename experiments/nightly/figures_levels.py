@@ -1,0 +1,140 @@
+"""Levels over nights: errors, burn, cost, and what a kind without arms measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from experiments.nightly.figures import (
+    arm_keys,
+    arms_of,
+    each_run,
+    limit_key,
+    over_nights,
+    point_of,
+    shown_nights,
+)
+from experiments.nightly.history import Run
+from experiments.nightly.levels import BURNS, PER_MILLION
+from experiments.nightly.words import figure_words
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn
+
+_HOLLOW = " Hollow: the run was not valid."
+
+
+def errors_figure(runs: Sequence[Run]) -> Figure:
+    """The share of each arm's requests that failed, with what the SLO allows."""
+    allowed = [
+        {"x": run.night + side, "y": 100 * run.slo["max_error_share"]}
+        for run in each_run(runs)
+        for side in (-0.5, 0.5)
+        if "max_error_share" in run.slo
+    ]
+    return _by_arm(
+        runs, "errors-nights", "Errors over nights", "Share of requests that failed, by arm",
+        "%", lambda run: 100 * run.errors / run.requests if run.requests else None,
+        allowed, "SLO errors",
+    )  # fmt: skip
+
+
+def burn_figure(runs: Sequence[Run]) -> Figure:
+    """How fast the arm that the SLO is asked of uses up its budget."""
+    judged = [run for run in runs if run.arm == run.judged]
+    one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
+    arms = [figure_words(f"burn_{name.removesuffix('_ms')}") for name in BURNS]
+    points = [
+        point_of(run.model_copy(update={"arm": words}), runs, arms, run.burn[name], None, None)
+        for run in judged
+        for name, words in zip(BURNS, arms, strict=True)
+        if name in run.burn
+    ]
+    return drawn(
+        "burn-nights",
+        "Burn over nights",
+        "Share of requests beyond a limit of the SLO over the share that may be, of the arm that "
+        f"it is asked of{shown_nights(runs)}. Above 1 the limit is broken.{_HOLLOW}",
+        (*arm_keys(arms, [point["arm"] for point in points]), limit_key("just what may be")),
+        lambda size: over_nights(points, one, runs, size, "times what may be", linear=True),
+        "" if points else "No run has a burn yet.",
+    )
+
+
+def plan_figure(runs: Sequence[Run]) -> Figure:
+    """What the planned fleet costs, night by night."""
+    return _of_runs(
+        runs, "plan-nights", "Planned cost over nights",
+        "The cheapest fleet that meets the SLO by what the run measured, USD a month at the price "
+        "book of its night. A run without a feasible plan has no point",
+        "USD a month", lambda run: run.plan.get("usd_per_month"),
+    )  # fmt: skip
+
+
+def million_figure(runs: Sequence[Run]) -> Figure:
+    """What a million good requests cost on the fleet that was measured."""
+    return _by_arm(
+        runs, "million-nights", "Cost of a million good requests over nights",
+        "USD for a million requests that are answered ok, by the fleet and the rate that were "
+        "measured", "USD", lambda run: run.cost.get(PER_MILLION),
+    )  # fmt: skip
+
+
+def levels_figures(runs: Sequence[Run]) -> list[Figure]:
+    """A figure for each level that the kind of the runs has."""
+    names = dict.fromkeys(name for run in runs for name in run.levels)
+    return [
+        _of_runs(
+            runs, name.replace("/", "-") + "-nights", f"{words[0].upper()}{words[1:]} over nights",
+            f"{words} of each run", "1/s" if "_per_s" in name else words.partition(" ")[0],
+            _level(name),
+        )
+        for name in names
+        for words in [figure_words(name)]
+    ]  # fmt: skip
+
+
+def _level(name: str) -> Callable[[Run], float | None]:
+    return lambda run: run.levels.get(name)
+
+
+def _of_runs(
+    runs: Sequence[Run], identity: str, title: str, text: str, unit: str,
+    value: Callable[[Run], float | None],
+) -> Figure:  # fmt: skip
+    points = [
+        point_of(run, runs, [None], float(known), None, None)
+        for run in each_run(runs)
+        if (known := value(run))
+    ]
+    keys = (Key("circle", palette.ARMS[0].light, unit),)
+    return _drawn(runs, identity, title, text, unit, points, keys, [])
+
+
+def _by_arm(
+    runs: Sequence[Run], identity: str, title: str, text: str, unit: str,
+    value: Callable[[Run], float | None], limits: Sequence[dict[str, Any]] = (), limit: str = "",
+) -> Figure:  # fmt: skip
+    arms = arms_of(runs)
+    points = [
+        point_of(run, runs, arms, known, None, None)
+        for run in runs
+        if run.arm is not None and (known := value(run)) is not None
+    ]
+    keys = (*arm_keys(arms, arms), *([limit_key(limit)] if limits else []))
+    if points and not any(point["y"] for point in points):
+        return Figure(identity, title, text, (), {}, "None in any run.")
+    return _drawn(runs, identity, title, text, unit, points, keys, limits)
+
+
+def _drawn(
+    runs: Sequence[Run], identity: str, title: str, text: str, unit: str,
+    points: list[dict[str, Any]], keys: tuple[Key, ...], limits: Sequence[dict[str, Any]],
+) -> Figure:  # fmt: skip
+    return drawn(
+        identity,
+        title,
+        f"{text}{shown_nights(runs)}.{_HOLLOW}",
+        keys,
+        lambda size: over_nights(points, list(limits), runs, size, unit, linear=True),
+        "" if points else "No run has this figure yet.",
+    )

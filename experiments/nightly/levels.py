@@ -1,0 +1,256 @@
+"""What is watched over nights: for each design a series of every figure, a value a night.
+
+Gains are held against the baseline of the same run, so that a slower host alone is no change. That
+says nothing of both arms becoming slower, dearer or faulty together: hence the levels themselves.
+Those that the host's speed moves (latencies, NodT, utilisation) also carry the night's speed of the
+reference kernel (`reference.py`), and `changes.py` tells a change only if both the level and what
+it is at the kernel's speed have changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.nightly.history import History, Run
+from experiments.nightly.pooling import night_gain
+from experiments.record.metrics.frames import ALLOWED
+
+GAINS = ("p95", "p99")
+PERCENTILES = ("p50", "p95", "p99")
+BURNS = ("p95_ms", "p99_ms")
+PLANNED, FEASIBLE, MET = "plan_usd_per_month", "plan_feasible", "slo_met"
+ERRORS, PER_MILLION = "errors", "usd_per_million_good"
+
+LOG_NOISE_MIN = 0.02  # of a logarithm, where nights do not differ: a planned cost
+YES_NOISE_MIN = 0.35  # of yes or no: three nights in a row say that it changed, two do not
+
+
+@dataclass(frozen=True)
+class Value:
+    """A night's value: `bad` of `of` where it is a share, else its logarithm."""
+
+    log: float = math.nan
+    bad: float = math.nan
+    of: float = math.nan
+
+
+@dataclass(frozen=True)
+class Series:
+    """A figure over nights, of one version of a design.
+
+    share: its values are counts, compared as angles (Anscombe 1948), whose spread is known; of
+    `yes_no`, of runs. unit: by what a share is divided when it is shown. speeds: log of the
+    reference kernel's speed of each night times the power with which the level falls as the host
+    becomes faster; none of what the host's speed does not move.
+    """
+
+    entry: str
+    arm: str | None
+    figure: str
+    nights: tuple[tuple[Run, ...], ...]
+    values: tuple[Value, ...]
+    share: bool = False
+    yes_no: bool = False
+    unit: float = 1.0
+    speeds: tuple[float, ...] | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in the history."""
+        return "/".join(part for part in (self.entry, self.arm, self.figure) if part)
+
+    def first(self, count: int) -> Series:
+        """The series as it was after so many nights."""
+        speeds = None if self.speeds is None else self.speeds[:count]
+        return replace(self, nights=self.nights[:count], values=self.values[:count], speeds=speeds)
+
+    @property
+    def scaled(self) -> NDArray[np.float64]:
+        """The values on the scale on which a night's noise is about the same at every level."""
+        if self.yes_no:
+            return np.array([one.bad / one.of for one in self.values])
+        if self.share:
+            return np.array(
+                [2 * math.asin(math.sqrt((v.bad + 3 / 8) / (v.of + 3 / 4))) for v in self.values]
+            )
+        return np.array([one.log for one in self.values])
+
+    @property
+    def noise_min(self) -> float:
+        """What nights differ by at least, on that scale."""
+        if self.yes_no:
+            return YES_NOISE_MIN
+        if self.share and self.values:
+            return 1 / math.sqrt(float(np.median([one.of for one in self.values])))
+        return LOG_NOISE_MIN
+
+    def level(self, begin: int, until: int) -> float:
+        """The figure over nights, in its own unit."""
+        part = self.values[begin:until]
+        if self.share:
+            return sum(one.bad for one in part) / sum(one.of for one in part) / self.unit
+        return math.exp(float(np.mean([one.log for one in part])))
+
+    def size(self, begin: int, at: int, until: int) -> float:
+        """Logarithm of how many times the level is larger from `at` on than before. Half of a
+        request more is counted on both sides, for none of 960 has no logarithm."""
+        before, after = self.values[begin:at], self.values[at:until]
+        if not self.share:
+            return float(np.mean([v.log for v in after]) - np.mean([v.log for v in before]))
+
+        def share(part: Sequence[Value]) -> float:
+            return (sum(v.bad for v in part) + 0.5) / (sum(v.of for v in part) + 1.0)
+
+        return math.log(share(after) / share(before))
+
+
+def all_series(history: History) -> Iterator[Series]:
+    """Every figure that is watched, design by design and version by version."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    whole: dict[str, dict[tuple[int, int], Run]] = {}
+    for run in history.runs:
+        if run.valid:
+            whole.setdefault(run.entry, {}).setdefault((run.night, run.number), run)
+            if run.arm is not None:
+                groups.setdefault((run.entry, run.arm), []).append(run)
+    for (entry, arm), runs in groups.items():
+        for version in versions(runs):
+            yield from _of_arm(entry, arm, version)
+    for entry, heads in whole.items():
+        for version in versions(list(heads.values())):
+            yield from _of_run(entry, version)
+
+
+def versions(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Stretches of runs with the same design, by night."""
+    part: list[Run] = []
+    for run in sorted(runs, key=lambda one: (one.night, one.number)):
+        if part and run.digest != part[-1].digest:
+            yield part
+            part = []
+        part.append(run)
+    if part:
+        yield part
+
+
+def _of_arm(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
+    nights = _by_night(runs)
+    if any(run.arm != run.baseline for run in runs):
+        for name in GAINS:
+            yield _made(entry, arm, f"gain_{name}", nights, _gain(name))
+    for name in PERCENTILES:
+        yield _made(entry, arm, f"{name}_ms", nights, _mean_log(_percentile(name)))
+    yield _made(entry, arm, ERRORS, nights, _errors, share=True)
+    yield _made(entry, arm, PER_MILLION, nights, _mean_log(lambda r: r.cost.get(PER_MILLION)))
+    if any(run.arm == run.judged for run in runs):
+        for name in BURNS:
+            figure = f"burn_{name.removesuffix('_ms')}"
+            allowed = ALLOWED[name]
+            yield _made(entry, arm, figure, nights, _burnt(name), share=True, unit=allowed)
+        yield _made(entry, arm, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+
+
+def _of_run(entry: str, runs: Sequence[Run]) -> Iterator[Series]:
+    nights = _by_night(runs)
+    yield _made(entry, None, PLANNED, nights, _mean_log(lambda r: r.plan.get("usd_per_month")))
+    yield _made(
+        entry, None, FEASIBLE, nights, _yes(lambda r: r.plan.get("feasible")),
+        share=True, yes_no=True,
+    )  # fmt: skip
+    for name in dict.fromkeys(name for run in runs for name in run.levels):
+        yield _made(entry, None, name, nights, _mean_log(_level(name)))
+    if all(run.arm is None for run in runs):
+        yield _made(entry, None, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+
+
+def _by_night(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
+    nights: dict[int, list[Run]] = {}
+    for run in runs:
+        nights.setdefault(run.night, []).append(run)
+    return [tuple(group) for group in nights.values()]
+
+
+Of = Callable[[Sequence[Run]], Value | None]
+
+
+def _made(
+    entry: str, arm: str | None, figure: str, nights: Sequence[tuple[Run, ...]], of: Of,
+    *, share: bool = False, yes_no: bool = False, unit: float = 1.0,
+) -> Series:  # fmt: skip
+    power = power_of_speed(figure)
+    known = [(group, value) for group in nights if (value := of(group)) is not None]
+    if power:
+        known = [(group, value) for group, value in known if _speed(group) is not None]
+    speeds = tuple(power * (_speed(group) or 0.0) for group, _ in known) if power else None
+    groups, values = tuple(group for group, _ in known), tuple(value for _, value in known)
+    return Series(entry, arm, figure, groups, values, share, yes_no, unit, speeds)
+
+
+def power_of_speed(figure: str) -> int:
+    """1 where a figure is a time, or a use of cores; -1 where it is a rate; 0 where the host's
+    speed says nothing of it."""
+    name = figure.partition("/")[0]
+    if name.endswith("_per_s"):
+        return -1
+    return int(name.endswith("_ms") or name == "utilisation")
+
+
+def _speed(runs: Sequence[Run]) -> float | None:
+    """Log of the reference kernel's mean speed before a night's runs of a design."""
+    known = [math.log(run.reference_per_s) for run in runs if run.reference_per_s]
+    return float(np.mean(known)) if known else None
+
+
+def _gain(statistic: str) -> Of:
+    def of(runs: Sequence[Run]) -> Value | None:
+        found = night_gain(runs, statistic)
+        return Value(log=found.log) if found else None
+
+    return of
+
+
+def _mean_log(figure: Callable[[Run], float | None]) -> Of:
+    def of(runs: Sequence[Run]) -> Value | None:
+        logs = [math.log(value) for run in runs if (value := figure(run))]
+        return Value(log=float(np.mean(logs))) if logs else None
+
+    return of
+
+
+def _percentile(name: str) -> Callable[[Run], float | None]:
+    def figure(run: Run) -> float | None:
+        found = getattr(run, name)
+        return found.ms if found else None
+
+    return figure
+
+
+def _level(name: str) -> Callable[[Run], float | None]:
+    return lambda run: run.levels.get(name)
+
+
+def _errors(runs: Sequence[Run]) -> Value | None:
+    requests = sum(run.requests for run in runs)
+    return Value(bad=sum(run.errors for run in runs), of=requests) if requests else None
+
+
+def _burnt(name: str) -> Of:
+    def of(runs: Sequence[Run]) -> Value | None:
+        known = [run for run in runs if name in run.burn and run.requests]
+        bad = sum(run.burn[name] * ALLOWED[name] * run.requests for run in known)
+        return Value(bad=bad, of=sum(run.requests for run in known)) if known else None
+
+    return of
+
+
+def _yes(figure: Callable[[Run], bool | None]) -> Of:
+    def of(runs: Sequence[Run]) -> Value | None:
+        said = [bool(value) for run in runs if (value := figure(run)) is not None]
+        return Value(bad=sum(said), of=len(said)) if said else None
+
+    return of
