@@ -90,8 +90,9 @@ def _refuse_beside(run: Active, others: Sequence[Active]) -> None:
     above = {process.pid for process in psutil.Process().parents()}
     for other in others:
         is_ours = other.is_night and other.pid in above
-        is_apart = (run.elsewhere or other.elsewhere) and run.experiment != other.experiment
-        if not is_ours and not is_apart:
+        is_here = not run.elsewhere and not other.elsewhere
+        is_same = run.elsewhere and other.elsewhere and run.experiment == other.experiment
+        if is_same or (is_here and not is_ours):
             raise EnvironmentMissing(
                 "this host",
                 expected="no other run, for they would disturb each other",

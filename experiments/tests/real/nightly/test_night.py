@@ -18,6 +18,8 @@ from experiments.tests.nightly_fixture import (
 )
 from experiments.tests.nights import Nights
 
+pytestmark = pytest.mark.usefixtures("own_runs")
+
 
 def test_a_night_whose_site_does_not_fit_on_the_disk_is_kept_whole(
     small_disk: Path, tmp_path: Path, template: Path

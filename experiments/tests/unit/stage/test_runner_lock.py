@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -62,9 +63,12 @@ def test_a_night_s_own_run_begins() -> None:
         assert len(active()) == 2
 
 
-def test_a_run_whose_load_is_sent_elsewhere_hinders_none_but_its_own_experiment() -> None:
+def test_a_run_whose_load_is_sent_elsewhere_hinders_none_but_its_like() -> None:
     with _first(elsewhere=True):
-        with registered(SECOND):
+        for name in ("second", "first"):
+            with registered(replace(SECOND, experiment=name)):
+                pass
+        with registered(replace(SECOND, elsewhere=True)):
             pass
         with pytest.raises(EnvironmentMissing):
             registered(Active(os.getpid(), "first", "", "", "", elsewhere=True)).__enter__()
