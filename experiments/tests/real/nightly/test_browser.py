@@ -36,7 +36,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reason = "measurement: baseline: the generator sent late, lag p99 3.1 ms is above 5% of p50"
     nights: list[list[Run]] = []
     for night, log in enumerate(levels(20, 14, -0.9, 0.1, seed=3), start=1):
-        lines = made_up_run(night, log=log, valid=night % 7 > 0, reasons=(reason,))
+        cost = {"usd_per_month": 117.0, "usd_per_million_good": 8.5}
+        lines = made_up_run(
+            night, log=log, valid=night % 7 > 0, reasons=(reason,), errors=night % 2, cost=cost
+        )
         if night < 4:
             lines += [
                 run.model_copy(update={"number": 2}) for run in made_up_run(night, "given-up")
@@ -67,7 +70,10 @@ def test_a_page_fits_and_nothing_complains(
 def test_every_figure_of_a_design_is_drawn(browser: Browser, site: Path, width: int) -> None:
     page, _ = opened(browser, site / "designs" / "mediawiki-noisy.html", width)
     figures = {node.get_attribute("id") for node in page.query_selector_all("figure")}
-    assert figures == {"p95-nights", "p99-nights", "gain-p95", "plan-nights", "cost-slo"}
+    assert figures == {
+        "p95-nights", "p99-nights", "gain-p95", "errors-nights", "burn-nights", "plan-nights",
+        "million-nights", "cost-slo",
+    }  # fmt: skip
     for identity in figures:
         box = page.locator(f"#{identity} .drawing > svg").bounding_box()
         assert box is not None
