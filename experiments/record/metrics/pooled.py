@@ -17,8 +17,8 @@ q never below 1, so that runs that agree by chance do not make it narrower than 
     mu +- t_{k-1} sqrt(tau^2 + its variance + mean of s_i^2).
 
 Higgins et al. (2009) leave the last term out: that is where the true factor of a further run lies,
-and held 44 to 93 of 100 measured ones. With k - 2 degrees of freedom, as they have it, the interval
-of three runs is three times as wide and holds all of 100.
+and held 44 to 93 of 100 measured ones from four runs on. With k - 2 degrees of freedom, as they
+have it, the interval of three runs is three times as wide and holds all of 100.
 """
 
 from __future__ import annotations
