@@ -9,7 +9,9 @@
 //! | `store`, `server` | state in MariaDB; the ten methods |
 //! | `manager` | rounds over all servers |
 //! | `client` | clients that invoke in a closed loop, and their records |
+//! | `audit` | those records against what was done |
 
+pub mod audit;
 pub mod client;
 pub mod core;
 pub mod etcd;

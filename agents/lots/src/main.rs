@@ -1,4 +1,4 @@
-//! `lots`: a server of the parking lots, the replication manager, or clients.
+//! `lots`: a server of the parking lots, the replication manager, clients, or their audit.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,10 +16,12 @@ usage: lots serve --name NAME --listen IP:PORT --address HOST:PORT --naming HOST
                   --database mysql://USER:PASSWORD@HOST:PORT/NAME [--padding BYTES] [--lease-s S]
        lots manage --name NAME --listen IP:PORT --naming HOST:PORT,... [--detection-ms MS]
        lots invoke --plan FILE --records FILE
+       lots audit --records FILE --database mysql://USER:PASSWORD@HOST:PORT/NAME
 
 serve   a server of the parking lots; --lease-s 0 (the default): it stays registered until removed
 manage  the replication manager; whoever connects to --listen is hung up on, and knows that it runs
-invoke  clients, as the plan says; ends with it or on SIGTERM";
+invoke  clients, as the plan says; ends with it or on SIGTERM
+audit   after that: their records against the ledger and the cars, as JSON";
 
 /// A server that does not answer the manager for so long is dead.
 const CHECK_PATIENCE: Duration = Duration::from_millis(500);
@@ -54,6 +56,7 @@ async fn run(options: &Options) -> Result<()> {
     match options.part.as_str() {
         "serve" => serve(options, ended).await,
         "manage" => manage(options, ended).await,
+        "audit" => audit(options).await,
         _ => invoke(options, ended).await,
     }
 }
@@ -100,6 +103,14 @@ async fn invoke(options: &Options, ended: impl Future<Output = ()>) -> Result<()
     lots::client::run(plan, Path::new(&records), ended).await
 }
 
+async fn audit(options: &Options) -> Result<()> {
+    let records: String = options.get("records")?;
+    let database: String = options.get("database")?;
+    let found = lots::audit::audit(&database, Path::new(&records)).await?;
+    println!("{}", serde_json::to_string(&found)?);
+    Ok(())
+}
+
 /// On SIGTERM or SIGINT.
 fn ended() -> Result<impl Future<Output = ()>> {
     let mut term = signal(SignalKind::terminate())?;
@@ -122,14 +133,15 @@ impl Options {
     fn parse(words: &[String]) -> Result<Self> {
         let (part, rest) = words
             .split_first()
-            .context("expected serve, manage or invoke")?;
+            .context("expected serve, manage, invoke or audit")?;
         let known: &[&str] = match part.as_str() {
             "serve" => &[
                 "name", "listen", "address", "naming", "database", "padding", "lease-s",
             ],
             "manage" => &["name", "listen", "naming", "detection-ms"],
             "invoke" => &["plan", "records"],
-            other => bail!("expected serve, manage or invoke, got {other}"),
+            "audit" => &["records", "database"],
+            other => bail!("expected serve, manage, invoke or audit, got {other}"),
         };
         let mut values = HashMap::new();
         for pair in rest.chunks(2) {

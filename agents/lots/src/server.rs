@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub async fn serve(
         store,
         padding: vec![0; settings.padding],
         epoch: Arc::clone(&epoch),
-        given: AtomicI32::new(0),
+        given: AtomicU32::new(0),
         levels: Mutex::default(),
     };
     let registered = keep_registered(settings, naming, epoch);
@@ -138,7 +138,7 @@ struct ParkingLots {
     store: Store,
     padding: Vec<u8>,
     epoch: Arc<AtomicI64>,
-    given: AtomicI32,
+    given: AtomicU32,
     /// A level is known only while this server has had every request of the client: after one that
     /// another server had it is read again.
     levels: Mutex<HashMap<i32, Known>>,
@@ -165,25 +165,32 @@ impl ParkingLots {
         (known.number + 1 == request.number).then_some(known.level)
     }
 
-    fn numbers(&self, values: Vec<i32>) -> Response<Numbers> {
+    fn numbers(&self, asked: &MetadataMap, values: Vec<i32>) -> Response<Numbers> {
         let padding = self.padding.clone();
-        self.reply(Numbers { values, padding })
+        self.reply(asked, Numbers { values, padding })
     }
 
-    fn number(&self, value: i32) -> Response<Number> {
+    fn number(&self, asked: &MetadataMap, value: i32) -> Response<Number> {
         let padding = self.padding.clone();
-        self.reply(Number { value, padding })
+        self.reply(asked, Number { value, padding })
     }
 
-    fn nothing(&self) -> Response<Nothing> {
+    fn nothing(&self, asked: &MetadataMap) -> Response<Nothing> {
         let padding = self.padding.clone();
-        self.reply(Nothing { padding })
+        self.reply(asked, Nothing { padding })
     }
 
-    /// With who replies: a client behind an arbiter cannot know it otherwise.
-    fn reply<T>(&self, message: T) -> Response<T> {
+    /// With who replies, as a client behind an arbiter cannot know it otherwise; and to which
+    /// request, so that the client knows its own reply.
+    fn reply<T>(&self, asked: &MetadataMap, message: T) -> Response<T> {
         let mut response = Response::new(message);
-        response.metadata_mut().insert(SERVER, self.name.clone());
+        let metadata = response.metadata_mut();
+        metadata.insert(SERVER, self.name.clone());
+        for key in [CLIENT, NUMBER] {
+            if let Some(value) = asked.get(key) {
+                metadata.insert(key, value.clone());
+            }
+        }
         response
     }
 }
@@ -193,25 +200,26 @@ impl Lots for ParkingLots {
     async fn enter_lot(&self, asked: Asked<Entry>) -> Result<Response<Numbers>, Status> {
         let request = request_of(asked.metadata())?;
         let change = Change::Enter(asked.get_ref().lot);
-        Ok(self.numbers(self.change(request, change).await?))
+        Ok(self.numbers(asked.metadata(), self.change(request, change).await?))
     }
 
     async fn exit_lot(&self, asked: Asked<Car>) -> Result<Response<Nothing>, Status> {
         let request = request_of(asked.metadata())?;
         self.change(request, Change::Exit).await?;
-        Ok(self.nothing())
+        Ok(self.nothing(asked.metadata()))
     }
 
-    /// No database: the registration's number in the upper half tells servers apart.
-    async fn get_client_id(&self, _: Asked<Nothing>) -> Result<Response<Number>, Status> {
+    /// No database: the registration's number in the upper bits tells servers apart. One that has
+    /// given all of its numbers gives none twice.
+    async fn get_client_id(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         if epoch == 0 {
             return Err(Status::unavailable("this server is not registered yet"));
         }
-        let epoch = epoch & 0x7fff;
-        let given = self.given.fetch_add(1, Ordering::Relaxed) & 0xffff;
-        let upper = i32::try_from(epoch << 16).unwrap_or_default();
-        Ok(self.number(upper | given))
+        let given = self.given.fetch_add(1, Ordering::Relaxed);
+        let id = client_id(epoch, given);
+        let id = id.ok_or_else(|| Status::unavailable("this server has given all its numbers"))?;
+        Ok(self.number(asked.metadata(), id))
     }
 
     async fn get_other_lot_availability(
@@ -219,23 +227,23 @@ impl Lots for ParkingLots {
         asked: Asked<Lot>,
     ) -> Result<Response<Numbers>, Status> {
         let others = self.store.others(asked.get_ref().lot).await;
-        Ok(self.numbers(others.map_err(refusal)?))
+        Ok(self.numbers(asked.metadata(), others.map_err(refusal)?))
     }
 
-    async fn get_lots(&self, _: Asked<Nothing>) -> Result<Response<Numbers>, Status> {
-        Ok(self.numbers(self.store.lots().await.map_err(refusal)?))
+    async fn get_lots(&self, asked: Asked<Nothing>) -> Result<Response<Numbers>, Status> {
+        Ok(self.numbers(asked.metadata(), self.store.lots().await.map_err(refusal)?))
     }
 
     async fn move_up_level(&self, asked: Asked<Car>) -> Result<Response<Number>, Status> {
         let request = request_of(asked.metadata())?;
         let level = self.change(request, Change::Move(1)).await?;
-        Ok(self.number(level.first().copied().unwrap_or_default()))
+        Ok(self.number(asked.metadata(), level.first().copied().unwrap_or_default()))
     }
 
     async fn move_down_level(&self, asked: Asked<Car>) -> Result<Response<Number>, Status> {
         let request = request_of(asked.metadata())?;
         let level = self.change(request, Change::Move(-1)).await?;
-        Ok(self.number(level.first().copied().unwrap_or_default()))
+        Ok(self.number(asked.metadata(), level.first().copied().unwrap_or_default()))
     }
 
     async fn get_current_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
@@ -245,24 +253,34 @@ impl Lots for ParkingLots {
             None => self.store.level(request.client).await.map_err(refusal)?,
         };
         self.know(request, level);
-        Ok(self.number(level))
+        Ok(self.number(asked.metadata(), level))
     }
 
     async fn get_max_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
         let request = request_of(asked.metadata())?;
         let (_, highest) = self.store.levels(request.client).await.map_err(refusal)?;
-        Ok(self.number(highest))
+        Ok(self.number(asked.metadata(), highest))
     }
 
     async fn get_min_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
         let request = request_of(asked.metadata())?;
         let (lowest, _) = self.store.levels(request.client).await.map_err(refusal)?;
-        Ok(self.number(lowest))
+        Ok(self.number(asked.metadata(), lowest))
     }
 
     async fn beat(&self, _: Asked<Nothing>) -> Result<Response<Nothing>, Status> {
         Ok(Response::new(Nothing::default()))
     }
+}
+
+/// Of the lower bits of a client's number: which of a registration's it is.
+const GIVEN_BITS: u32 = 18;
+
+/// The number of the client that is this registration's `given`-th; none where it has no more.
+fn client_id(epoch: i64, given: u32) -> Option<i32> {
+    let upper = u32::try_from(epoch & (0xffff_ffff >> GIVEN_BITS)).unwrap_or_default();
+    let id = (upper << GIVEN_BITS) | given;
+    (given >> GIVEN_BITS == 0).then_some(id.cast_signed())
 }
 
 fn request_of(metadata: &MetadataMap) -> Result<Request, Status> {
@@ -288,5 +306,21 @@ fn refusal(error: StoreError) -> Status {
             Status::failed_precondition(error.to_string())
         }
         StoreError::Lot(_) => Status::not_found(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_a_number_that_no_other_has_until_none_is_left() {
+        let mut seen = std::collections::HashSet::new();
+        for epoch in [1, 2, 9_000, 16_383] {
+            for given in [0, 1, 70_000, (1 << GIVEN_BITS) - 1] {
+                assert!(seen.insert(client_id(epoch, given).unwrap()));
+            }
+            assert_eq!(client_id(epoch, 1 << GIVEN_BITS), None);
+        }
     }
 }

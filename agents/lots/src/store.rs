@@ -7,6 +7,9 @@
 //! a time, and its numbers grow, so that nobody waits for the reply of an older number any more. A
 //! copy of one may come yet, from a server that was frozen meanwhile: it is refused, and changes
 //! nothing.
+//!
+//! Each change that is made is a row of the ledger, in the same transaction: no key keeps a second
+//! one out, so one that was made twice is there twice (`audit`).
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
@@ -19,8 +22,16 @@ const SCHEMA: [&str; 4] = [
      level INT NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS newest (client INT PRIMARY KEY, number BIGINT NOT NULL, \
      reply VARCHAR(200) NOT NULL) ENGINE=InnoDB",
-    // Four lots, as in the paper.
-    "INSERT IGNORE INTO lots VALUES (1, 0, 3, 100), (2, 0, 3, 100), (3, 1, 4, 100), (4, 1, 4, 100)",
+    "CREATE TABLE IF NOT EXISTS ledger (id BIGINT AUTO_INCREMENT PRIMARY KEY, \
+     client INT NOT NULL, number BIGINT NOT NULL, what VARCHAR(5) NOT NULL, lot INT NOT NULL, \
+     KEY (client)) ENGINE=InnoDB",
+];
+/// Number, lowest level, highest level, places: four lots, as in the paper.
+pub const LOTS: [(i32, i32, i32, i32); 4] = [
+    (1, 0, 3, 100),
+    (2, 0, 3, 100),
+    (3, 1, 4, 100),
+    (4, 1, 4, 100),
 ];
 
 /// Connections of a server.
@@ -32,7 +43,7 @@ const ATTEMPTS_MAX: usize = 5;
 const DEADLOCK: u16 = 1213;
 
 /// Which request of which client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Who asks.
     pub client: i32,
@@ -80,6 +91,26 @@ pub enum StoreError {
     Recorded(String),
 }
 
+/// A change that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Whose, and which.
+    pub request: Request,
+    /// `enter`, `exit`, `up` or `down`.
+    pub what: String,
+    /// Where.
+    pub lot: i32,
+}
+
+/// The ledger's rows and the cars of some clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Booked {
+    /// In the order in which they were made.
+    pub rows: Vec<Row>,
+    /// Client, lot and level of each car that is inside.
+    pub cars: Vec<(i32, i32, i32)>,
+}
+
 /// Connections to the database.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -106,6 +137,8 @@ impl Store {
         for statement in SCHEMA {
             connection.query_drop(statement).await?;
         }
+        let insert = "INSERT IGNORE INTO lots VALUES (?, ?, ?, ?)";
+        connection.exec_batch(insert, LOTS).await?;
         let mut opened = vec![connection];
         while opened.len() < CONNECTIONS_MAX {
             opened.push(store.pool.get_conn().await?);
@@ -149,6 +182,33 @@ impl Store {
                 serde_json::from_str(&reply).map_err(|_| StoreError::Recorded(reply))
             }
         }
+    }
+
+    /// The changes that were made of these clients, in order, and where their cars are.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn booked(&self, clients: &[i32]) -> Result<Booked, StoreError> {
+        let mut booked = Booked::default();
+        let mut connection = self.pool.get_conn().await?;
+        for client in clients {
+            let rows = "SELECT client, number, what, lot FROM ledger WHERE client = ? ORDER BY id";
+            let found: Vec<(i32, i64, String, i32)> = connection.exec(rows, (client,)).await?;
+            booked
+                .rows
+                .extend(found.into_iter().map(|(client, number, what, lot)| Row {
+                    request: Request { client, number },
+                    what,
+                    lot,
+                }));
+            let car = "SELECT client, lot, level FROM cars WHERE client = ?";
+            booked.cars.extend(
+                connection
+                    .exec::<(i32, i32, i32), _, _>(car, (client,))
+                    .await?,
+            );
+        }
+        Ok(booked)
     }
 
     /// The lots' numbers.
@@ -196,7 +256,7 @@ impl Store {
 /// All of a change: the number and reply of the client's newest one, or why it was refused.
 fn transaction(request: Request, change: Change) -> String {
     let Request { client, number } = request;
-    let change = statements(client, change);
+    let change = statements(request, change);
     // The first statement takes the row's lock, whether it is there or not: of two copies one waits.
     format!(
         "BEGIN NOT ATOMIC
@@ -220,7 +280,8 @@ fn transaction(request: Request, change: Change) -> String {
 }
 
 /// What sets `said`, or `refused` to where the car is instead: inside, outside, or no lot.
-fn statements(client: i32, change: Change) -> String {
+fn statements(request: Request, change: Change) -> String {
+    let client = request.client;
     match change {
         Change::Enter(lot) => format!(
             "SELECT level_min, places INTO lowest, room FROM lots WHERE id = {lot} FOR UPDATE;
@@ -233,19 +294,43 @@ fn statements(client: i32, change: Change) -> String {
                SET refused = 'inside';
              ELSE
                INSERT INTO cars VALUES ({client}, {lot}, lowest);
+               {}
                SET said = '[]';
-             END IF;"
+             END IF;",
+            booked(request, "enter")
         ),
-        Change::Exit => format!("DELETE FROM cars WHERE client = {client}; SET said = '[]';"),
+        Change::Exit => format!(
+            "IF NOT EXISTS (SELECT * FROM cars WHERE client = {client}) THEN
+               SET refused = 'outside';
+             ELSE
+               {}
+               DELETE FROM cars WHERE client = {client};
+               SET said = '[]';
+             END IF;",
+            booked(request, "exit")
+        ),
         Change::Move(by) => format!(
             "UPDATE cars JOIN lots ON lot = id
                SET level = GREATEST(level_min, LEAST(level_max, level + {by}))
                WHERE client = {client};
              SELECT level INTO reached FROM cars WHERE client = {client};
              IF reached IS NULL THEN SET refused = 'outside';
-             ELSE SET said = CONCAT('[', reached, ']'); END IF;"
+             ELSE
+               {}
+               SET said = CONCAT('[', reached, ']');
+             END IF;",
+            booked(request, if by > 0 { "up" } else { "down" })
         ),
     }
+}
+
+/// A row of the ledger, while the client's car is inside.
+fn booked(request: Request, what: &str) -> String {
+    let Request { client, number } = request;
+    format!(
+        "INSERT INTO ledger (client, number, what, lot)
+           SELECT client, {number}, '{what}', lot FROM cars WHERE client = {client};"
+    )
 }
 
 async fn with_room(connection: &mut impl Queryable, lot: i32) -> Result<Vec<i32>, StoreError> {

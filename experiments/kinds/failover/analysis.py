@@ -36,16 +36,16 @@ _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 def analyse(folder: Path) -> Findings:
     """A row for each arm, fault and number of clients."""
     manifest = read_manifest(folder)
-    section = FailoverSection.model_validate(manifest["spec"]["failover"])
+    section = section_of(manifest)
     blocks = manifest.get("blocks") or []
     invocations = read_invocations(folder)
     struck = strikes(folder)
     found = failovers(invocations, struck)
     history = json.loads((folder / HISTORY_FILE).read_text(encoding="utf-8"))
     rows = []
-    for arm, fault, clients in dict.fromkeys((b["arm"], b["fault"], b["clients"]) for b in blocks):
-        mine = {b["block"] for b in blocks
-                if (b["arm"], b["fault"], b["clients"]) == (arm, fault, clients)}  # fmt: skip
+    for arm, fault, clients in _cells(section, blocks):
+        cell = [b for b in blocks if (b["arm"], b["fault"], b["clients"]) == (arm, fault, clients)]
+        mine = {one["block"] for one in cell}
         own = found.filter(pl.col("block").is_in(mine))
         by_block = [one for one in struck if one["block"] in mine]
         rows.append({
@@ -53,15 +53,19 @@ def analyse(folder: Path) -> Findings:
             **_figures(
                 invocations.filter(pl.col("block").is_in(mine)), own, by_block, history, section
             ),
+            "medians_ms": [
+                percentile(_worst_ms(own.filter(block=one["block"])), 0.5) for one in cell
+            ],
+            "audit": audited(cell),
             "bought": bought(
                 arm, fault, _worst_ms(own) / 1e3, server_times_s(by_block, history)["ready"],
                 section, manifest,
             ),
         })  # fmt: skip
     missing = [
-        f"{row['arm']}, {row['fault']}: {row['strikes']} of {section.strikes} strikes"
+        f"{row['arm']}, {row['fault']}: {row['strikes']} of {asked} strikes"
         for row in rows
-        if row["strikes"] < section.strikes
+        if row["strikes"] < (asked := section.strikes * len(row["medians_ms"]))
     ]
     verdicts = not_measured(manifest["verdicts"], missing)
     said = ", ".join(f"{r['arm']} {milliseconds(r['max_ms'])}" for r in rows)
@@ -69,14 +73,42 @@ def analyse(folder: Path) -> Findings:
     return Findings(body, verdicts, found=f"at most: {said}")
 
 
+def section_of(manifest: Mapping[str, Any]) -> FailoverSection:
+    """A run's; what was called has other names in older ones, and is not needed."""
+    spec = {key: value for key, value in manifest["spec"]["failover"].items() if key != "calls"}
+    return FailoverSection.model_validate(spec)
+
+
+def _cells(
+    section: FailoverSection, blocks: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str, int]]:
+    """Arm, fault and clients, in the design's order; blocks have one of their own."""
+    measured = {(b["arm"], b["fault"], b["clients"]) for b in blocks}
+    planned_cells = [
+        (arm, fault.name, clients)
+        for arm in section.strategies
+        for fault, clients in section.cases()
+    ]
+    return [cell for cell in planned_cells if cell in measured]
+
+
+def audited(cell: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """The audits of a cell's blocks together; None where a block has none, as in older runs."""
+    audits = [one["audit"] for one in cell if one.get("audit") is not None]
+    if not audits or len(audits) < len(cell):
+        return None
+    return {key: sum(one[key] for one in audits) for key in audits[0]}
+
+
 def read_invocations(folder: Path) -> pl.DataFrame:
-    """Every invocation; runs from before requests were hedged have none that was needless."""
+    """Every invocation; those of older runs lack what was not recorded then."""
     path = folder / INVOCATIONS_FILE
-    if "needless" in pl.read_parquet_schema(path):
-        return read_table(path, INVOCATIONS)
-    older = pl.Schema({name: kind for name, kind in INVOCATIONS.items() if name != "needless"})
-    table = read_table(path, older).with_columns(needless=pl.lit(False))
-    return table.select(INVOCATIONS.names())
+    later = {"needless": pl.lit(False), "id": pl.lit(None), "method": pl.lit(None)}
+    there = pl.read_parquet_schema(path)
+    missing = {name: value.cast(INVOCATIONS[name]).alias(name) for name, value in later.items()
+               if name not in there}  # fmt: skip
+    older = pl.Schema({name: kind for name, kind in INVOCATIONS.items() if name not in missing})
+    return read_table(path, older).with_columns(*missing.values()).select(INVOCATIONS.names())
 
 
 def strikes(folder: Path) -> list[dict[str, Any]]:
@@ -122,6 +154,7 @@ def _figures(
         "lost": invocations.filter(outcome="gave_up").height,
         "repeated": invocations.filter(pl.col("sent") > 1).height,
         "wrong": invocations.filter(outcome="wrong").height,
+        "methods": _methods(invocations),
         "undisturbed_ms": percentile(np.sort(undisturbed["latency_ms"].to_numpy()), 0.5),
         "quantiles_ms": {f"{100 * q:g}": percentile(times, q) for q in QUANTILES},
         "insufficient": [
@@ -134,8 +167,15 @@ def _figures(
         "beyond": beyond,
         "beyond_share_most": share_most(beyond, len(times), section.confidence),
         "parts_ms": {name: _mean(found[f"{name}_ms"]) for name in PARTS},
+        "lock_ms_max": found["lock_ms"].max(),
         "server_side_s": server_side(struck, history),
     }
+
+
+def _methods(invocations: pl.DataFrame) -> dict[str, int]:
+    """How often each method was invoked; none of a run that did not record it."""
+    named = invocations.drop_nulls("method")["method"].value_counts().sort("method")
+    return dict(named.iter_rows())
 
 
 def covered(count: int, confidence: float) -> float | None:

@@ -22,10 +22,12 @@ INVOCATIONS = pl.Schema(
         "clients": pl.Int32,
         "block": pl.Int32,
         "client": pl.Int32,
+        "id": pl.Int32,  # as servers know the client
         "number": pl.Int64,
+        "method": pl.String,
         "start_s": pl.Float64,  # since the run's t0
         "latency_ms": pl.Float64,
-        "outcome": pl.String,  # ok | gave_up | wrong: the reply cannot be that of one call
+        "outcome": pl.String,  # ok | gave_up | wrong: not this call's, or not of one made once
         "sent": pl.Int32,  # how often; 1 where nothing went wrong
         "needless": pl.Boolean,  # sent a second time, and the first server's reply came first
         "server": pl.String,  # who answered

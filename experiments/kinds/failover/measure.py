@@ -1,4 +1,5 @@
-"""The blocks on the fleet: each arm under each fault with each number of clients."""
+"""The blocks on the fleet: each arm under each fault with each number of clients, in random order,
+so that a drift of the host is not taken for an arm's."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from typing import Any
 
 import polars as pl
 
+from experiments.design.experiment import Experiment
 from experiments.design.injections import Step
 from experiments.design.inventory import Machine
-from experiments.design.schedule import Block, blocks
+from experiments.design.schedule import Block, blocks, stream
 from experiments.errors import MeasurementFailed
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.section import FailoverSection, Strike
@@ -50,12 +52,9 @@ class Blocks:
     def measure(self) -> None:
         """Every block."""
         self._work.mkdir()
-        cases = self._section.cases()
         try:
-            for block in blocks(self._stage.design.experiment):
-                for place, (fault, clients) in enumerate(cases):
-                    number = block.repeat * len(cases) + place
-                    self._block(replace(block, repeat=number), fault, clients)
+            for block, fault, clients in cells(self._stage.design.experiment, self._section):
+                self._block(block, fault, clients)
         finally:
             self._stage.recorder.block = None
 
@@ -69,15 +68,18 @@ class Blocks:
             plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
             strategy = section.strategies[block.arm]
             write_json(plan, plan_of(self._service.told(), clients, strategy, section))
-            self._done.append({
+            done: dict[str, Any] = {
                 "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
-            })  # fmt: skip
+                "audit": None,
+            }  # fmt: skip
+            self._done.append(done)
             watch = HostWatch(stage.fleet.platform.cpu_s)
             client = Client(self._service.command(plan, records), stem.with_suffix(".log"))
             try:
                 client.await_first_reply()
                 self._strike_all(block, fault, client)
                 client.finish()
+                done["audit"] = dict(self._service.audit(records))
                 self._history = list(self._service.history())
             finally:
                 client.close()
@@ -86,11 +88,12 @@ class Blocks:
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
         """One strike after the other: in time, or once all servers are there again."""
         begin = time.monotonic() + self._section.warm_up_s
-        for number in range(self._section.strikes):
+        for number, delay_s in enumerate(delays_s(block, self._section)):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
             if self._missing():
                 self._await_all()
                 time.sleep(self._section.warm_up_s)  # clients open connections to it
+            time.sleep(delay_s)
             self._strike(block, fault, self._struck_now(fault, number, client))
         time.sleep(self._section.every_s)
 
@@ -161,7 +164,8 @@ class Blocks:
         for one in self._done:
             records = self._work / f"{one['block']:03d}.jsonl"
             if records.is_file():
-                found.append(read_records(records, t0, **one))
+                block = {key: value for key, value in one.items() if key != "audit"}
+                found.append(read_records(records, t0, **block))
         table = pl.concat(found) if found else pl.DataFrame(schema=INVOCATIONS)
         write_table(folder / INVOCATIONS_FILE, table, INVOCATIONS)
         write_json(folder / STRIKES_FILE, self._strikes)
@@ -170,6 +174,27 @@ class Blocks:
         shutil.rmtree(self._work)
         host = {**manifests.host(), "blocks": [vars(one) for one in self._host]}
         return {"blocks": self._done, "host": host}
+
+
+def cells(experiment: Experiment, section: FailoverSection) -> list[tuple[Block, Strike, int]]:
+    """Each arm under each case, as often as the order asks: a repeat of it after the other, and
+    each in an order of its own, drawn from the seed. `repeat` of a block is its place in the run.
+    """
+    cases, length = section.cases(), len(experiment.design.order)
+    planned = blocks(experiment)
+    found: list[tuple[Block, Strike, int]] = []
+    for start in range(0, len(planned), length):
+        of_repeat = [(block, *case) for block in planned[start : start + length] for case in cases]
+        for place in stream(experiment.design.seed, "cells", start).permutation(len(of_repeat)):
+            block, fault, clients = of_repeat[place]
+            found.append((replace(block, repeat=len(found)), fault, clients))
+    return found
+
+
+def delays_s(block: Block, section: FailoverSection) -> list[float]:
+    """How much later than it could each strike of a block comes [s], uniform up to `phase_s`."""
+    rng = stream(block.seed, "phases", block.repeat)
+    return [float(delay) for delay in rng.uniform(0.0, section.phase_s, section.strikes)]
 
 
 def _service(stage: Stage, section: FailoverSection) -> Service:

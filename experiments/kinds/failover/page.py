@@ -38,6 +38,7 @@ def write_page(folder: Path) -> Path:
         summary=tables.summary_table(rows, result["bound_s"]),
         matrices=tables.matrix_tables(rows),
         parts=tables.parts_table(rows),
+        calls=tables.calls_table(rows),
         bought=tables.bought_table(rows, planned["availability"]) if planned else None,
         rates=tables.rates_table(planned["rates"], planned["prices"]) if planned else None,
         faults=[
@@ -128,6 +129,8 @@ def print_failover(result: Mapping[str, Any], console: Console, page: Path) -> N
     for matrix in tables.matrix_tables(result["rows"]):
         print_table(matrix, console)
     print_table(tables.parts_table(result["rows"]), console)
+    if calls := tables.calls_table(result["rows"]):
+        print_table(calls, console)
     if result["planned"]:
         print_table(tables.bought_table(result["rows"], result["planned"]["availability"]), console)
     print_reasons(result["verdicts"], console)

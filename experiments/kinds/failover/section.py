@@ -85,15 +85,18 @@ class FailoverSection(Strict):
         Strike(kind="process.crash"),
     )
     """What happens to servers, each in blocks of its own."""
-    calls: Literal["reads", "mixed"] = "reads"
-    """What clients call: what changes nothing, or changes too, each of which is checked to be made
-    once."""
+    calls: Literal["reads", "all"] = "reads"
+    """What clients call: one method that changes nothing, or all that the service has, of which
+    each change is checked to be made once."""
     clients: Annotated[tuple[int, ...], Field(strict=False, min_length=1)] = (1,)
     """How many, each number in blocks of its own."""
     strikes: Annotated[int, Field(ge=1, le=1000)] = 20
     """Faults of a block."""
     every_s: Seconds = 4.0
     """From one to the next [s]."""
+    phase_s: Annotated[float, Field(ge=0, le=600)] = 0.0
+    """Each comes so much later at most, drawn from the seed: a round of the replication manager,
+    so that strikes meet each phase of it [s]."""
     held_max_s: Seconds = 12.0
     """A fault is undone after so long, though nobody ordered another server [s]."""
     warm_up_s: Annotated[float, Field(ge=0, le=60)] = 2.0
@@ -115,7 +118,7 @@ class FailoverSection(Strict):
 
     def block_s(self) -> float:
         """How long a block asks, if all goes well [s]."""
-        return self.warm_up_s + self.strikes * self.every_s
+        return self.warm_up_s + self.strikes * (self.every_s + self.phase_s / 2)
 
     def cases(self) -> list[tuple[Strike, int]]:
         """Each fault with each number of clients."""

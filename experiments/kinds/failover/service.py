@@ -46,6 +46,11 @@ class Service(ABC):
         """What the plan says of the service: where its names are, what is in front of it."""
 
     @abstractmethod
+    def audit(self, records: Path) -> Mapping[str, int]:
+        """What a block's clients were told, beside what the service keeps, once the clients have
+        ended: `changes`, how many were promised; all else is 0 where each was made once."""
+
+    @abstractmethod
     def registered(self) -> frozenset[str]:
         """Names of the servers that the naming service has."""
 

@@ -24,10 +24,11 @@ def summary_table(rows: Rows, bound_s: float) -> Table:
             Cell(f"{row['failovers']} of {row['strikes']}"),
             *(Cell(milliseconds(quantiles[key]), key in doubtful) for key in ("50", "90")),
             Cell(milliseconds(row["max_ms"]), about=_covered(row)),
+            Cell(_by_block(row)),
             Cell(milliseconds(row["jitter_ms"])),
             _within(row), Cell(f"{row['lost']} of {number(row['invocations'])}"),
         ))  # fmt: skip
-    head = ("fault", "strategy", "fail-overs", "p50", "p90", "longest", "jitter",
+    head = ("fault", "strategy", "fail-overs", "p50", "p90", "longest", "p50 by block", "jitter",
             f"beyond {bound_s:g} s", "calls lost")  # fmt: skip
     return Table("summary", "How long a call took whose server was struck", head, tuple(shown))
 
@@ -70,6 +71,29 @@ def _met(row: Mapping[str, Any] | None) -> Cell:
     if not row["failovers"]:
         return Cell("no fail-over", mood=mood, about="; ".join(about))
     return Cell(times, "50" in row["insufficient"], mood=mood, about="; ".join(about))
+
+
+def calls_table(rows: Rows) -> Table | None:
+    """What was invoked, and what the service kept of it; None of a run without audits."""
+    told = [row for row in rows if row["audit"] is not None]
+    if not told:
+        return None
+    shown = []
+    for row in told:
+        audit, methods = row["audit"], row["methods"]
+        about = "; ".join(f"{name} {number(count)}" for name, count in methods.items())
+        faults = {key: count for key, count in audit.items() if key != "changes"}
+        shown.append((
+            named(row["fault"]), _strategy(row),
+            Cell(f"{number(row['invocations'])} of {len(methods)}", about=about),
+            Cell(number(row["lost"]), mood="bad" if row["lost"] else ""),
+            Cell(number(row["wrong"]), mood="bad" if row["wrong"] else ""),
+            Cell(number(audit["changes"])),
+            *(Cell(number(count), mood="bad" if count else "") for count in faults.values()),
+        ))  # fmt: skip
+    names = [key for key in told[0]["audit"] if key != "changes"]
+    head = ("fault", "strategy", "calls, methods", "lost", "wrong replies", "changes told", *names)
+    return Table("calls", "What was called, and what the service kept of it", head, tuple(shown))
 
 
 def bought_table(rows: Rows, availability: float) -> Table:
@@ -120,6 +144,14 @@ def _strategy(row: Mapping[str, Any]) -> Cell:
     return Cell(text, numeric=False, about=f"undisturbed {milliseconds(row['undisturbed_ms'])}")
 
 
+def _by_block(row: Mapping[str, Any]) -> str:
+    """The least and the largest median of a cell's blocks."""
+    found = [one for one in row["medians_ms"] if one is not None]
+    if len(found) < 2:
+        return MISSING
+    return f"{milliseconds(min(found))} to {milliseconds(max(found))}"
+
+
 def _covered(row: Mapping[str, Any]) -> str:
     covered = row["covered"]
     return "" if covered is None else f"bounds {percent(covered)} of all"
@@ -139,7 +171,7 @@ def parts_table(rows: Rows) -> Table:
     shown = tuple(
         (
             named(row["fault"]), _strategy(row),
-            *(Cell(milliseconds(row["parts_ms"][part])) for part in PARTS),
+            *(_part(row, part) for part in PARTS),
             *(Cell(_seconds(when)) for when in row["server_side_s"].values()),
         )
         for row in rows
@@ -149,6 +181,12 @@ def parts_table(rows: Rows) -> Table:
             "call again", *server_side)  # fmt: skip
     caption = "Parts of a fail-over at the client, and when the server side did its own; means"
     return Table("parts", caption, head, shown)
+
+
+def _part(row: Mapping[str, Any], part: str) -> Cell:
+    """A mean; of the lock, which the paper's clients waited for, the longest too."""
+    longest = f"longest {milliseconds(row['lock_ms_max'])}" if part == "lock" else ""
+    return Cell(milliseconds(row["parts_ms"][part]), about=longest)
 
 
 def _seconds(value: float | None) -> str:

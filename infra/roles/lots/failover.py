@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from experiments.design.roles import read_role
 from experiments.errors import SparecraftError
 from experiments.kinds.failover.service import Happened, Service
 from experiments.paths import ROOT
 
 _PROGRAM = ROOT / "build" / "bin" / "lots"
-_NAMING, _ARBITER = "etcd", "arbiter"
+_NAMING, _ARBITER, _DATABASE = "etcd", "arbiter", "lots-database"
 _PORT, _SERVED = 2379, 7000
+_AUDIT_S = 60.0
 _LIMIT_S = 3.0
 # As agents/lots/src/naming.rs has them.
 _SERVERS, _ORDERS, _HISTORY = "lots/servers/", "lots/orders/", "lots/history/"
@@ -41,6 +44,29 @@ class Lots(Service):
             if one.tier == self.tier:
                 told["arbiter"] = f"{one.address}:{_SERVED}"
         return told
+
+    def audit(self, records: Path) -> Mapping[str, int]:
+        """By the database's ledger and cars."""
+        (database,) = self.machines[_DATABASE]
+        role = read_role(ROOT / "infra" / "roles" / _DATABASE / "role.json")
+        session = role.session
+        assert session is not None
+        url = (
+            f"mysql://{session.user}:{session.password}@{database.address}:{role.port}"
+            f"/{session.database}"
+        )
+        words = [str(_PROGRAM), "audit", "--records", str(records), "--database", url]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=_AUDIT_S, check=True
+            )
+        except subprocess.SubprocessError as error:
+            raise SparecraftError(
+                f"the audit of {records.name}", expected=f"figures within {_AUDIT_S:g} s",
+                came=str(getattr(error, "stderr", None) or error).strip(),
+                do=f"See whether {database.name} serves.",
+            ) from error  # fmt: skip
+        return dict(json.loads(done.stdout))
 
     def registered(self) -> frozenset[str]:
         """Those that have a key."""

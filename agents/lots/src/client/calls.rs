@@ -1,21 +1,21 @@
-//! What clients invoke, and whether a reply can be right.
+//! What clients invoke: all ten methods or one, in an order in which each reply is known before.
+//!
+//! A client's car enters a lot, is moved, and leaves. Its level is told after each move, and the
+//! order is such that a move that was made twice ends at another level. Lots differ by client and
+//! round, so a reply that is another call's is seldom the expected one.
 
 use std::future::Future;
 use std::pin::Pin;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::api::lots_client::LotsClient;
-use crate::api::{Car, Entry, Nothing};
+use crate::api::{Car, Entry, Lot, Nothing, Number, Numbers};
 use crate::server::{CLIENT, NUMBER, SERVER};
-
-/// The lot that cars enter.
-const LOT: i32 = 1;
-/// All there are.
-const LOTS: [i32; 4] = [1, 2, 3, 4];
+use crate::store::LOTS;
 
 /// What is invoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -23,50 +23,155 @@ const LOTS: [i32; 4] = [1, 2, 3, 4];
 pub enum Calls {
     /// `GetLots`, the method that the paper measures.
     Reads,
-    /// `EnterLot` and `ExitLot` in turn: changes, each to be done once.
-    Changes,
-    /// A read after each change.
-    Mixed,
+    /// All ten methods in turn.
+    All,
 }
 
-/// One of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
-    /// Reads.
+/// A method, as the service names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Method {
+    EnterLot,
+    ExitLot,
+    #[serde(rename = "GetClientID")]
+    GetClientId,
+    GetOtherLotAvailability,
     GetLots,
-    /// Parks the client's car.
-    Enter,
-    /// Takes it out.
-    Exit,
+    MoveUpLevel,
+    MoveDownLevel,
+    GetCurrentLevel,
+    GetMaxLevel,
+    GetMinLevel,
 }
 
-impl Calls {
-    /// The invocation of this number.
+/// A round of `All`: no move is cut short at a lot's highest or lowest level.
+const ROUND: [Method; 11] = [
+    Method::EnterLot,
+    Method::MoveUpLevel,
+    Method::MoveUpLevel,
+    Method::MoveDownLevel,
+    Method::GetCurrentLevel,
+    Method::GetMaxLevel,
+    Method::GetMinLevel,
+    Method::ExitLot,
+    Method::GetOtherLotAvailability,
+    Method::GetLots,
+    Method::GetClientId,
+];
+/// Levels above the lowest before each call of a round, where the car is inside.
+const RAISED: [Option<i32>; 11] = [
+    None,
+    Some(0),
+    Some(1),
+    Some(2),
+    Some(1),
+    Some(1),
+    Some(1),
+    Some(1),
+    None,
+    None,
+    None,
+];
+
+impl Method {
+    /// Whether it changes nothing, so that it may be sent twice at a time.
     #[must_use]
-    pub fn at(self, number: i64) -> Call {
-        match (self, number % 4) {
-            (Self::Reads, _) | (Self::Mixed, 1 | 3) => Call::GetLots,
-            (Self::Changes | Self::Mixed, 0) | (Self::Changes, 2) => Call::Enter,
-            _ => Call::Exit,
+    pub fn is_read(self) -> bool {
+        !matches!(
+            self,
+            Self::EnterLot | Self::ExitLot | Self::MoveUpLevel | Self::MoveDownLevel
+        )
+    }
+}
+
+/// An invocation, and what a server says to it that has made each change before it once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// The lot that it names, or that the client's car is in.
+    lot: i32,
+    /// The reply.
+    expected: Expected,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Expected {
+    Nothing,
+    Level(i32),
+    Lots(Vec<i32>),
+    /// Of a client that is new.
+    OtherThanOwn,
+}
+
+/// A client's place in what it invokes.
+#[derive(Debug)]
+pub struct Visit {
+    calls: Calls,
+    client: usize,
+    round: usize,
+    place: usize,
+}
+
+impl Visit {
+    /// Of this program's client of this number, at the begin of a round.
+    #[must_use]
+    pub fn new(calls: Calls, client: usize) -> Self {
+        Self {
+            calls,
+            client,
+            round: 0,
+            place: 0,
         }
     }
 
-    /// Whether the client's car is outside before the invocation of this number.
+    /// The invocation that is due.
     #[must_use]
-    pub fn is_outside_before(self, number: i64) -> bool {
-        match self {
-            Self::Reads => true,
-            Self::Changes => number % 2 == 0,
-            Self::Mixed => matches!(number % 4, 0 | 3),
+    pub fn call(&self) -> Call {
+        let (lot, lowest, highest, _) = LOTS[(self.client + self.round) % LOTS.len()];
+        let method = match self.calls {
+            Calls::Reads => Method::GetLots,
+            Calls::All => ROUND[self.place],
+        };
+        // A move's reply is the level after it, which is the one before the next call.
+        let raised = |place: usize| lowest + RAISED[place].unwrap_or_default();
+        let all = || LOTS.iter().map(|one| one.0);
+        let expected = match method {
+            Method::EnterLot => Expected::Lots(Vec::new()), // it has room
+            Method::ExitLot => Expected::Nothing,
+            Method::GetClientId => Expected::OtherThanOwn,
+            Method::GetOtherLotAvailability => {
+                Expected::Lots(all().filter(|one| *one != lot).collect())
+            }
+            Method::GetLots => Expected::Lots(all().collect()),
+            Method::MoveUpLevel | Method::MoveDownLevel => Expected::Level(raised(self.place + 1)),
+            Method::GetCurrentLevel => Expected::Level(raised(self.place)),
+            Method::GetMaxLevel => Expected::Level(highest),
+            Method::GetMinLevel => Expected::Level(lowest),
+        };
+        Call {
+            method,
+            lot,
+            expected,
         }
     }
-}
 
-impl Call {
-    /// Whether doing it twice is as doing it once, so that it may be sent twice at a time.
+    /// The invocation is over, and is the next one's turn.
+    pub fn advance(&mut self) {
+        self.place = (self.place + 1) % ROUND.len();
+        self.round += usize::from(self.place == 0);
+    }
+
+    /// The client begins anew, with another car: where its own is, is not known.
+    pub fn begin_anew(&mut self) {
+        self.place = 0;
+        self.round += 1;
+    }
+
+    /// Whether the client's car is outside before the invocation that is due.
     #[must_use]
-    pub fn is_idempotent(self) -> bool {
-        self == Self::GetLots
+    pub fn is_outside(&self) -> bool {
+        self.calls == Calls::Reads || RAISED[self.place].is_none()
     }
 }
 
@@ -75,7 +180,7 @@ impl Call {
 pub struct Reply {
     /// Who it is; behind an arbiter the client does not know it otherwise. Empty of a refusal.
     pub server: String,
-    /// Whether the reply can be that of a call that was done once.
+    /// Whether it is this request's, and that of a server that made each change once.
     pub is_right: bool,
 }
 
@@ -86,27 +191,29 @@ pub type Flight = Pin<Box<dyn Future<Output = Result<Reply, Status>> + Send>>;
 pub fn send(channel: Channel, call: Call, client: i32, number: i64) -> Flight {
     Box::pin(async move {
         let mut lots = LotsClient::new(channel);
-        let sent = match call {
-            Call::GetLots => {
-                let answer = lots
-                    .get_lots(asked(Nothing::default(), client, number))
-                    .await?;
-                let is_right = answer.get_ref().values == LOTS;
-                reply_of(&answer, is_right)
+        let (lot, car, nothing) = (call.lot, Car { client }, Nothing::default());
+        let said = match call.method {
+            Method::EnterLot => {
+                let entry = Entry { client, lot };
+                values(lots.enter_lot(asked(entry, client, number)).await?)
             }
-            Call::Enter => {
-                let entry = Entry { client, lot: LOT };
-                let answer = lots.enter_lot(asked(entry, client, number)).await?;
-                // Where it is full the reply names others.
-                let is_right = !answer.get_ref().values.contains(&LOT);
-                reply_of(&answer, is_right)
+            Method::ExitLot => no_value(lots.exit_lot(asked(car, client, number)).await?),
+            Method::GetClientId => value(lots.get_client_id(asked(nothing, client, number)).await?),
+            Method::GetOtherLotAvailability => {
+                let request = asked(Lot { lot }, client, number);
+                values(lots.get_other_lot_availability(request).await?)
             }
-            Call::Exit => {
-                let answer = lots.exit_lot(asked(Car { client }, client, number)).await?;
-                reply_of(&answer, true)
-            }
+            Method::GetLots => values(lots.get_lots(asked(nothing, client, number)).await?),
+            Method::MoveUpLevel => value(lots.move_up_level(asked(car, client, number)).await?),
+            Method::MoveDownLevel => value(lots.move_down_level(asked(car, client, number)).await?),
+            Method::GetCurrentLevel => value(
+                lots.get_current_level(asked(nothing, client, number))
+                    .await?,
+            ),
+            Method::GetMaxLevel => value(lots.get_max_level(asked(nothing, client, number)).await?),
+            Method::GetMinLevel => value(lots.get_min_level(asked(nothing, client, number)).await?),
         };
-        Ok(sent)
+        Ok(said.reply(&call, client, number))
     })
 }
 
@@ -117,14 +224,49 @@ fn asked<T>(message: T, client: i32, number: i64) -> Request<T> {
     request
 }
 
-fn reply_of<T>(answer: &Response<T>, is_right: bool) -> Reply {
-    let server = named(answer.metadata());
-    Reply { server, is_right }
+/// An answer as it came.
+struct Said {
+    metadata: MetadataMap,
+    /// Of a number, or several; none of an answer without content.
+    values: Vec<i32>,
 }
 
-fn named(metadata: &MetadataMap) -> String {
-    let name = metadata.get(SERVER).and_then(|value| value.to_str().ok());
-    name.unwrap_or_default().to_owned()
+impl Said {
+    fn reply(&self, call: &Call, client: i32, number: i64) -> Reply {
+        let text = |key: &str| {
+            let found = self.metadata.get(key).and_then(|one| one.to_str().ok());
+            found.unwrap_or_default()
+        };
+        let is_own = text(CLIENT) == client.to_string() && text(NUMBER) == number.to_string();
+        let is_expected = match &call.expected {
+            Expected::Nothing => self.values.is_empty(),
+            Expected::Level(level) => self.values == [*level],
+            Expected::Lots(lots) => self.values == *lots,
+            Expected::OtherThanOwn => self.values.len() == 1 && self.values != [client],
+        };
+        Reply {
+            server: text(SERVER).to_owned(),
+            is_right: is_own && is_expected,
+        }
+    }
+}
+
+fn values(answer: Response<Numbers>) -> Said {
+    let (metadata, message, _) = answer.into_parts();
+    let values = message.values;
+    Said { metadata, values }
+}
+
+fn value(answer: Response<Number>) -> Said {
+    let (metadata, message, _) = answer.into_parts();
+    let values = vec![message.value];
+    Said { metadata, values }
+}
+
+fn no_value(answer: Response<Nothing>) -> Said {
+    let (metadata, _, _) = answer.into_parts();
+    let values = Vec::new();
+    Said { metadata, values }
 }
 
 /// Whether another server would say the same: no client asks for what cannot be done once.
@@ -140,18 +282,111 @@ pub fn is_refusal(status: &Status) -> bool {
 mod tests {
     use super::*;
 
+    fn round(client: usize) -> Vec<(Call, bool)> {
+        let mut visit = Visit::new(Calls::All, client);
+        let mut found = Vec::new();
+        for _ in ROUND {
+            found.push((visit.call(), visit.is_outside()));
+            visit.advance();
+        }
+        found
+    }
+
     #[test]
-    fn a_client_enters_only_from_outside_and_leaves_only_from_inside() {
-        for calls in [Calls::Changes, Calls::Mixed] {
-            let mut is_outside = true;
-            for number in 0..16 {
-                assert_eq!(calls.is_outside_before(number), is_outside, "{calls:?}");
-                match calls.at(number) {
-                    Call::Enter => assert!(std::mem::replace(&mut is_outside, false)),
-                    Call::Exit => assert!(!std::mem::replace(&mut is_outside, true)),
-                    Call::GetLots => {}
-                }
+    fn a_round_has_all_ten_methods_and_ends_with_the_car_outside() {
+        let mut seen = Vec::new();
+        for (call, _) in round(0) {
+            if !seen.contains(&call.method) {
+                seen.push(call.method);
             }
         }
+        assert_eq!(seen.len(), 10);
+        let mut visit = Visit::new(Calls::All, 0);
+        ROUND.iter().for_each(|_| visit.advance());
+        assert!(visit.is_outside());
+    }
+
+    #[test]
+    fn a_car_enters_from_outside_and_is_moved_and_leaves_from_inside() {
+        for (call, is_outside) in round(1) {
+            match call.method {
+                Method::EnterLot => assert!(is_outside),
+                Method::ExitLot | Method::MoveUpLevel | Method::MoveDownLevel => {
+                    assert!(!is_outside);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What the levels would be if each move counted `times`.
+    fn levels(client: usize, doubled: Option<usize>) -> Vec<i32> {
+        let mut visit = Visit::new(Calls::All, client);
+        let (_, lowest, highest, _) = LOTS[client % LOTS.len()];
+        let (mut level, mut found) = (lowest, Vec::new());
+        for place in 0..ROUND.len() {
+            let by = match visit.call().method {
+                Method::MoveUpLevel => 1,
+                Method::MoveDownLevel => -1,
+                _ => 0,
+            };
+            let times = if doubled == Some(place) { 2 } else { 1 };
+            for _ in 0..times {
+                level = (level + by).clamp(lowest, highest);
+            }
+            if by != 0 {
+                found.push(level);
+            }
+            visit.advance();
+        }
+        found
+    }
+
+    #[test]
+    fn a_move_that_is_made_twice_ends_at_another_level_than_the_client_expects() {
+        for client in 0..LOTS.len() {
+            let expected: Vec<i32> = round(client)
+                .into_iter()
+                .filter(|(call, _)| !call.method.is_read())
+                .filter_map(|(call, _)| match call.expected {
+                    Expected::Level(level) => Some(level),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(levels(client, None), expected);
+            for place in [1, 2, 3] {
+                assert_ne!(levels(client, Some(place)), expected, "{client} {place}");
+            }
+        }
+    }
+
+    fn said(client: i32, number: i64, values: &[i32]) -> Said {
+        let metadata = asked(Nothing::default(), client, number).into_parts().0;
+        let values = values.to_vec();
+        Said { metadata, values }
+    }
+
+    #[test]
+    fn a_reply_to_another_request_is_not_right_though_it_says_the_same() {
+        let visit = Visit::new(Calls::Reads, 0);
+        let call = visit.call();
+        assert!(said(7, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!said(7, 2, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!said(8, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!said(7, 3, &[1, 2, 3]).reply(&call, 7, 3).is_right);
+        let mut unnumbered = said(7, 3, &[1, 2, 3, 4]);
+        unnumbered.metadata.remove(NUMBER);
+        assert!(!unnumbered.reply(&call, 7, 3).is_right);
+    }
+
+    #[test]
+    fn a_client_that_begins_anew_enters_another_lot() {
+        let mut visit = Visit::new(Calls::All, 0);
+        let first = visit.call();
+        visit.advance();
+        visit.begin_anew();
+        assert!(visit.is_outside());
+        assert_eq!(visit.call().method, Method::EnterLot);
+        assert_ne!(visit.call().lot, first.lot);
     }
 }

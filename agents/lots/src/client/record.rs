@@ -7,15 +7,29 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::client::calls::Reply;
+use crate::client::calls::{Method, Reply};
 use crate::core::call::Account;
+
+/// Which invocation.
+#[derive(Debug, Serialize)]
+pub struct Invocation {
+    /// Of this program's clients.
+    pub client: i32,
+    /// As servers know it.
+    pub id: i32,
+    /// The request's.
+    pub number: i64,
+    /// What was invoked.
+    pub method: Method,
+    /// When.
+    pub start_s: f64,
+}
 
 /// One invocation.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
-    client: i32,
-    number: i64,
-    start_s: f64,
+    #[serde(flatten)]
+    invocation: &'a Invocation,
     latency_ms: f64,
     outcome: &'a str,
     sent: u32,
@@ -48,17 +62,13 @@ impl Records {
     /// The system's.
     pub fn write(
         &self,
-        client: i32,
-        number: i64,
-        start_s: f64,
+        invocation: &Invocation,
         account: &Account,
         reply: Option<&Reply>,
     ) -> std::io::Result<()> {
         let parts = account.parts.unwrap_or_default();
         let line = Line {
-            client,
-            number,
-            start_s,
+            invocation,
             latency_ms: 1e3 * account.latency_s,
             outcome: match reply {
                 Some(reply) if reply.is_right => "ok",

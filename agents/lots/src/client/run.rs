@@ -12,11 +12,11 @@ use tonic::transport::Channel;
 
 use crate::api::lots_client::LotsClient;
 use crate::api::Nothing;
-use crate::client::calls::{send, Flight, Reply};
+use crate::client::calls::{send, Call, Calls, Flight, Reply, Visit};
 use crate::client::connections::{connect, Connections};
 use crate::client::flights::{Flights, Landed};
 use crate::client::plan::{Named, Plan};
-use crate::client::record::Records;
+use crate::client::record::{Invocation, Records};
 use crate::core::call::{Account, Caller, Heard, Next, Step, Strategy};
 use crate::core::Server;
 use crate::etcd::Etcd;
@@ -106,16 +106,31 @@ impl Client {
             caller = caller.hedging();
         }
         self.id = self.own_id(&stop).await;
+        let mut visit = Visit::new(self.plan.calls, usize::try_from(self.number)?);
         let mut server = String::new();
         for number in 0..self.plan.invocations {
-            let is_outside = self.plan.calls.is_outside_before(number);
-            if stop.load(Ordering::Relaxed) && is_outside {
+            if stop.load(Ordering::Relaxed) && visit.is_outside() {
                 break;
             }
-            let start_s = now_s();
-            let account = self.invoke(&mut caller, number).await;
+            let (call, start_s) = (visit.call(), now_s());
+            let account = self.invoke(&mut caller, &call, number).await;
             let reply = self.reply.take().filter(|_| account.is_answered);
-            records.write(self.number, number, start_s, &account, reply.as_ref())?;
+            let own = Invocation {
+                client: self.number,
+                id: self.id,
+                number,
+                method: call.method,
+                start_s,
+            };
+            records.write(&own, &account, reply.as_ref())?;
+            let is_right = reply.as_ref().is_some_and(|reply| reply.is_right);
+            match is_right || self.plan.calls == Calls::Reads {
+                true => visit.advance(),
+                false => {
+                    self.id = self.own_id(&stop).await;
+                    visit.begin_anew();
+                }
+            }
             let named = reply.map(|reply| reply.server).unwrap_or_default();
             if !named.is_empty() && named != server {
                 println!("{} {named}", self.number);
@@ -146,12 +161,11 @@ impl Client {
     }
 
     /// One invocation, to its end.
-    async fn invoke(&mut self, caller: &mut Caller, number: i64) -> Account {
+    async fn invoke(&mut self, caller: &mut Caller, call: &Call, number: i64) -> Account {
         let mut step = caller.invoke(now_s());
         loop {
-            let is_idempotent = self.plan.calls.at(number).is_idempotent();
-            let late_after_s = caller.late_after_s().filter(|_| is_idempotent);
-            let heard = self.carry_out(&step, number, late_after_s).await;
+            let late_after_s = caller.late_after_s().filter(|_| call.method.is_read());
+            let heard = self.carry_out(&step, call, number, late_after_s).await;
             match caller.hear(heard, now_s()) {
                 Next::Step(next) => step = next,
                 Next::Over(account) => {
@@ -162,10 +176,16 @@ impl Client {
         }
     }
 
-    async fn carry_out(&mut self, step: &Step, number: i64, late_after_s: Option<f64>) -> Heard {
+    async fn carry_out(
+        &mut self,
+        step: &Step,
+        call: &Call,
+        number: i64,
+        late_after_s: Option<f64>,
+    ) -> Heard {
         match step {
-            Step::Ask(server) => self.ask(server, number, late_after_s).await,
-            Step::AskToo(second) => self.ask_too(second.as_ref(), number).await,
+            Step::Ask(server) => self.ask(server, call, number, late_after_s).await,
+            Step::AskToo(second) => self.ask_too(second.as_ref(), call, number).await,
             // A naming service that does not answer knows nobody.
             Step::NamePrimary => {
                 Heard::Named(self.naming.primary_server().await.unwrap_or_default())
@@ -213,12 +233,18 @@ impl Client {
         Heard::Opened
     }
 
-    async fn ask(&mut self, server: &Server, number: i64, late_after_s: Option<f64>) -> Heard {
+    async fn ask(
+        &mut self,
+        server: &Server,
+        call: &Call,
+        number: i64,
+        late_after_s: Option<f64>,
+    ) -> Heard {
         let Some(channel) = self.channel_to(server).await else {
             return Heard::Failed;
         };
         self.channel = Some((server.clone(), channel.clone()));
-        let mut flights = Flights::of(self.send(channel, number), self.patience());
+        let mut flights = Flights::of(self.send(channel, call, number), self.patience());
         let late_after = late_after_s.map(Duration::from_secs_f64);
         let landed = tokio::select! {
             landed = flights.land(late_after) => landed,
@@ -232,12 +258,12 @@ impl Client {
 
     /// The late call is sent to a second server too; without one the late server is left when it is
     /// suspected.
-    async fn ask_too(&mut self, second: Option<&Server>, number: i64) -> Heard {
+    async fn ask_too(&mut self, second: Option<&Server>, call: &Call, number: i64) -> Heard {
         let mut flights = std::mem::take(&mut self.late);
         let mut asked = None;
         if let Some(server) = second {
             if let Some(channel) = self.channel_to(server).await {
-                flights.add(self.send(channel.clone(), number), self.patience());
+                flights.add(self.send(channel.clone(), call, number), self.patience());
                 asked = Some((server.clone(), channel));
             }
         }
@@ -281,8 +307,8 @@ impl Client {
         }
     }
 
-    fn send(&self, channel: Channel, number: i64) -> Flight {
-        send(channel, self.plan.calls.at(number), self.id, number)
+    fn send(&self, channel: Channel, call: &Call, number: i64) -> Flight {
+        send(channel, call.clone(), self.id, number)
     }
 
     fn patience(&self) -> Duration {

@@ -8,6 +8,7 @@ mod world;
 use std::collections::HashMap;
 
 use lots::store::{Change, Request, Store, StoreError};
+use mysql_async::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::{json, Value};
 use world::{eventually, heard, Process, World};
@@ -25,7 +26,7 @@ const STRATEGIES: [&str; 6] = [
 fn plan(world: &World, strategy: &str, clients: i32) -> Value {
     json!({
         "naming": world.etcd, "clients": clients, "invocations": 1_000_000, "gap_s": 0.002,
-        "calls": "mixed", "strategy": strategy, "patience_s": 1.0, "give_up_s": 20.0,
+        "calls": "all", "strategy": strategy, "patience_s": 1.0, "give_up_s": 20.0,
     })
 }
 
@@ -53,6 +54,15 @@ fn end(world: &World, mut clients: Process, failed_over: usize) {
         "{again} of {} were sent again",
         records.len()
     );
+    let found = world.audit();
+    let changes = found["changes"].as_u64().unwrap();
+    assert!(changes > 0);
+    assert_eq!(found, once(changes));
+}
+
+/// What the audit says where each of so many changes was made once.
+fn once(changes: u64) -> Value {
+    json!({"changes": changes, "twice": 0, "missing": 0, "unasked": 0, "astray": 0})
 }
 
 #[tokio::test]
@@ -238,6 +248,57 @@ async fn a_change_is_made_once_for_its_number_whoever_is_asked() {
     assert_eq!(other.levels(7).await.unwrap(), (1, 4));
     one.once(of(4), Change::Exit).await.unwrap();
     assert!(one.level(7).await.is_err());
+    // The reply of the first time; one more of another number has no car to take out.
+    assert!(other.once(of(4), Change::Exit).await.unwrap().is_empty());
+    let again = other.once(of(5), Change::Exit).await;
+    assert!(matches!(again, Err(StoreError::Car { .. })), "{again:?}");
+    let made: Vec<String> = one
+        .booked(&[7])
+        .await
+        .unwrap()
+        .rows
+        .into_iter()
+        .map(|row| row.what)
+        .collect();
+    assert_eq!(made, ["enter", "up", "exit"]);
+}
+
+#[tokio::test]
+async fn a_service_that_forgets_what_it_made_is_found_out_by_the_audit() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let store = Store::open(&world.database).await.unwrap();
+    let of = |number| Request { client: 7, number };
+    let pool = mysql_async::Pool::new(world.database.as_str());
+    let mut work = pool.get_conn().await.unwrap();
+    let mut told = String::new();
+    let changes = [
+        Change::Enter(1),
+        Change::Move(1),
+        Change::Exit,
+        Change::Enter(1),
+    ];
+    let methods = ["EnterLot", "MoveUpLevel", "ExitLot", "EnterLot"];
+    for ((number, change), method) in (0..).zip(changes).zip(methods) {
+        store.once(of(number), change).await.unwrap();
+        told += &json!({"id": 7, "number": number, "method": method, "outcome": "ok"}).to_string();
+        told.push('\n');
+    }
+    std::fs::write(world.records(), told).unwrap();
+    assert_eq!(world.audit(), once(4));
+    // An old copy of the exit comes, and nobody remembers that it was made.
+    work.query_drop("DELETE FROM newest").await.unwrap();
+    store.once(of(2), Change::Exit).await.unwrap();
+    let mut expected = once(4);
+    expected["twice"] = json!(1);
+    assert_eq!(world.audit(), expected);
+    let lost = "DELETE FROM ledger WHERE number = 2";
+    work.query_drop(lost).await.unwrap();
+    let mut expected = once(4);
+    expected["missing"] = json!(1);
+    expected["astray"] = json!(1);
+    assert_eq!(world.audit(), expected);
 }
 
 #[tokio::test]

@@ -94,17 +94,22 @@ async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
     };
     let _server = world.serve("a", 0).await;
     let mut busy = plan(&world, "cached", 8);
-    busy["calls"] = json!("changes");
     busy["gap_s"] = json!(0.0);
     for _ in 0..3 {
         let (mut clients, asked) = world.invoke(busy.clone());
         heard(&asked);
         clients.kill();
         unlocked(&world).await;
-        // Even numbers enter. Whose newest change that is, has a car inside; nobody else has.
+        // Whose newest change is no exit has a car inside, nobody else has; and it is the one whose
+        // reply is kept.
         let half_made = "newest LEFT JOIN cars ON newest.client = cars.client \
-                         WHERE (number % 2 = 0) <> (lot IS NOT NULL)";
+                         LEFT JOIN ledger ON newest.client = ledger.client \
+                         AND newest.number = ledger.number \
+                         WHERE what IS NULL OR (what <> 'exit') <> (cars.lot IS NOT NULL)";
         assert_eq!(count(&world, half_made).await, 0);
+        let booked_alone = "ledger LEFT JOIN newest ON newest.client = ledger.client \
+                            WHERE newest.number IS NULL OR newest.number < ledger.number";
+        assert_eq!(count(&world, booked_alone).await, 0);
     }
 }
 
@@ -125,7 +130,6 @@ async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
     };
     let server = world.serve("a", 0).await;
     let mut busy = plan(&world, "cached", 8);
-    busy["calls"] = json!("changes");
     busy["gap_s"] = json!(0.0);
     let (_clients, asked) = world.invoke(busy);
     heard(&asked);

@@ -168,6 +168,15 @@ impl World {
         (clients, receiver)
     }
 
+    /// The records of clients that have ended, against the database.
+    pub fn audit(&self) -> serde_json::Value {
+        let mut audit = lots("audit");
+        audit.arg("--records").arg(self.records());
+        let done = audit.args(["--database", &self.database]).output().unwrap();
+        assert!(done.status.success());
+        serde_json::from_slice(&done.stdout).unwrap()
+    }
+
     pub fn records(&self) -> std::path::PathBuf {
         self.folder.path().join("records.jsonl")
     }

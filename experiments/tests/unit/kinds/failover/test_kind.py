@@ -18,15 +18,24 @@ from experiments.kinds import find, section_of
 from experiments.kinds.failover.analysis import (
     PARTS,
     analyse,
+    audited,
     covered,
     failovers,
+    read_invocations,
     server_side,
     share_most,
 )
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
-from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
+from experiments.kinds.failover.measure import (
+    HISTORY_FILE,
+    INVOCATIONS_FILE,
+    STRIKES_FILE,
+    cells,
+    delays_s,
+)
 from experiments.kinds.failover.page import headline, write_page
 from experiments.kinds.failover.section import FailoverSection
+from experiments.kinds.failover.tables import calls_table
 from experiments.record.records import write_json, write_table
 from experiments.record.result import FILE, result_of
 
@@ -42,7 +51,8 @@ def call(
     arm = "nothing" if block == 0 else "open"
     return {
         "arm": arm, "fault": "process.crash", "clients": 2, "block": block, "client": client,
-        "number": round(1000 * start_s), "start_s": start_s, "latency_ms": latency_ms,
+        "id": client, "method": "GetLots", "number": round(1000 * start_s), "start_s": start_s,
+        "latency_ms": latency_ms,
         "outcome": outcome, "sent": sent, "needless": False, "server": "lots-1",
         **{f"{part}_ms": part_ms for part in PARTS},
     }  # fmt: skip
@@ -189,10 +199,11 @@ def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
     [
         ({'tier = "lots"': 'tier = "names"'}, "tier"),
         ({'tier = "lots"': 'tier = "nobody"'}, "tier"),
-        ({"cached = {": "cash = {"}, "strategies"),
+        ({"wait-4 = {": "wait-5 = {"}, "strategies"),
         ({"strikes = 10": 'faults = [{ kind = "process.crash", servers = 3 }]'}, "faults"),
         ({"strikes = 10": f"faults = [{{ {TWO_OF_A_TIER} }}]"}, "faults"),
-        ({'strategy = "cached"': 'strategy = "arbiter"'}, "strategies"),
+        ({'wait-0 = { strategy = "primary"': 'wait-0 = { strategy = "arbiter"'}, "strategies"),
+        ({"strikes = 10": 'calls = "mixed"'}, "calls"),
         (
             {"strikes = 10": 'rates = { "process.hang" = { per_year = 1.0, source = "mine" } }'},
             "rates",
@@ -232,12 +243,20 @@ def test_the_faults_of_the_issue_are_those_of_the_design() -> None:
     ]  # fmt: skip
 
 
-def run_folder(tmp_path: Path, struck: Sequence[Mapping[str, Any]]) -> Path:
+ONCE = {"changes": 40, "twice": 0, "missing": 0, "unasked": 0, "astray": 0}
+
+
+def run_folder(
+    tmp_path: Path,
+    struck: Sequence[Mapping[str, Any]],
+    audit: Mapping[str, int] | None = ONCE,
+) -> Path:
     section = FailoverSection.model_validate(
         {"tier": "lots", "strikes": 3,
+         "clients": [2],
          "strategies": {arm: {"strategy": "primary"} for arm in ("nothing", "open")}}
     )  # fmt: skip
-    blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": place}
+    blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": place, "audit": audit}
               for place, arm in enumerate(("nothing", "open"))]  # fmt: skip
     fine = {"ok": True, "reasons": []}
     write_json(tmp_path / "manifest.json", {
@@ -275,6 +294,91 @@ def test_of_a_hundred_fail_overs_ten_lie_beyond_p90(tmp_path: Path) -> None:
     assert better["insufficient"] == ["50", "90", "99", "99.9"]
 
 
+def test_each_repeat_has_every_cell_once_in_an_order_of_its_own() -> None:
+    design = load_design("failover-faults")
+    section = section_of(find("failover"), design)
+    experiment = design.experiment.model_copy(
+        update={"design": design.experiment.design.model_copy(update={"repeats": 3})}
+    )
+    found = cells(experiment, section)
+    of_repeat = len(section.cases()) * len(experiment.arms)
+    orders = [
+        [(block.arm, fault.name, clients) for block, fault, clients in found[start:][:of_repeat]]
+        for start in range(0, len(found), of_repeat)
+    ]
+    assert len(orders) == 3
+    assert all(len(set(order)) == of_repeat for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
+    assert orders[0] != sorted(orders[0])
+    assert [block.repeat for block, _, _ in found] == list(range(3 * of_repeat))
+    assert cells(experiment, section) == found
+
+
+def test_strikes_meet_any_phase_of_the_managers_round() -> None:
+    design = load_design("failover-paper")
+    section = section_of(find("failover"), design)
+    delays = [delays_s(block, section) for block, _, _ in cells(design.experiment, section)]
+    assert len({tuple(one) for one in delays}) == len(delays)
+    everything = sorted(delay for one in delays for delay in one)
+    assert len(everything) == 100
+    assert 0.0 <= everything[0] < 1.0
+    assert section.phase_s - 1.0 < everything[-1] <= section.phase_s
+    at_once = section.model_copy(update={"phase_s": 0.0})
+    block, *_ = cells(design.experiment, section)[0]
+    assert delays_s(block, at_once) == [0.0] * section.strikes
+
+
+def test_rows_are_in_the_designs_order_and_have_a_median_a_block(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, STRUCK)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["blocks"].reverse()
+    write_json(folder / "manifest.json", manifest)
+    nothing, better = analyse(folder).body["rows"]
+    assert (nothing["arm"], better["arm"]) == ("nothing", "open")
+    assert (nothing["medians_ms"], better["medians_ms"]) == ([1400.0], [7.0])
+    assert nothing["lock_ms_max"] == pytest.approx(5000.0 / len(PARTS))
+
+
+def test_strikes_of_all_repeats_are_asked_for(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, STRUCK)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["blocks"].append({**manifest["blocks"][0], "block": 2})
+    write_json(folder / "manifest.json", manifest)
+    assert not analyse(folder).verdicts["measurement"]["ok"]
+
+
+def test_audits_of_a_cell_add_up_and_one_without_leaves_none() -> None:
+    twice = {"audit": {**ONCE, "twice": 1}}
+    assert audited([{"audit": ONCE}, twice]) == {**ONCE, "changes": 80, "twice": 1}
+    assert audited([twice, {"audit": None}]) is None
+    assert audited([{}]) is None
+
+
+def test_what_was_called_and_what_the_service_kept_are_told(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, STRUCK, {**ONCE, "twice": 3})
+    row, _ = analyse(folder).body["rows"]
+    assert row["methods"] == {"GetLots": row["invocations"]}
+    assert row["audit"] == {**ONCE, "twice": 3}
+    calls = calls_table([row])
+    assert calls is not None
+    moods = dict(zip(calls.head, (cell.mood for cell in calls.rows[0]), strict=True))
+    assert (moods["twice"], moods["missing"]) == ("bad", "")
+
+
+def test_a_run_of_before_is_read_and_tells_of_no_audit(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, STRUCK, None)
+    older = invocations().drop("id", "method", "needless")
+    kinds = {name: kind for name, kind in INVOCATIONS.items() if name in older.columns}
+    write_table(folder / INVOCATIONS_FILE, older, pl.Schema(kinds))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["spec"]["failover"]["calls"] = "mixed"
+    write_json(folder / "manifest.json", manifest)
+    assert read_invocations(folder).schema == INVOCATIONS
+    row, _ = analyse(folder).body["rows"]
+    assert (row["audit"], row["methods"]) == (None, {})
+    assert calls_table([row]) is None
+
+
 def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) -> None:
     found = analyse(run_folder(tmp_path, STRUCK[:5]))
     assert not found.verdicts["measurement"]["ok"]
@@ -295,6 +399,15 @@ def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     write_json(folder / FILE, result_of("failover", manifest, analyse(folder)))
     page = write_page(folder).read_text()
-    for identity in ("summary", "matrix-2", "parts", "share-0", "parts-0", "course-0", "course-1"):
+    for identity in (
+        "summary",
+        "matrix-2",
+        "parts",
+        "calls",
+        "share-0",
+        "parts-0",
+        "course-0",
+        "course-1",
+    ):
         assert f'id="{identity}' in page
     assert "9.00 ms" in page
