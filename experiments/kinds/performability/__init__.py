@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.kind import Kind
-from experiments.kinds.performability.section import PerformabilitySection
+from experiments.kinds.performability.section import FILLED_PER_S, PerformabilitySection
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,8 @@ class PerformabilityKind(Kind):
         whole_s = super().load_s(design, None) or 0.0
         blocks_s = (whole_s - settle_s) * len(experiment.faults)
         rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
-        return settle_s + blocks_s + rests * section.rest_s
+        fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0
+        return settle_s + blocks_s + rests * (section.rest_s + fill_s)
 
     def measure(self, stage: Stage, section: PerformabilitySection) -> None:
         """Every fault of every block."""

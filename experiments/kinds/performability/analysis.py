@@ -23,6 +23,7 @@ from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
 from optimizer.tails import OK, rank_of
 
+_WARMTH_OFF_MAX = 0.05  # of a source's share of replies
 _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -33,7 +34,10 @@ def analyse(folder: Path) -> Findings:
     load = generator_blocks(read_table(folder / "requests.parquet", REQUESTS), manifest)
     faults = [_fault(run, index) for index in range(len(run.faults))]
     year = year_of(run)
-    against = [*generator_reasons(load), *_not_seen(run, faults), *_not_quiet(run)]
+    fills = manifest.get("fills") or []
+    against = [
+        *generator_reasons(load), *_not_seen(run, faults), *_not_quiet(run), *not_as_warm(fills),
+    ]  # fmt: skip
     verdicts = not_measured(manifest["verdicts"], against)
     body = {
         "ideal": {"latency_ms": run.ideal.latency_ms, "source": run.ideal.source},
@@ -42,6 +46,7 @@ def analyse(folder: Path) -> Findings:
         "over_all": {arm: over_all(run, arm) for arm in run.arms[1:]},
         "paper": beside(run, faults),
         "year": year,
+        "fills": fills,
     }
     return Findings(body, verdicts, slo=_slo(run, year), found=_found(faults))
 
@@ -71,6 +76,21 @@ def _not_quiet(run: Run) -> list[str]:
             for block, (ms, share) in seen.items()
             if ms > max(run.section.unfelt_ms, run.section.slow_factor * usual_ms)
             or share < usual - run.section.lost_share
+        ]
+    return found
+
+
+def not_as_warm(fills: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Blocks whose tier had its content from elsewhere than usual when it had been filled."""
+    sources = sorted({source for one in fills for source in one["sources"]})
+    found = []
+    for source in sources:
+        usual = float(np.median([one["sources"].get(source, 0.0) for one in fills]))
+        found += [
+            f"block {one['repeat'] + 1}, {one['arm']}: {share:.1%} of replies from {source} when "
+            f"it had been filled, {usual:.1%} usually"
+            for one in fills
+            if abs((share := one["sources"].get(source, 0.0)) - usual) > _WARMTH_OFF_MAX
         ]
     return found
 

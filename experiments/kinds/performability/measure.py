@@ -8,6 +8,7 @@ from contextlib import closing
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, blocks, pair_seed
 from experiments.kinds.blocks import blocks_on
+from experiments.kinds.performability.fill import Filler
 from experiments.kinds.performability.operator import Attendant
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.stage.stage import Stage
@@ -17,11 +18,14 @@ def measure(stage: Stage, section: PerformabilitySection) -> None:
     """Every fault of the design in every block of its order."""
     experiment, say = stage.design.experiment, stage.narrator
     runner = blocks_on(stage)
+    filler = Filler(stage, section.fill) if section.fill else None
     with say.step("Measuring each fault alone"):
         runner.settle(say)
         for block, fault in fault_blocks(experiment):
             asked = experiment.model_copy(update={"faults": (experiment.faults[fault],)})
             say.detail(asked.faults[0].kind)
+            if filler is not None:
+                filler.fill(block)
             with closing(Attendant(stage, section, asked.faults[0], block)) as attendant:
                 runner.run(block, say, asked, attendant)
             time.sleep(section.rest_s)

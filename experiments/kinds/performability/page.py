@@ -35,6 +35,7 @@ def write_page(folder: Path) -> Path:
         durations=tables.durations_table(faults, found.get("paper")),
         paper=tables.paper_table(found["paper"]) if found.get("paper") else None,
         source=found["paper"]["source"] if found.get("paper") else "",
+        fills=tables.fills_table(found.get("fills") or []),
         failures=tables.failures_table(faults),
         costs=tables.costs_table(faults),
         comparison=tables.comparison_table(faults, run.arms[0]),

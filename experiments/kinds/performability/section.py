@@ -9,12 +9,14 @@ from pydantic import Field
 
 from experiments.design import Design
 from experiments.design.experiment import PHASE_S_MAX
+from experiments.design.fleet import TierName
 from experiments.design.injections import selected
 from experiments.errors import InputError
 from optimizer.reproduce.published import published
 from optimizer.source import Positive, Strict
 
 LOOK_S = 3.0  # what an operator judges by: requests of so long before
+FILLED_PER_S = 1000.0  # about, for how long a run takes
 PERIODS_MIN = 8  # before the fault, and after it: what is normal is told by them
 
 
@@ -27,6 +29,18 @@ class FaultRate(Strict):
     """How long it lasts where nobody ends it sooner [s]."""
     source: Annotated[str, Field(min_length=1)]
     """Where these figures come from."""
+
+
+class Fill(Strict):
+    """The services of a tier are started anew before each block, and asked as fast as they answer:
+    blocks begin warm, and equally so."""
+
+    tier: TierName
+    """Whose services."""
+    requests: Annotated[int, Field(ge=10, le=1_000_000)]
+    """How many requests, of the load's own popularity."""
+    header: Annotated[str, Field(min_length=1)]
+    """Of a reply: where its content came from."""
 
 
 class Operator(Strict):
@@ -64,6 +78,8 @@ class PerformabilitySection(Strict):
     """Or whose share of good answers is so much below that of the worst one before."""
     rest_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     """After each block, without load: a replica that was gone is filled again [s]."""
+    fill: Fill | None = None
+    """How a tier's memories are filled before each block; not at all, unless stated."""
     operator: Operator | None = None
     """Who restarts what does not recover; nobody, unless stated."""
     versions: dict[str, str] = Field(default_factory=dict)
@@ -82,6 +98,8 @@ class PerformabilitySection(Strict):
         strange = {*self.versions} - {*experiment.arms}
         strange |= {*self.versions.values()} - {*published("performability")["versions"]}
         least_s = PERIODS_MIN * self.period_s
+        filled = design.fleet.tiers.get(self.fill.tier) if self.fill else None
+        protocol = design.roles[filled.role].protocol if filled else "none"
         for key, wrong, expected, came in (
             ("faults", not names, "at least one fault", "none"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
@@ -91,6 +109,8 @@ class PerformabilitySection(Strict):
              ", ".join(sorted(unknown))),
             ("performability.versions", bool(strange), "arms, and versions that the report has",
              ", ".join(sorted(strange))),
+            ("performability.fill", self.fill is not None and protocol != "http",
+             "an entry tier that is asked by HTTP", protocol),
             ("performability.slo", self.slo != YearSlo() and not self.rates,
              "rates, of which a year follows", "none"),
         ):  # fmt: skip
@@ -122,7 +142,28 @@ class PerformabilitySection(Strict):
                 )
 
     def restarts(self, design: Design) -> list[dict[str, Any]]:
-        """What the operator does beside the design's faults, for `sparecraft check`."""
+        """What is restarted beside the design's faults, for `sparecraft check`."""
+        return [*self._for_a_fill(design), *self._by_an_operator(design)]
+
+    def _for_a_fill(self, design: Design) -> list[dict[str, Any]]:
+        if self.fill is None:
+            return []
+        names = design.fleet.nodes_of(self.fill.tier)
+        return [
+            {
+                "what": "fill",
+                "kind": "restart",
+                "parameters": {"requests": self.fill.requests},
+                "at_s": None,
+                "machines": dict.fromkeys(names),
+                "at_once": len(names),
+                "commands": "the role's service is stopped and started, then asked",
+                "undo": "none is needed",
+                "when": "before each block",
+            }
+        ]
+
+    def _by_an_operator(self, design: Design) -> list[dict[str, Any]]:
         if self.operator is None:
             return []
         tiers = {

@@ -26,6 +26,24 @@ def seconds(spread: Mapping[str, Any] | None) -> str:
     return f"{text} ({spread['min']:.1f} to {spread['max']:.1f})"
 
 
+def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
+    """How warm blocks began, by arm; None of a run whose tiers were not filled."""
+    if not fills:
+        return None
+    sources = sorted({source for one in fills for source in one["sources"]})
+    rows = []
+    for arm in dict.fromkeys(one["arm"] for one in fills):
+        own = [one for one in fills if one["arm"] == arm]
+        requests = f"{min(one['requests'] for one in own):,}"
+        shares = [[one["sources"].get(source, 0.0) for one in own] for source in sources]
+        rows.append((
+            named(arm), Cell(str(len(own))), Cell(requests),
+            *(Cell(f"{percent(min(one))} to {percent(max(one))}") for one in shares),
+        ))  # fmt: skip
+    head = ("arm", "blocks", "requests before each", *(f"from {source}" for source in sources))
+    return Table("fills", "How warm blocks began: where replies came from", head, tuple(rows))
+
+
 def durations_table(
     faults: Sequence[Mapping[str, Any]], paper: Mapping[str, Any] | None = None
 ) -> Table:

@@ -12,4 +12,5 @@ cluster=$(sed -E 's|=([^,]+)|=\1:8090|g' <<<"$PEERS")
 # Pages are read by several threads and freed by one: of one arena, their memory is used again.
 export MALLOC_ARENA_MAX=1
 exec /opt/sparecraft/bin/press --name "$NAME" --peers "$cluster" --root /opt/sparecraft/data --mode "${MODE:-perf}" \
-  --listen 0.0.0.0:8080 --admin 127.0.0.1:8081 --cache-mib "${CACHE_MIB:-128}"
+  --listen 0.0.0.0:8080 --admin 127.0.0.1:8081 --cache-mib "${CACHE_MIB:-128}" \
+  --window "${WINDOW:-64}" --queue "${QUEUE:-64}" --fail-after-ms "${FAIL_AFTER_MS:-3000}"

@@ -73,3 +73,12 @@ def test_every_setting_is_read_and_told_of(name: str) -> None:
     lines = (ROLES / "README.md").read_text().splitlines()
     row = next(line for line in lines if line.startswith(f"| {name} |"))
     assert {key for key in settings if f"`{key}`" not in row} == set()
+
+
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_a_setting_that_a_script_has_a_default_of_has_that_of_its_role(name: str) -> None:
+    folder = ROLES / TOLD_OF[name].get("image_of", name)
+    read = "".join(one.read_text() for one in folder.glob("start.sh"))
+    for key, setting in TOLD_OF[name]["settings"].items():
+        told = {one for one in re.findall(rf"\$\{{{key}:-([^}}]*)\}}", read) if one}
+        assert told <= {str(setting["default"])}, key

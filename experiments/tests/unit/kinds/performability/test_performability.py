@@ -145,6 +145,7 @@ def test_the_page_has_every_fault_and_figure(folder: Path, result: Result) -> No
     page = (folder / "report.html").read_text()
     for fault in result["performability"]["faults"]:
         assert f"{fault['name']}: phase by phase" in page
+    assert 'id="fills"' in page
     assert page.count("<figure") == 7 + len(result["performability"]["faults"])
     # The lower panel of each arm says its times: hidden labels there left the pages without any.
     of_arms = sum(len(fault["arms"]) for fault in result["performability"]["faults"])

@@ -1,0 +1,128 @@
+"""Fills the memories of a tier before a block, so that blocks begin warm, and equally so.
+
+The tier's services are started anew, then asked as fast as they answer: for so many operations as
+the design says, of the same popularity as the block's own, and none of the block's own choices. The
+last tenth tells how warm the tier is: where the content of each reply came from, by a header of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from experiments.design.experiment import Experiment
+from experiments.design.schedule import Block, arrivals, block_length_s, operation_choices
+from experiments.design.workloads import Population, population_of
+from experiments.errors import MeasurementFailed
+from experiments.kinds.performability.section import Fill
+from experiments.load.block import entries_for
+from experiments.load.plan import entry_url
+from experiments.stage.restart import restart_tier
+from experiments.stage.settings import configure
+from experiments.stage.stage import Stage
+
+_AT_ONCE = 16  # connections
+_LIMIT_S = 10.0  # of a reply
+_FAILED_SHARE_MAX = 0.01
+_TOLD = 10  # one in so many requests, the last ones, tells how warm a tier is
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What came of it; `sources` are shares of the replies of the last tenth."""
+
+    repeat: int
+    arm: str
+    requests: int
+    failed: int
+    took_s: float
+    sources: dict[str, float]
+
+
+class Filler:
+    """Fills before each block; the manifest's `fills` tell of it."""
+
+    def __init__(self, stage: Stage, asked: Fill) -> None:
+        self._stage, self._asked = stage, asked
+        self._done: list[Filled] = []
+        stage.keep(self._write)
+
+    def fill(self, block: Block) -> None:
+        """Start the tier anew with the arm's settings, and ask it."""
+        stage, asked = self._stage, self._asked
+        design = stage.design
+        configure(design, block.arm, stage.fleet)
+        restart_tier(design, stage.fleet, asked.tier)
+        workload = design.workloads[design.experiment.load.user]
+        population = population_of(workload)
+        urls = entries_for(workload, design, stage.fleet.inventory)[asked.tier]
+        paths = paths_of(design.experiment, population, block, asked.requests)
+        began = time.monotonic()
+        came = ask(urls, paths, asked.header)
+        failed = came.count(None)
+        if failed > _FAILED_SHARE_MAX * len(paths):
+            raise MeasurementFailed(
+                f"filling tier {asked.tier}",
+                expected=f"at most {_FAILED_SHARE_MAX:.0%} of {len(paths)} requests to fail",
+                came=f"{failed}",
+                do="Look into the logs of its machines' role.",
+            )
+        took_s = round(time.monotonic() - began, 2)
+        shares = shares_of(came[-max(1, len(came) // _TOLD) :])
+        self._done.append(Filled(block.repeat, block.arm, len(paths), failed, took_s, shares))
+
+    def _write(self, _: Path) -> dict[str, Any] | None:
+        return {"fills": [asdict(one) for one in self._done]} if self._done else None
+
+
+def paths_of(
+    experiment: Experiment, population: Population, block: Block, requests: int
+) -> list[str]:
+    """What is asked: the choices that follow on the block's own, so of the same popularity."""
+    load, length_s = experiment.load, block_length_s(experiment)
+    own = len(arrivals(load.arrivals, load.rate_per_s, length_s, block.seed))
+    count = len(population.operations)
+    chosen = operation_choices(count, own + requests, block.seed, population.zipf)
+    return [population.operations[place].request for place in chosen[own:]]
+
+
+def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | None]:
+    """The header of each reply, in the order of `paths`; None of what failed. The k-th is asked of
+    URL k modulo their count."""
+    came: list[str | None] = [None] * len(paths)
+
+    def work(first: int) -> None:
+        open_to: dict[str, HTTPConnection] = {}
+        for place in range(first, len(paths), _AT_ONCE):
+            url = urls[place % len(urls)]
+            try:
+                if url not in open_to:
+                    parts = entry_url(url)
+                    open_to[url] = HTTPConnection(
+                        parts.hostname or "", parts.port, timeout=_LIMIT_S
+                    )
+                open_to[url].request("GET", paths[place])
+                reply = open_to[url].getresponse()
+                reply.read()
+                if reply.status == 200:
+                    came[place] = reply.headers.get(header, "not said")
+            except (HTTPException, OSError):
+                open_to.pop(url).close()
+        for connection in open_to.values():
+            connection.close()
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fill") as pool:
+        list(pool.map(work, range(_AT_ONCE)))
+    return came
+
+
+def shares_of(came: Sequence[str | None]) -> dict[str, float]:
+    """The share of each source among replies that came."""
+    counts = Counter(one for one in came if one is not None)
+    return {source: count / counts.total() for source, count in sorted(counts.items())}
