@@ -80,10 +80,23 @@ def headline(result: Mapping[str, Any]) -> str:
     rows, bound_s = result["rows"], result["bound_s"]
     faults = list(dict.fromkeys(row["fault"] for row in rows))
     if len(faults) > _FAULTS_TOLD:
-        return _over_all(faults, rows, bound_s)
-    return " ".join(
-        _judged(fault, [row for row in rows if row["fault"] == fault], bound_s) for fault in faults
-    )
+        said = [_over_all(faults, rows, bound_s)]
+    else:
+        said = [
+            _judged(one, [row for row in rows if row["fault"] == one], bound_s) for one in faults
+        ]
+    return " ".join([*said, *_not_once(rows)])
+
+
+def _not_once(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence where replies were wrong, or the service kept what it should not."""
+    found = {"wrong replies": sum(row["wrong"] for row in rows)}
+    for row in rows:
+        for key, count in (row.get("audit") or {}).items():
+            if key != "changes":
+                found[key] = found.get(key, 0) + count
+    told = ", ".join(f"{number(count)} {what}" for what, count in found.items() if count)
+    return [f"Not every call was made once: {told}."] if told else []
 
 
 def _over_all(faults: Sequence[str], rows: Sequence[Mapping[str, Any]], bound_s: float) -> str:

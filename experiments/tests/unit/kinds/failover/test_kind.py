@@ -387,11 +387,20 @@ def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) 
 def test_a_fault_under_which_nothing_was_called_is_none_whose_calls_kept_the_bound() -> None:
     longest_ms = {"nothing": (5.0, 5000.0, None), "open": (5.0, 5.0, None)}
     rows = [
-        {"arm": arm, "fault": fault, "longest_call_ms": ms, "lost": 0, "invocations": 9}
+        {"arm": arm, "fault": fault, "longest_call_ms": ms, "lost": 0, "invocations": 9, "wrong": 0}
         for arm, calls in longest_ms.items()
         for fault, ms in zip(("crash", "hang", "loss"), calls, strict=True)
     ]
     assert "2 with open, 1 with nothing" in headline({"rows": rows, "bound_s": 1.0})
+
+
+def test_a_headline_tells_of_changes_that_were_not_made_once() -> None:
+    row = {"arm": "open", "fault": "crash", "max_ms": 5.0, "wrong": 0, "audit": ONCE}
+    plain = headline({"rows": [row], "bound_s": 1.0})
+    for wrong in ({"wrong": 2}, {"audit": {**ONCE, "twice": 2}}, {"audit": {**ONCE, "astray": 2}}):
+        told = headline({"rows": [row, {**row, **wrong}], "bound_s": 1.0})
+        assert told.startswith(plain)
+        assert " 2 " in told.removeprefix(plain)
 
 
 def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
