@@ -20,6 +20,7 @@ from experiments.errors import InputError, SparecraftError
 from experiments.kinds import kind_of, section_of
 from experiments.kinds.performability.compared import typical
 from experiments.kinds.performability.operator import Attendant
+from experiments.kinds.performability.paper import fewer_demerits
 from experiments.kinds.performability.section import tiers_of
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.manifest import Verdicts
@@ -27,6 +28,7 @@ from experiments.record.records import RequestRecord
 from experiments.record.result import Result
 from experiments.tests.fake_fleet import fake_fleet
 from experiments.tests.performability_fixture import LOST_EVERY, RESET_S, write_run
+from optimizer.reproduce.published import published
 
 NAME = "press-faults"
 CRASH, HANG = "process.crash on web-3", "process.hang on web-3"
@@ -245,3 +247,17 @@ def test_a_design_that_leaves_no_time_after_its_operator_is_refused(
     with pytest.raises(InputError) as refused:
         checked(load_design(copy))
     assert refused.value.place.endswith(key)
+
+
+@pytest.mark.parametrize(("demerits", "agrees"), [((5, 9), False), ((9, 5), True)])
+def test_of_one_fault_the_better_version_must_be_better(
+    demerits: tuple[int, int], agrees: bool
+) -> None:
+    said = published("performability")
+    versions = dict(zip(("perf", "ha"), said["versions"], strict=True))
+    arms = {
+        arm: {"cost": {"demerits": {"median": count}}}
+        for arm, count in zip(versions, demerits, strict=True)
+    }
+    (claim,) = fewer_demerits(said, versions, [{"name": "process.hang", "arms": arms}])
+    assert claim.matches is agrees
