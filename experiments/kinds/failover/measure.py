@@ -86,15 +86,19 @@ class Blocks:
                 self._host.append(watch.block(block))
 
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
-        """One strike after the other: in time, or once all servers are there again."""
-        begin = time.monotonic() + self._section.warm_up_s
+        """One strike after the other: in time, or once all servers are there again and clients have
+        had `warm_up_s` to find theirs."""
+        calm_s = time.monotonic()
+        begin_s = calm_s + self._section.warm_up_s
         for number, delay_s in enumerate(delays_s(block, self._section)):
-            time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
+            _sleep_until(begin_s + number * self._section.every_s)
             if self._missing():
                 self._await_all()
-                time.sleep(self._section.warm_up_s)  # clients open connections to it
+                calm_s = time.monotonic()
+            _sleep_until(calm_s + self._section.warm_up_s)
             time.sleep(delay_s)
             self._strike(block, fault, self._struck_now(fault, number, client))
+            calm_s = time.monotonic()
         time.sleep(self._section.every_s)
 
     def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
@@ -189,6 +193,10 @@ def cells(experiment: Experiment, section: FailoverSection) -> list[tuple[Block,
             block, fault, clients = of_repeat[place]
             found.append((replace(block, repeat=len(found)), fault, clients))
     return found
+
+
+def _sleep_until(at_s: float) -> None:
+    time.sleep(max(0.0, at_s - time.monotonic()))
 
 
 def delays_s(block: Block, section: FailoverSection) -> list[float]:

@@ -100,7 +100,7 @@ class FailoverSection(Strict):
     held_max_s: Seconds = 12.0
     """A fault is undone after so long, though nobody ordered another server [s]."""
     warm_up_s: Annotated[float, Field(ge=0, le=60)] = 2.0
-    """Before the first [s]."""
+    """Before the first, and after a strike until the next: clients find their servers [s]."""
     gap_ms: Annotated[float, Field(ge=0, le=1000)] = 2.0
     """From a reply to the client's next invocation [ms]."""
     patience_s: Seconds = 2.0

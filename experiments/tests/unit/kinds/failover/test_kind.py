@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from scipy import stats
 
 from experiments.design import load_design
+from experiments.design.schedule import Block
 from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds import find, section_of
+from experiments.kinds.failover import measure
 from experiments.kinds.failover.analysis import (
     PARTS,
     analyse,
@@ -30,6 +33,7 @@ from experiments.kinds.failover.measure import (
     HISTORY_FILE,
     INVOCATIONS_FILE,
     STRIKES_FILE,
+    Blocks,
     cells,
     delays_s,
 )
@@ -326,6 +330,46 @@ def test_strikes_meet_any_phase_of_the_managers_round() -> None:
     at_once = section.model_copy(update={"phase_s": 0.0})
     block, *_ = cells(design.experiment, section)[0]
     assert delays_s(block, at_once) == [0.0] * section.strikes
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("missing", [(), ("lots-1",)])
+def test_a_strike_leaves_clients_their_time_after_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
+) -> None:
+    """A server may be registered again as soon as the strike is over: then nothing is awaited."""
+    section = section_of(find("failover"), load_design("failover-paper"))
+    clock, struck_s = _Clock(), list[tuple[float, float]]()
+
+    def strike(*_: object) -> None:
+        began_s = clock.now_s
+        clock.sleep(4.9)
+        struck_s.append((began_s, clock.now_s))
+
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(Blocks, "_missing", lambda _: set(missing))
+    monkeypatch.setattr(Blocks, "_await_all", lambda _: clock.sleep(0.2))
+    monkeypatch.setattr(Blocks, "_struck_now", lambda *_: missing)
+    monkeypatch.setattr(Blocks, "_strike", strike)
+    blocks: Any = object.__new__(Blocks)
+    blocks._section = section
+    blocks._strike_all(Block(0, 0, "wait-4", 1), section.faults[0], None)
+    assert len(struck_s) == section.strikes
+    assert struck_s[0][0] >= section.warm_up_s
+    gaps_s = [after[0] - before[1] for before, after in pairwise(struck_s)]
+    assert min(gaps_s) >= section.warm_up_s
+    longest_wait_s = max(one.wait_s for one in section.strategies.values())
+    assert section.warm_up_s > longest_wait_s
 
 
 def test_rows_are_in_the_designs_order_and_have_a_median_a_block(tmp_path: Path) -> None:
