@@ -11,7 +11,7 @@ import polars as pl
 
 from experiments.record.metrics.frames import measured, prepared
 from experiments.record.metrics.latency import QUANTILES, SAMPLES_BEYOND_MIN, samples_beyond
-from experiments.record.metrics.saturation import LAG_SHARE_MAX
+from experiments.record.metrics.saturation import lag_limit_ms
 from optimizer.tails import OK, percentile
 
 STEPS = "steps.json"  # of a run's folder: what was asked for
@@ -70,7 +70,7 @@ class Step:
     @property
     def is_late(self) -> bool:
         """The generator sent so late that its own delay could decide the step."""
-        return self.lag_p99_ms > LAG_SHARE_MAX * self.asked.limit_ms
+        return self.lag_p99_ms > lag_limit_ms(self.asked.limit_ms)
 
     @property
     def _sorted(self) -> Any:

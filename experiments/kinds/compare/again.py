@@ -48,13 +48,12 @@ def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) 
 
 
 def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
-    """What the host did to the block; "" for nothing that is known. A lag is late where it would
-    void the run, however short it is.
+    """What the host did to the block; "" for nothing that is known.
 
     Parameters: records (n,) as in requests.parquet; their warm-up does not count.
     """
     reasons = taken_words(host.stolen_share, host.others_share)
-    verdict = saturation(measured(records), [], lag_ms_min=0.0)
+    verdict = saturation(measured(records), [])
     reasons += [
         reason
         for limit, reason in zip(verdict.limits, verdict.reasons, strict=True)

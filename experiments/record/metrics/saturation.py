@@ -11,8 +11,9 @@ A generator at its limit measures itself: its queue looks like the server's. It 
 `in-flight` is no fault of the generator, yet it ends what can be concluded from the load all the
 same: the offered rate did not reach the server.
 
-The least 1 ms is for one block that is looked at by itself: 5 % of a fast service's median is
-soon less than what a timer is late by. Whether a run is void (`verdicts.py`) is decided without it.
+`lag_limit_ms` is the rule for lateness of a block, of a run (`verdicts.py`) and of a capacity's
+step. Its least 1 ms is there because 5 % of a fast service's median is soon less than what a timer
+is late by.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import polars as pl
 
 CPU_SHARE_MAX = 0.9
 LAG_MS_MIN = 1.0
-LAG_SHARE_MAX = 0.05
+_LAG_SHARE_MAX = 0.05
 SENT_SHARE_MIN = 0.99
 
 
@@ -48,16 +49,17 @@ class Saturation:
         return not self.limits
 
 
-def saturation(
-    records: pl.DataFrame,
-    workers: Sequence[Mapping[str, Any]],
-    lag_ms_min: float = LAG_MS_MIN,
-) -> Saturation:
+def lag_limit_ms(latency_ms: float | None) -> float:
+    """The largest p99 of sent - intended that says nothing against latencies around `latency_ms`;
+    None: nothing was answered."""
+    return max(LAG_MS_MIN, _LAG_SHARE_MAX * (latency_ms or 0.0))
+
+
+def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> Saturation:
     """The verdict on one block, or on one step of one.
 
     Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, which has
-    each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty;
-    lag_ms_min, a lag that is none yet [ms], where anything was answered ok.
+    each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
     """
     found: list[tuple[str, str]] = []
     cpu = {w["worker"]: w["cpu_share"] for w in workers if w.get("cpu_share") is not None}
@@ -72,8 +74,7 @@ def saturation(
     sent = records.filter(~pl.col("outcome").is_in(["dropped", "lost"]))
     lag_ms = sent["lag_ms"].quantile(0.99, "higher")
     median_ms = sent.filter(pl.col("outcome") == "ok")["latency_ms"].median()
-    share_ms = LAG_SHARE_MAX * _number(median_ms)
-    lag_ms_max = LAG_MS_MIN if median_ms is None else max(lag_ms_min, share_ms)
+    lag_ms_max = lag_limit_ms(_number(median_ms))
     if lag_ms is not None and lag_ms > lag_ms_max:
         text = f"requests left late, lag p99 {lag_ms:.2f} ms, {lag_ms_max:.2f} ms is the limit"
         found.append(("lag", text))

@@ -11,7 +11,7 @@ from scipy import stats
 from experiments.record.dose import dose_reasons
 from experiments.record.metrics.frames import ALLOWED
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
-from experiments.record.metrics.saturation import LAG_SHARE_MAX
+from experiments.record.metrics.saturation import lag_limit_ms
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
 from optimizer.tails import OK
@@ -85,13 +85,13 @@ def measurement_reasons(
             continue
         if not arm["ok"]:
             reasons.append(f"{name}: none of {arm['requests']} requests was answered ok")
-        lag_ms, median_ms = arm["lag_ms_p99"], arm["p50_ms"]
+        lag_ms, lag_ms_max = arm["lag_ms_p99"], lag_limit_ms(arm["p50_ms"])
         if lag_ms is None:
             reasons.append(f"{name}: the generator's lag is not known")
-        elif lag_ms > LAG_SHARE_MAX * median_ms:
+        elif lag_ms > lag_ms_max:
             reasons.append(
                 f"{name}: the generator sent late, lag p99 {lag_ms:.2f} ms is above "
-                f"{100 * LAG_SHARE_MAX:g} % of the measured p50 ({median_ms:.1f} ms)"
+                f"{lag_ms_max:.2f} ms, by the measured p50 ({arm['p50_ms']:.1f} ms)"
             )
         if error_share_max is not None and arm["error_share"] > error_share_max:
             reasons.append(

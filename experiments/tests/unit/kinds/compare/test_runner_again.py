@@ -113,19 +113,25 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
     assert spoiled_by(QUIET, dropped) == ""  # the fleet's doing
 
 
-def test_a_lag_spoils_a_block_where_it_would_void_the_run(requests: pl.DataFrame) -> None:
+@pytest.mark.parametrize(
+    ("median_ms", "lag_ms", "late"),
+    [(2.0, 0.9, False), (2.0, 1.1, True), (100.0, 4.9, False), (100.0, 5.1, True)],
+)
+def test_a_lag_is_late_above_1_ms_and_5_percent_for_a_block_and_a_run_alike(
+    requests: pl.DataFrame, median_ms: float, lag_ms: float, late: bool
+) -> None:
     def voids(block: pl.DataFrame) -> bool:
         figures = user_metrics(measured(prepared(block, 6000.0)), 60.0, Ideal(None, "none"))
         return measurement_reasons({"baseline": figures}, None) != []
 
-    quick = requests.with_columns(latency_ms=pl.lit(2.0), lag_ms=pl.lit(0.5))
-    assert voids(quick)
-    assert "0.10 ms is the limit" in spoiled_by(QUIET, quick)
-    assert saturation(quick, []).ok  # a block by itself may be a millisecond late
-    in_time = quick.with_columns(lag_ms=pl.lit(0.09))
-    assert not voids(in_time)
-    assert spoiled_by(QUIET, in_time) == ""
-    refused = quick.with_columns(outcome=pl.lit("connection_error"))
+    block = requests.with_columns(latency_ms=pl.lit(median_ms), lag_ms=pl.lit(lag_ms))
+    assert voids(block) is late
+    assert saturation(block, []).ok is not late
+    assert (spoiled_by(QUIET, block) != "") is late
+
+
+def test_a_block_without_an_answer_is_the_fleets_doing(requests: pl.DataFrame) -> None:
+    refused = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
     assert spoiled_by(QUIET, refused) == ""  # no median to hold it against: the fleet's doing
 
 
