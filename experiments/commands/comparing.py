@@ -103,6 +103,7 @@ def column(run: Path, result: Result) -> dict[str, Any]:
         "taken by others": taken_share(result["disturbed"]),
         "stopped by": stopped and stopped["by"],
         "SLO met": slo and slo["met"],
+        "availability kept, by the model": ((slo or {}).get("availability") or {}).get("met"),
         "rent, USD": result["cost"]["usd"],
         "commit": result["commit"],
         "cores": host.get("cores"),

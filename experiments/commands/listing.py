@@ -20,6 +20,7 @@ _ONLY_JSON = (
     "folder",
     "stopped",
     "disturbed",
+    "availability_met",
 )  # a run's name is its time, and its folder's
 
 
@@ -91,6 +92,8 @@ def _verdict(run: dict[str, Any]) -> str:
         return f"stopped by {run['stopped']}"
     if not run["valid"]:
         return "disturbed" if run["disturbed"] else "not valid"
+    if run["slo_met"] and run["availability_met"] is False:
+        return "SLO met, not availability"
     return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
 
 
@@ -126,6 +129,7 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
     head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
     slo_met = result["slo"]["met"] if result["slo"] else None
+    availability = (result["slo"] or {}).get("availability") or {}
     stopped = result["stopped"] and result["stopped"]["by"]
     try:
         kind = kinds.find(result["kind"])
@@ -138,6 +142,7 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         "stopped": stopped,
         "disturbed": validity(result) == "disturbed",
         "slo_met": slo_met,
+        "availability_met": availability.get("met"),
         "usd": usd,
         "started": started,
         "found": found,

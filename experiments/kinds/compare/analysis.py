@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.kinds.compare.availability import modelled
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings, read_manifest, result_of
@@ -33,7 +34,12 @@ def analyse(folder: Path) -> Findings:
     write_plan_files(folder, against(result_of("compare", read_manifest(folder), found)))
     found.body["plan"] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     write_simulated(folder, found.body["compared"]["baseline"])
-    return found
+    return replace(found, slo=_with_availability(found))
+
+
+def _with_availability(found: Findings) -> dict[str, Any] | None:
+    """The SLO's part of the result, with the plan's word on the measured fleet's availability."""
+    return {**found.slo, "availability": modelled(found.body["plan"])} if found.slo else None
 
 
 def write_plan_files(run_folder: Path, against_run: str) -> None:

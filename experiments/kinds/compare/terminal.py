@@ -133,6 +133,11 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
     faults = summary.get("faults") or {}
     disturbed = bool(summary.get("disturbed"))
     said = [f"valid: {_valid(summary)}", f"SLO met: {_answer(slo.get('met'), disturbed)}"]
+    if modelled := slo.get("availability"):
+        said[-1:] = [
+            f"SLO met as measured: {_answer(slo.get('met'))}",
+            f"availability, by the model: {_answer(modelled['met'])}",
+        ]
     said += [f"{name}: {_answer((found.get(name) or {}).get('ok'))}" for name in _UNDONE]
     console.print("   ".join(said))
     console.print(

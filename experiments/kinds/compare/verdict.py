@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.kinds.compare.asked import in_short, settings_of
+from experiments.kinds.compare.availability import missed_words
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import headline
+from experiments.kinds.compare.plan import planned_value
 from experiments.kinds.compare.predicted import verdict_sentence
 from experiments.record.disturbed import disturbed_words
 from experiments.record.metrics.summary import compared_arms
@@ -33,8 +35,8 @@ _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Which arms met the SLO, in a sentence; of a run that is not valid or disturbed, that nothing
-    may be concluded."""
+    """Which arms met the SLO, and whether the fleet's availability does by the model; of a run
+    that is not valid or disturbed, that nothing may be concluded."""
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
     if stopped := stopped_words(run.summary):
@@ -49,8 +51,14 @@ def verdict(run: RunFolder) -> str:
     arms = (run.summary.get("slo") or {}).get("arms") or {}
     if not arms:
         return "No SLO was asked for."
+    measured = _met_by(run, {arm: entry["met"] for arm, entry in arms.items()})
+    missed = missed_words(run.summary.get("slo"))
+    return f"{measured} {missed}" if missed else measured
+
+
+def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
+    """Which arms met the SLO's latencies and errors."""
     words = arm_words(run)
-    found = {arm: entry["met"] for arm, entry in arms.items()}
     if len(found) > _ARMS_MOST:
         return _of_many(run, found, words)
     by_answer = {
@@ -240,6 +248,9 @@ def slo_table(run: RunFolder) -> Table | None:
         words += f"; {_NO_MARK[0]} not judged"
     elif asked.get("availability") is not None:
         words += f"; availability of {100 * asked['availability']:g} % is the plan's"
+        if modelled := slo.get("availability"):
+            mark, _ = _MARKS[modelled["met"]]
+            words += f": {planned_value('availability', modelled['predicted'])} {mark}"
     return Table("slo-table", words, ("arm", *heads), tuple(rows))
 
 
