@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from experiments.commands import foreseen
 from experiments.commands.options import DesignArgument, JsonOption, out
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
+from experiments.design.notes import notes_on
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
 from experiments.errors import InputError, SparecraftError
@@ -95,6 +97,7 @@ def summary_of(design: Design) -> dict[str, Any]:
     own = kind.disturbs(design, section)
     return {
         "experiment": fleet.experiment,
+        "folder": str(design.directory),
         "kind": experiment.kind,
         "tiers": {
             name: {**fleet.tiers[name].model_dump(mode="json"), "arbiter": name in fleet.arbiters}
@@ -113,8 +116,10 @@ def summary_of(design: Design) -> dict[str, Any]:
         "disturbances": [*foreseen.disturbances(done), *own],
         "at_once": foreseen.at_once(done, own),
         "guard": experiment.guard.model_dump(mode="json"),
+        "unguarded": kind.unguarded or experiment.guard.unguarded,
         "load_s": load_s,
         "cost": _cost(design, load_s),
+        "notes": [asdict(note) for note in notes_on(fleet, design.roles, kind.plans)],
     }
 
 
@@ -140,6 +145,7 @@ def _cost(design: Design, load_s: float | None) -> dict[str, Any] | None:
 def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The same for a person: what, and in words."""
     yield "experiment", f"{found['experiment']}, kind {found['kind']}"
+    yield "folder", brief(Path(found["folder"]))
     for name, tier in found["tiers"].items():
         words = [f"{tier['nodes']} x {tier['role']}"]
         words += [f"{tier['standby']} standby"] if tier["standby"] else []
@@ -154,11 +160,13 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
     yield from foreseen.rows(found)
-    yield from _guard_rows(found["guard"])
+    yield from _guard_rows(found["guard"], found["unguarded"])
     load_s = found["load_s"]
     yield "load for", "as long as it takes" if load_s is None else f"{load_s:g} s, without set-up"
     cost = found["cost"]
     yield "price", _price(cost) if cost else "unknown: a tier's instance_type has no EC2 price"
+    for note in found["notes"]:
+        yield "note", note["text"]
 
 
 def _price(cost: Mapping[str, Any]) -> str:
@@ -168,11 +176,14 @@ def _price(cost: Mapping[str, Any]) -> str:
     return f"{usd}; nothing in Docker on this host"
 
 
-def _guard_rows(guard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _guard_rows(guard: Mapping[str, Any], unguarded: str | None) -> Iterator[tuple[str, str]]:
+    if unguarded is not None:
+        yield "guard", f"none: {unguarded}"
+        return
     stated = {key: value for key, value in guard.items() if value is not None}
     if guard["error_share_max"] is None and guard["p99_ms_max"] is None:
         stated = {key: stated[key] for key in stated if key not in ("window_s", "requests_min")}
-    yield "guard", _words(stated) if stated else "none"
+    yield "guard", _words(stated) if stated else "none, and nothing says why"
 
 
 def _words(settings: Mapping[str, Any]) -> str:

@@ -15,13 +15,15 @@ from optimizer.commands.output import print_json
 
 
 def halt(
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the run's data.")],
     name: Annotated[
         str | None,
         typer.Argument(
             help="An experiment's, a design's or a suite's name; without one, all your runs here."
         ),
     ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why; it is kept with the run's data.")
+    ] = "no reason given",
     as_json: JsonOption = False,
 ) -> None:
     """Have runs on this host undo all their faults at once, keep their data, and end.

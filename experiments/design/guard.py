@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from optimizer.source import Strict
+from optimizer.source import Strict, refusal
 
 
 class Guard(Strict):
@@ -25,6 +25,20 @@ class Guard(Strict):
     """Seconds that error share and p99 are taken of [s]."""
     requests_min: Annotated[int, Field(ge=1)] = 20
     """With fewer requests in the window neither ends the run."""
+    unguarded: Annotated[str, Field(min_length=1)] | None = None
+    """Why nothing ends the run, where no other key is given."""
+
+    @model_validator(mode="after")
+    def _guards_or_says_why_not(self) -> Guard:
+        others = sorted(self.model_fields_set - {"unguarded"})
+        if self.unguarded is not None and others:
+            raise refusal("no other key beside unguarded", came=others[0], key="unguarded")
+        return self
+
+    @property
+    def ends_runs(self) -> bool:
+        """Whether anything that is measured ends the run."""
+        return self.looks_at_requests or self.down_s_max is not None
 
     @property
     def looks_at_requests(self) -> bool:

@@ -28,6 +28,8 @@ class Kind:
     Section: ClassVar[type[Strict] | None] = None
     needs_fleet: ClassVar[bool] = True
     needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
+    unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
+    plans: ClassVar[bool] = False  # whether a fleet is planned from a run of it
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ class GuardWatch:
         self._began = began
         self._limit_ms = limit_ms
         self._looked = began
-        self._window: deque[tuple[float, bool, float]] = deque()
+        self._window: deque[tuple[float, str, float]] = deque()
 
     def requests(self, now: float, records: Iterable[RequestRecord]) -> None:
         """What came since the last call. One that was lost with its load worker says nothing."""
@@ -85,7 +85,7 @@ class GuardWatch:
             self._window.extend(
                 (
                     now,
-                    one["outcome"] != OK,
+                    one["outcome"],
                     counted_ms(one["outcome"], one["latency_ms"], self._limit_ms),
                 )
                 for one in records
@@ -116,9 +116,11 @@ class GuardWatch:
         if count < guard.requests_min:
             return
         of = f"of {count} requests in {guard.window_s:g} s"
-        share = sum(failed for _, failed, _ in self._window) / count
+        failed = Counter(outcome for _, outcome, _ in self._window if outcome != OK)
+        share = failed.total() / count
         if guard.error_share_max is not None and share > guard.error_share_max:
-            self._stop(now, "error_share_max", f"{share:.1%} {of} failed")
+            how = ", ".join(f"{outcome} {times}" for outcome, times in failed.most_common())
+            self._stop(now, "error_share_max", f"{share:.1%} {of} failed ({how})")
         if guard.p99_ms_max is not None:
             p99_ms = percentile(np.sort([ms for _, _, ms in self._window]), 0.99) or 0.0
             if p99_ms > guard.p99_ms_max:

@@ -31,6 +31,7 @@ class TierSpec:
     standby: int = 0
     instance_type: str = ""  # on a platform that has types
     token_hold: str = "request"  # what holds a token: a request, or a connection
+    state: str | None = None  # what a machine keeps: none, copied, own; None: its role says nothing
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def _tier(
     cpus = stated.get("cpus")
     active = [machine for machine in machines if not machine.get("standby")]
     role = str(stated.get("role") or (active[0].get("role") if active else ""))
+    told = roles[role] if role in roles else _roles_untold().get(role) or {}
     return TierSpec(
         name=name,
         role=role,
@@ -97,18 +99,14 @@ def _tier(
         disk_mbps=stated.get("disk_mbps"),
         standby=len(machines) - len(active),
         instance_type=str((active[0].get("instance_type") if active else "") or ""),
-        token_hold=_token_hold(role, roles),
+        token_hold=str((told.get("fit") or {}).get("token_hold") or "request"),
+        state=told.get("state"),
     )
-
-
-def _token_hold(role: str, roles: Mapping[str, Any]) -> str:
-    """As the role says, which runs until 23 November 2026 do not tell."""
-    told = roles[role] if role in roles else _roles_untold().get(role) or {}
-    return str((told.get("fit") or {}).get("token_hold") or "request")
 
 
 @functools.cache
 def _roles_untold() -> dict[str, Any]:
+    """What roles say, for runs until 23 November 2026, which do not tell it."""
     file = Path(__file__).with_name("roles_untold.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 

@@ -40,6 +40,7 @@ from optimizer.plan.explain.warnings import (
     of_integrity,
     of_margin,
     of_prices,
+    of_state,
     of_unknown,
 )
 from optimizer.plan.outcome import Plan
@@ -129,6 +130,7 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         assumptions=assumptions(asked, binds),
         warnings=(
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
+            *(of_state(asked.service, found.path) if asked.service.run else ()),
             *of_margin(margin, case.slo),
             *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),

@@ -154,7 +154,10 @@ def arms() -> dict[str, dict[str, Any]]:
 
 def manifest(truth: Truth) -> dict[str, Any]:
     """As the runner writes it, as far as the planner reads it."""
-    roles = {"mediawiki": {}, "mariadb": {"fit": {"token_hold": "connection"}}}
+    roles = {
+        "mediawiki": {"state": "none"},
+        "mariadb": {"state": "none", "fit": {"token_hold": "connection"}},
+    }
     return {
         "schema": 1, "experiment": "mediawiki-noisy", "run": "20260101T000000Z",
         "platform": "local",

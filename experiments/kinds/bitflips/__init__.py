@@ -23,6 +23,10 @@ class BitflipsKind(Kind):
 
     name = "bitflips"
     summary = "what a flipped bit does to a program as it is, and hardened (PCRAFT Table I)"
+    unguarded = (
+        "nothing is disturbed but a program that is struck once a run, "
+        "under a time limit of its own"
+    )
     Section = BitflipsSection
     needs_fleet = False
     needs_load = False

@@ -22,6 +22,7 @@ class CompareKind(Kind):
 
     name = "compare"
     summary = "arms of one design, block by block, with improvement factors and a plan"
+    plans = True
 
     def measure(self, stage: Stage, section: Any) -> None:
         """Every block of the design."""

@@ -23,6 +23,7 @@ class FailoverKind(Kind):
 
     name = "failover"
     summary = "how long a client's call takes when its server dies, strategy by strategy"
+    unguarded = "no load is measured:clients call for a stated time, and one server fails at a time"
     Section = FailoverSection
     needs_load = False
 

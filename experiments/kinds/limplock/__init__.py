@@ -24,6 +24,10 @@ class LimplockKind(Kind):
 
     name = "limplock"
     summary = "which limplock a slow card or disk leads to: operation, node, cluster (Do et al.)"
+    unguarded = (
+        "no load is measured: "
+        "every operation ends at its limit, and one machine of a tier limps at a time"
+    )
     Section = LimplockSection
     needs_load = False
 

@@ -11,7 +11,9 @@ from dataclasses import replace
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan.solve.options import TierDemand
+from optimizer.words import MECHANISMS, Mechanism
 
+KEPT_ALONE = "own"  # a role's state that a cold spare has none of
 _CV2_RANGE = (0.05, 10.0)
 
 
@@ -19,6 +21,7 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
     """The tiers' demands at r = 1 everywhere, from the front."""
     copies, found = _known(service.pages_per_s), []
     for tier in service.tiers:
+        serves = tier.spec.state != KEPT_ALONE
         rate = copies * _known(tier.requests_per_copy)
         hold = tier.token_hold_s.value
         found.append(
@@ -30,6 +33,8 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
                 connection_per_s=copies * _known(tier.connections_per_copy),
                 token_hold_s=hold,
                 card_s=_card_s(tier),
+                mechanisms=MECHANISMS if serves else (Mechanism.ara,),
+                spare_serves=serves,
             )
         )
         copies = rate

@@ -28,7 +28,7 @@ from optimizer.plan.ask.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
-from optimizer.words import Scheme
+from optimizer.words import Mechanism, Scheme
 
 _DEFAULT_RATES = {
     "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",
@@ -234,8 +234,20 @@ def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
 
 
 def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDemand, ...]:
-    """The demands with the mechanisms and instance types that plan.toml allows."""
+    """The demands with the mechanisms and instance types that plan.toml allows.
+
+    Raises InputError for fail-over to spares of a tier whose spares cannot serve.
+    """
     stated = {tier.name: tier for tier in plan.tiers} if plan else {}
+    for tier in tiers:
+        allowed = (stated[tier.name].mechanisms if tier.name in stated else None) or ()
+        if Mechanism.pf in allowed and not tier.spare_serves:
+            raise InputError(
+                f"tiers.{tier.name}.mechanisms",
+                expected="ara: its role keeps state that a cold spare does not have",
+                came="pf",
+                do="Take pf out, or say another `state` in role.json and measure again.",
+            )
     return tuple(
         replace(
             tier,

@@ -150,7 +150,8 @@ def _ways(case: Case, there: Sequence[_There]) -> list[list[Option]]:
     """By tier, from the fewest machines that count as needed to all of them."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
-        first = one.nodes if one.standby else min(one.nodes, _least(case, demand, one, upstream))
+        pool = one.standby and demand.spare_serves
+        first = one.nodes if pool else min(one.nodes, _least(case, demand, one, upstream))
         counted = range(first, one.nodes + 1)
         found.append([_option(case, demand, one, upstream, needed) for needed in counted])
         upstream *= one.replicas
@@ -163,8 +164,9 @@ def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
 
 
 def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: int) -> Option:
-    mechanism = Mechanism.pf if one.standby else Mechanism.ara
-    extra = one.standby if one.standby else one.nodes - needed
+    pool = one.standby if demand.spare_serves else 0
+    mechanism = Mechanism.pf if pool else Mechanism.ara
+    extra = pool or one.nodes - needed
     found = Option(
         tier=demand.name,
         upstream=upstream,

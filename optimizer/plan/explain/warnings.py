@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.latency.station import POLICIES
+from optimizer.plan.ask.demand import KEPT_ALONE
 
 if TYPE_CHECKING:
+    from optimizer.fit import ServiceFit
     from optimizer.plan.ask.case import Slo
+    from optimizer.plan.solve.problem import Path
     from optimizer.prices import PriceBook
 
 PRICES_DAYS_MAX = 180
@@ -31,6 +34,25 @@ def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
         else "`sparecraft prices refresh` asks AWS for today's"
     )
     return (f"prices are {days} days old ({book.as_of}): {do}",)
+
+
+def of_state(service: ServiceFit, path: Path) -> tuple[str, ...]:
+    """Tiers with state of which more machines are counted on than can be known to serve."""
+    found = []
+    for tier, option in zip(service.tiers, path, strict=True):
+        name, role = tier.spec.name, tier.spec.role or "not named"
+        if tier.spec.state == KEPT_ALONE:
+            found.append(
+                f"tier {name} (role {role}) keeps state of its own: no cold spare is counted, and "
+                "its availability is that of reads. What was written may be lost with a machine, "
+                "and nothing promotes another"
+            )
+        if tier.spec.state is None and option.standby:
+            found.append(
+                f"tier {name}: its role {role} does not say what state it keeps; its spares are "
+                'counted as if any machine could take a lost one\'s place. Say "state" in role.json'
+            )
+    return tuple(found)
 
 
 def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class TierDemand:
     connection_per_s: float = 0.0  # of what takes a token: requests, or connections
     token_hold_s: float | None = None
     mechanisms: Sequence[str] = MECHANISMS
+    spare_serves: bool = True  # a cold machine that starts can take a lost one's place
     instance_types: Sequence[str] | None = None  # None: all of the region
     variant: str | None = None  # how its software is built, where that was chosen
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from experiments import kinds
 from experiments.commands.check import rows_of
-from experiments.design import designs_available
+from experiments.design import designs_available, load_design
 from experiments.paths import ROOT
 from experiments.tests.called import call
 from experiments.tests.spec_fixture import role
@@ -59,9 +60,38 @@ def test_every_design_that_comes_with_sparecraft_passes(name: str) -> None:
     assert (code, found["valid"], found["experiment"]) == (0, True, name)
 
 
+@pytest.mark.parametrize("name", designs_available())
+def test_every_design_that_comes_with_sparecraft_has_a_guard_or_says_why_not(name: str) -> None:
+    design = load_design(name)
+    why_not = kinds.kind_of(design).unguarded or design.experiment.guard.unguarded
+    assert design.experiment.guard.ends_runs is not bool(why_not)
+
+
+def test_a_guard_that_says_why_it_is_none_has_no_other_key(shop: Path) -> None:
+    file = shop / "experiment.toml"
+    before = file.read_text()
+    file.write_text(before + '\n[guard]\nunguarded = "an overload is asked for"\n')
+    assert check(shop)[1]["unguarded"] == "an overload is asked for"
+    file.write_text(before + '\n[guard]\nunguarded = "it is"\ndown_s_max = 30.0\n')
+    [place] = problems(shop)
+    assert "unguarded" in place
+
+
+def test_it_notes_what_a_sound_design_will_not_give() -> None:
+    code, found = check(DESIGNS / "settings")
+    assert (code, found["valid"]) == (0, True)
+    notes = {(note["tier"], note["code"]) for note in found["notes"]}
+    assert notes == {
+        ("direct", "no-arbiter"),
+        ("direct", "spare-without-state"),
+        ("store", "spare-without-state"),
+    }
+
+
 def test_it_says_what_it_looked_at(shop: Path) -> None:
     code, found = check(shop)
     assert code == 0
+    assert (found["folder"], found["notes"]) == (str(shop), [])
     assert found["kind"] == "compare"
     assert list(found["tiers"]) == ["web", "db"]
     assert found["entries"] == ["web"]

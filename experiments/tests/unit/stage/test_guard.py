@@ -89,6 +89,13 @@ def test_too_large_a_share_of_failed_requests_ends_the_run() -> None:
     assert stop_of(Guard(error_share_max=0.3), (1.0, FAILED)) is None
 
 
+def test_the_reason_has_how_requests_failed() -> None:
+    failed = [record("time_out", 6000.0)] * 12 + [record("bad_status")] * 3 + [record()] * 5
+    stop = stop_of(Guard(error_share_max=0.5), (1.0, failed))
+    assert stop is not None
+    assert "time_out 12, bad_status 3" in stop.reason
+
+
 def test_too_long_a_p99_ends_the_run() -> None:
     slow = [record(latency_ms=900.0)] * 30
     stop = stop_of(Guard(p99_ms_max=800.0), (1.0, slow))
@@ -466,7 +473,7 @@ def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path, named: tuple[str
 
 
 def test_halting_a_name_that_does_not_run_is_wrong_usage(own_runs: Path) -> None:
-    done = CliRunner().invoke(app, ["halt", "shop", "--reason", "x"])
+    done = CliRunner().invoke(app, ["halt", "shop"])
     assert done.exit_code != 0
     assert getattr(done.exception, "exit_code", None) == 2
     done = CliRunner().invoke(app, ["halt", "--reason", "x", "--json"])

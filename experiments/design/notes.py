@@ -1,0 +1,50 @@
+"""Notes on a fleet: nothing is wrong with it, and yet it will not give what one may expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from experiments.design.fleet import Fleet
+from experiments.design.roles import Roles
+
+Code = Literal["no-arbiter", "spare-without-state", "state-not-said"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """One of them, of a tier."""
+
+    code: Code
+    tier: str
+    text: str
+
+
+def notes_on(fleet: Fleet, roles: Roles, plans: bool) -> Iterator[Note]:
+    """All notes, tiers from the front to the back.
+
+    Parameters: plans, a fleet is to be planned from what is measured.
+    """
+    for name in fleet.tier_order:
+        tier, role = fleet.tiers[name], roles[fleet.tiers[name].role]
+        if plans and name not in fleet.arbiters:
+            do = (
+                f"Add {name} = {{}} to `arbiters` of fleet.tfvars"
+                if role.arbiter
+                else f"Its role {tier.role} can have none"
+            )
+            text = f"{name} has no arbiter, which counts its requests: no fleet will be planned."
+            yield Note("no-arbiter", name, f"{text} {do}.")
+        if tier.standby and role.state == "own":
+            text = (
+                f"{name} keeps state of its own (role {tier.role}): a standby that starts has "
+                "neither the data nor the part of a lost machine, and is no availability."
+            )
+            yield Note("spare-without-state", name, text)
+        if tier.standby and role.state is None:
+            text = (
+                f'{name} has standbys, and its role {tier.role} does not say what "state" a '
+                "machine keeps: none, copied or own. Say it in role.json."
+            )
+            yield Note("state-not-said", name, text)
