@@ -9,6 +9,7 @@ import typer
 
 from experiments.commands.options import JsonOption, RunArgument, out
 from optimizer.commands.output import print_json
+from optimizer.named import run_folder
 
 
 def adopt(
@@ -27,7 +28,7 @@ def adopt(
     """
     from experiments.kinds.compare.adopt import adopt as make_design
 
-    design = make_design(run, to=to, plan_file=plan_file)
+    design = make_design(run_folder(run), to=to, plan_file=plan_file)
     here = Path.cwd()
     folder = design.directory
     shown = folder.relative_to(here) if folder.is_relative_to(here) else folder

@@ -18,6 +18,7 @@ from experiments.record.disturbed import taken_share
 from experiments.record.result import Result, of_kind, read_result
 from experiments.report.text import milliseconds, number, percent, usd
 from optimizer.commands.output import print_json
+from optimizer.named import run_folder
 from optimizer.source import raise_all
 
 
@@ -26,7 +27,7 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Runs: results/EXPERIMENT/RUN, or .../latest",
+            help="Runs: results/EXPERIMENT/RUN; or an experiment's name, for its latest",
             autocompletion=run_folders,
         ),
     ],
@@ -36,7 +37,7 @@ def compare(
 
     A run that cannot be read is named, the others are shown, and the exit code is 2.
 
-    Example: sparecraft compare results/my-shop/latest results/shop/latest
+    Example: sparecraft compare my-shop results/shop/20261128-094500
     """
     if len(runs) < 2:
         raise InputError(
@@ -49,7 +50,8 @@ def compare(
     wrong: list[InputError] = []
     for run in runs:
         try:
-            columns[run] = column(run, read_result(run))
+            folder = run_folder(run)
+            columns[folder] = column(folder, read_result(folder))
         except InputError as error:
             wrong.append(error)
     if not columns:

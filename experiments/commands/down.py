@@ -18,6 +18,7 @@ from experiments.design import designs_available
 from experiments.design.fleet import NAME
 from experiments.errors import InputError
 from optimizer.commands.output import print_json
+from optimizer.source import read_tfvars
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,10 @@ class _Gone:
 def down(
     chosen: Chosen,
     experiment: Annotated[
-        str | None, typer.Argument(help="An experiment's name; without one, asks for all fleets.")
+        str | None,
+        typer.Argument(
+            help="An experiment's name or its design's folder; without one, asks for all fleets."
+        ),
     ] = None,
     all_fleets: Annotated[
         bool, typer.Option("--all", help="Every fleet of the platform that was made here, unasked.")
@@ -40,7 +44,8 @@ def down(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a fleet and every trace of it, also one that a killed run left behind.
+    """Remove a fleet and all of it that runs or is kept, also one that a killed run left behind.
+    Images stay for the next run: `docker image ls 'sparecraft/*'` shows them.
 
     Exit code 0 too where nothing of it is left; 2 where no fleet, design or run has that name.
 
@@ -73,21 +78,33 @@ def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Gone]:
     return [_told(_removed(chosen, name, names, console), console) for name in names]
 
 
-def _named(chosen: Chosen, name: str, console: Console) -> _Gone:
+def _named(chosen: Chosen, given: str, console: Console) -> _Gone:
     """Raises InputError for a name that nothing has: it is a slip, and a fleet may still be up."""
     made = chosen.entry.made()
+    name = given if given in made else _experiment_of(given)
     is_name = name in made or re.fullmatch(NAME, name) is not None
     if is_name:  # what is none may be a path, and states are kept by name
         gone = _removed(chosen, name, made, console)
-        if gone.removed or _is_known(name):
+        if gone.removed or _is_known(given):
             return _told(gone, console)
     near = get_close_matches(Path(name).name, {*made, *designs_available()}, n=1, cutoff=0.5)
     raise InputError(
-        f"sparecraft down {name}",
+        f"sparecraft down {given}",
         expected=f"the name of a fleet on {chosen.entry.name}, or of a design or run that is here",
         came="a name that none of them has" if is_name else "no name of an experiment",
         do=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows all of them.",
     )
+
+
+def _experiment_of(given: str) -> str:
+    """The experiment of a design's folder, whose name may be another; else what was given."""
+    file = Path(given) / "fleet.tfvars"
+    if not file.is_file():
+        return given
+    try:
+        return str(read_tfvars(file).values["experiment"])
+    except (InputError, KeyError):
+        return Path(given).resolve().name
 
 
 def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Gone:
@@ -106,6 +123,9 @@ def _told(gone: _Gone, console: Console) -> _Gone:
 
 
 def _is_known(name: str) -> bool:
-    """Whether a design of this name is there, or a run of it."""
-    own = Path(name, "fleet.tfvars").is_file()
-    return own or name in designs_available() or (RESULTS / name).is_dir()
+    """A design of this name or in this folder is there, or a run of it."""
+    return (
+        Path(name, "fleet.tfvars").is_file()
+        or name in designs_available()
+        or (RESULTS / name).is_dir()
+    )

@@ -1,4 +1,4 @@
-"""`sparecraft list`: the designs, the fleets that are up, and the runs that were made."""
+"""`sparecraft list`: own designs, fleets that are up, runs, and designs that come along."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err
 from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
+_FOLDED, _WIDTH_MIN = ("found", "question"), 24
 _ASKS = "**What it asks:** "
 _ONLY_JSON = (
     "started",
@@ -29,7 +30,7 @@ def list_(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """The designs, the fleets that are up, and the runs in the results folder.
+    """Your designs in this folder, fleets that are up, runs, and the designs that come along.
 
     The fleets are unknown where the platform does not answer: null in JSON, with the reason.
 
@@ -37,16 +38,19 @@ def list_(
     """
     fleets, unknown = _fleets(chosen)
     runs = _runs(results)
-    designs = _designs(runs)
+    own, built_in = _own_designs(runs), _designs(runs)
     if as_json:
+        designs = [*own, *built_in]
         print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
         return
-    _print_rows("designs", designs)
+    if own:
+        _print_rows("designs here", own)
     if fleets is None:
         out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
     else:
         _print_rows("fleets", fleets)
     _print_rows("runs", [_shown(run) for run in runs])
+    _print_rows("designs that come along", built_in)
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
@@ -62,6 +66,20 @@ def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
         return chosen.entry.fleets(chosen.given), ""
     except EnvironmentMissing as error:
         return None, f"{error.place} does not answer: {error.came}"
+
+
+def _own_designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Designs in folders of this one, by what other commands take for them."""
+    found = sorted(path.parent for path in Path().glob("*/experiment.toml"))
+    return [_own_design(f"./{folder}", runs) for folder in found]
+
+
+def _own_design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return _design(name, runs)
+    except InputError:
+        said = f"`sparecraft check {name}` says what is wrong with it"
+        return {"name": name, "minutes": None, "last": None, "question": said}
 
 
 def _designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -157,7 +175,8 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     shown = [key for key in rows[0] if key not in _ONLY_JSON]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for key in shown:
-        table.add_column(key, no_wrap=key not in ("found", "question"))
+        least = _WIDTH_MIN if key in _FOLDED else None
+        table.add_column(key, no_wrap=key not in _FOLDED, min_width=least)
     for row in rows:
         table.add_row(*(escape(words(row[key])) for key in shown))
     out.print(table)

@@ -10,6 +10,7 @@ import typer
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
 from experiments.design import is_path
 from experiments.errors import InputError
+from experiments.record.records import was_cut_short
 from optimizer.commands.output import print_json
 
 _PAGE = "report.html"
@@ -27,7 +28,8 @@ def open_(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the path of the newest report, and its URL for a browser.
+    """Print the path of the newest report, and its URL for a browser: of an experiment, of its
+    newest run that reached its end, if any did.
 
     Example: sparecraft open mediawiki-noisy
     """
@@ -56,4 +58,9 @@ def newest(what: str | None, results: Path) -> Path:
             came="none",
             do="`sparecraft list` shows the runs; `sparecraft report RUN` writes the page anew.",
         )
-    return max(found, key=lambda page: page.parent.name)  # a run's name is its time
+
+    def rank(page: Path) -> tuple[bool, str]:
+        """Of one experiment, runs that reached their end first; a run's name is its time."""
+        return what is not None and not was_cut_short(page.parent), page.parent.name
+
+    return max(found, key=rank)

@@ -38,7 +38,7 @@ RunArgument = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A run: results/EXPERIMENT/RUN, or .../latest",
+        help="A run: results/EXPERIMENT/RUN; or an experiment's name, for its latest",
         autocompletion=run_folders,
     ),
 ]

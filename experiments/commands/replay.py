@@ -16,6 +16,7 @@ from experiments.commands.options import InfluxOption, JsonOption, err, out, run
 from experiments.console import Narrator
 from experiments.errors import InputError
 from optimizer.commands.output import print_json
+from optimizer.named import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,8 @@ def replay(
         Path,
         typer.Argument(
             metavar="RUN|NIGHTS",
-            help="A run: results/EXPERIMENT/RUN, or .../latest; or a suite's folder of nights.",
+            help="A run: results/EXPERIMENT/RUN; an experiment's name, for its latest; or a "
+            "suite's folder of nights.",
             autocompletion=run_folders,
         ),
     ],
@@ -90,6 +92,7 @@ def _told(folder: Path) -> _Told:
         history = read_history(folder)
         what = f"{len(history.nights)} nights"
         return _Told(what, night_points(history), f"/d/{NIGHTS_UID}", "")
+    folder = run_folder(folder)
     if not (folder / "manifest.json").is_file():
         raise InputError(
             str(folder),

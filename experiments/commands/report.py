@@ -6,6 +6,7 @@ from experiments import kinds
 from experiments.commands.options import JsonOption, RunArgument, out
 from experiments.record.result import read_result
 from optimizer.commands.output import print_json
+from optimizer.named import run_folder
 
 
 def report(
@@ -14,8 +15,9 @@ def report(
 ) -> None:
     """Write report.html anew from a run's files, and print its summary.
 
-    Example: sparecraft report results/mediawiki-noisy/latest
+    Example: sparecraft report mediawiki-noisy
     """
+    run = run_folder(run)
     result = read_result(run)
     kind = kinds.find(result["kind"])
     page = kind.write_page(run)

@@ -166,6 +166,8 @@ def _left(stage: Stage) -> str:
     elif stage.verdicts.cleanup.reasons:
         said = "The fleet was removed; what went wrong before that is told above."
     kept = f"What was measured is in {stage.folder}."
+    if (page := stage.folder / "report.html").is_file():
+        kept = f"What was measured: {page}"
     return f"{said} {kept if stage.folder.is_dir() else 'Nothing was measured.'}"
 
 

@@ -167,11 +167,23 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def point_latest(run: Path) -> None:
-    """results/EXPERIMENT/latest -> RUN, replaced in one step."""
+    """results/EXPERIMENT/latest -> RUN, replaced in one step; a run that was cut short takes the
+    place of none that reached its end."""
     link, new = run.parent / "latest", run.parent / ".latest.new"
+    if link.exists() and was_cut_short(run) and not was_cut_short(link):
+        return
     new.unlink(missing_ok=True)
     new.symlink_to(run.name, target_is_directory=True)
     new.replace(link)
+
+
+def was_cut_short(run: Path) -> bool:
+    """A run that was ended before its end: by its guard, `halt`, an interrupt or a failure. Until
+    29 November 2026 no manifest says so: such a run counts as whole."""
+    try:
+        return bool(json.loads((run / "manifest.json").read_text()).get("cut_short"))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt, at once
-    or where `held` ends."""
+    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt too, at
+    once or where `held` ends."""
 
     def __init__(self, said: Callable[[str], None]) -> None:
         self._said = said
@@ -46,9 +46,10 @@ class Signals:
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of all of them."""
         del frame
-        if self._shielded:
-            name = signal.Signals(number).name
+        name = signal.Signals(number).name
+        with suppress(OSError):  # the terminal may be gone, which SIGHUP tells
             self._said(f"{name}: reverting faults and removing the fleet, please wait")
+        if self._shielded:
             return
         self._shielded = True
         if self._held:

@@ -279,7 +279,7 @@ class Stage:
             write_table(self.folder / "arbiters.parquet", self.recorder.arbiters(), ARBITERS)
         if self._hosts is not None:
             write_table(self.folder / "hosts.parquet", self._hosts, HOSTS)
-        body = self._manifest()
+        body = self._manifest() | {"cut_short": cut_short}
         for part in parts:
             body |= part or {}
         write_json(self.folder / "manifest.json", body)

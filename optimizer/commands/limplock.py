@@ -10,6 +10,7 @@ import typer
 
 from optimizer.commands.output import JsonOption, option_of, out, print_json, say, told_by_option
 from optimizer.errors import InputError
+from optimizer.named import run_folder
 
 if TYPE_CHECKING:
     from optimizer.limplock import (
@@ -178,7 +179,7 @@ def _measured(
             expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
             came=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
         )
-    return measured_slowdown(LimpRun(run=str(run), **given), Path(), "--measured")
+    return measured_slowdown(LimpRun(run=str(run_folder(run)), **given), Path(), "--measured")
 
 
 def _year(

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from optimizer.commands.output import JsonOption, print_json
 from optimizer.errors import InputError
+from optimizer.named import run_folder
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def plan(
     from_run: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="RUN", help="The run to plan from: results/EXPERIMENT/latest."
+            "--from",
+            metavar="RUN",
+            help="The run to plan from: results/EXPERIMENT/RUN; or an experiment's name.",
         ),
     ] = None,
     input_: Annotated[
@@ -93,6 +96,7 @@ def plan(
         raise InputError("--figures", expected="with --pareto", came="without it")
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
     slo["confidence"] = confidence
+    from_run, capacity = (one and run_folder(one) for one in (from_run, capacity))
     given = {key: value for key, value in slo.items() if value is not None}
     over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
     for name, value in (("--workload", workload), ("--arrival", arrival_per_s)):

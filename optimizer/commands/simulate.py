@@ -13,6 +13,7 @@ from rich.table import Table
 
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
+from optimizer.named import run_folder
 from optimizer.source import read_text
 
 _NUMBERS = ("requests", "measured", "simulated", "off")
@@ -61,6 +62,7 @@ def simulate(
     """
     from optimizer.simulation import program
 
+    from_run = from_run and run_folder(from_run)
     options = {
         "--input": input_file,
         "--example": example or None,

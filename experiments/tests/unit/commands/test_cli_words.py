@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
+from experiments.commands.init import make_design
 from experiments.commands.listing import question
 from experiments.design.design import DESIGNS, designs_available
 from experiments.paths import ROOT
@@ -186,6 +187,50 @@ def test_list_says_what_a_design_asks_takes_and_came_to(results: Path) -> None:
     assert (designs["redis-capacity"]["minutes"], designs["redis-capacity"]["last"]) == (None, None)
 
 
+def test_list_has_one_s_own_designs_first_also_one_that_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_design(Path("my-shop"))
+    make_design(Path("torn"))
+    Path("torn/fleet.tfvars").write_text("tiers = {")
+    designs = _json("list", "--results", str(tmp_path))["designs"]
+    assert [one["name"] for one in designs[:3]] == ["./my-shop", "./torn", designs_available()[0]]
+    assert designs[0]["minutes"] > 0
+    assert designs[1]["minutes"] is None
+
+
+def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
+    results: Path,
+) -> None:
+    newest = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
+    body = json.loads(newest.read_text())
+    said = []
+    for met in (True, False):
+        modelled = {"asked": 0.999, "predicted": 0.99, "met": met}
+        slo = {**body["slo"], "met": True, "availability": modelled}
+        newest.write_text(json.dumps({**body, "valid": True, "disturbed": None, "slo": slo}))
+        found = _json("list", "--results", str(results))
+        assert found["runs"][-1]["availability_met"] is met
+        said += [one["last"] for one in found["designs"] if one["name"] == "mediawiki-noisy"]
+    assert said[0] != said[1]
+
+
+@pytest.mark.parametrize(
+    "what", ["mediawiki-noisy", "results/mediawiki-noisy", "mediawiki-noisy/20260102T000000Z",
+             "results/mediawiki-noisy/latest"],
+)  # fmt: skip
+def test_report_takes_a_run_by_all_its_names(
+    results: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    (results / "mediawiki-noisy" / "latest").symlink_to("20260102T000000Z")
+    home = results / "home"
+    home.mkdir()
+    (home / "results").symlink_to(results, target_is_directory=True)
+    monkeypatch.chdir(home)
+    assert _json("report", what)["run"] == "20260102T000000Z"
+
+
 def test_list_says_who_stopped_a_run(results: Path) -> None:
     newest = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
     body = json.loads(newest.read_text())
@@ -251,6 +296,12 @@ def test_open_names_the_newest_report(results: Path) -> None:
         found = _json("open", *words, "--results", str(results))
         assert found == {"path": str(newest.resolve()), "url": newest.resolve().as_uri()}
     assert refusal("open", "redis-noisy", "--results", str(results)).exit_code == 2
+    manifest = newest.parent / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "cut_short": True}))
+    whole = results / "mediawiki-noisy" / "20260101T000000Z" / "report.html"
+    for words, page in (((), newest), (("mediawiki-noisy",), whole)):
+        found = _json("open", *words, "--results", str(results))
+        assert found["path"] == str(page.resolve())
 
 
 def test_compare_puts_runs_side_by_side(results: Path) -> None:

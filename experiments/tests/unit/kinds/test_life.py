@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,7 +91,8 @@ def test_a_run_of_another_kind_than_the_designs_own_has_a_folder_of_that_kind(
     assert [outcome.folder] == folders(tmp_path)
     assert read_result(outcome.folder)["counting"] == {"counted": 3}
     assert (tmp_path / "tst-small" / "counting" / "latest").resolve() == outcome.folder
-    assert json.loads((outcome.folder / "manifest.json").read_text())["counted"] == 3
+    manifest = read_manifest(outcome.folder)
+    assert (manifest["counted"], manifest["cut_short"]) == (3, False)
 
 
 @pytest.mark.parametrize("ends", [BROKEN, KeyboardInterrupt()])
@@ -105,10 +105,11 @@ def test_what_was_measured_before_the_end_is_kept_and_not_valid(
     [folder] = folders(tmp_path)
     result = read_result(folder)
     assert (result["valid"], result["counting"]) == (False, {"counted": 3})
+    assert read_manifest(folder)["cut_short"]
     assert len(result["verdicts"]["measurement"]["reasons"]) == 1
     if raised is Interrupted:
         assert caught.value.exit_code == 130
-        assert str(folder) in caught.value.do
+        assert str(folder / "report.html") in caught.value.do
 
 
 @pytest.mark.parametrize("ends", [BROKEN, KeyboardInterrupt()])

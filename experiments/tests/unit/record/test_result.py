@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from experiments.cli import app
 from experiments.errors import InputError
+from experiments.record.records import point_latest
 from experiments.record.result import (
     Findings,
     flat,
@@ -189,3 +190,14 @@ def test_no_bad_result_stops_the_comparison_of_the_others(beside_broken: Path) -
     assert done.exit_code == 2
     assert [one["folder"] for one in json.loads(done.stdout)["runs"]] == [folders[0], folders[-1]]
     assert all(f"shop/{name}/" in done.stderr for name in BROKEN)
+
+
+def test_latest_is_the_newest_run_that_reached_its_end_else_the_newest(tmp_path: Path) -> None:
+    pointed = []
+    for number, cut_short in enumerate((True, True, False, True, False)):
+        run = tmp_path / f"run-{number}"
+        run.mkdir()
+        (run / "manifest.json").write_text(json.dumps({"cut_short": cut_short}))
+        point_latest(run)
+        pointed.append((tmp_path / "latest").resolve().name)
+    assert pointed == ["run-0", "run-1", "run-2", "run-2", "run-4"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -157,8 +158,21 @@ def test_down_never_takes_a_path_for_a_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(type(platforms.entry("lent")), "for_down")
-    for path in (str(tmp_path), "../local", SMALL, "."):
+    for path in (str(tmp_path), "../local", "."):
         assert refusal("down", path, "--platform", "lent").exit_code == 2
+
+
+@pytest.mark.usefixtures("lent")
+def test_down_of_a_design_s_folder_removes_the_fleet_of_its_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SMALL, tmp_path / "planned")
+    for given in ("planned", "./planned"):
+        assert call("up", SMALL, "--platform", "lent").exit_code == 0
+        done = json.loads(call("down", given, "--platform", "lent", "--json").stdout)
+        [gone] = done["fleets"]
+        assert (gone["experiment"], gone["removed"]) == ("tst-small", True)
 
 
 @pytest.mark.usefixtures("lent")
