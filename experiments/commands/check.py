@@ -145,7 +145,7 @@ def _cost(design: Design, load_s: float | None) -> dict[str, Any] | None:
 def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The same for a person: what, and in words."""
     yield "experiment", f"{found['experiment']}, kind {found['kind']}"
-    yield "folder", brief(Path(found["folder"]))
+    yield "folder", found["folder"]
     for name, tier in found["tiers"].items():
         words = [f"{tier['nodes']} x {tier['role']}"]
         words += [f"{tier['standby']} standby"] if tier["standby"] else []

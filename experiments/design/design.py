@@ -135,9 +135,9 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
     near = get_close_matches(str(name_or_path), designs_available(root), n=1)
     raise InputError(
         f"design {name_or_path}",
-        expected=f"a folder, or one of {', '.join(designs_available(root)) or '(none there yet)'}",
+        expected=f"a folder, or the name of one of {len(designs_available(root))} designs",
         came="no such design",
-        do=f"Did you mean {near[0]}?" if near else "Name one of these, or give the path of yours.",
+        do=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows them.",
     )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.kinds.compare.plan import planned_value
+
+def nines(share: float) -> str:
+    """A share of a year, of which no nine is rounded away."""
+    return f"{100.0 * share:.9g} %"
 
 
 def modelled(plan: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -29,7 +32,7 @@ def missed_words(slo: Mapping[str, Any] | None) -> str:
     found = (slo or {}).get("availability")
     if not found or found["met"] is not False:
         return ""
-    predicted, asked = (planned_value("availability", found[key]) for key in ("predicted", "asked"))
+    predicted, asked = nines(found["predicted"]), nines(found["asked"])
     return (
         f"That was measured; by the model of failures this fleet is available for {predicted} of a "
         f"year, below the {asked} asked for, so it does not keep the whole SLO."

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.kinds.compare.asked import in_short, settings_of
-from experiments.kinds.compare.availability import missed_words
+from experiments.kinds.compare.availability import missed_words, nines
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import headline
-from experiments.kinds.compare.plan import planned_value
 from experiments.kinds.compare.predicted import verdict_sentence
 from experiments.record.disturbed import disturbed_words
 from experiments.record.metrics.summary import compared_arms
@@ -179,6 +178,8 @@ def gain(run: RunFolder) -> str:
         f"{baseline} ({inverse}95 % interval "
         f"{interval(entry['ci_low'], entry['ci_high'])})."
     )
+    if entry.get("pairs") == 1:
+        text += " It is from one pair of blocks: what varies between pairs is not in the interval."
     if not differs(entry) and "contains 1" not in verdict(run):
         text += " The interval contains 1: this run does not show a difference."
     if run.summary.get("comparison"):
@@ -247,10 +248,10 @@ def slo_table(run: RunFolder) -> Table | None:
     if not run.summary.get("valid"):
         words += f"; {_NO_MARK[0]} not judged"
     elif asked.get("availability") is not None:
-        words += f"; availability of {100 * asked['availability']:g} % is the plan's"
+        words += f"; availability of {nines(asked['availability'])} is the plan's"
         if modelled := slo.get("availability"):
             mark, _ = _MARKS[modelled["met"]]
-            words += f": {planned_value('availability', modelled['predicted'])} {mark}"
+            words += f": {nines(modelled['predicted'])} {mark}"
     return Table("slo-table", words, ("arm", *heads), tuple(rows))
 
 

@@ -117,7 +117,9 @@ def test_a_mistyped_command_is_answered_with_what_it_may_have_meant() -> None:
 
 
 def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
-    assert refusal("check", "mediawiki-nosy").do == "Did you mean mediawiki-noisy?"
+    refused = refusal("check", "mediawiki-nosy")
+    assert refused.do == "Did you mean mediawiki-noisy?"
+    assert "solr-noisy" not in str(refused)
 
 
 @pytest.mark.parametrize(

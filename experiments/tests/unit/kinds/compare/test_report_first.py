@@ -162,7 +162,13 @@ def test_gains_begin_with_p95_and_have_the_median(folder: Path) -> None:
     assert [row[0].text for row in table.rows] == ["p95", "p50", "mean", "p99"]
     assert "requests per arm, 2 pairs, " in table.caption
     assert table.caption.endswith(" beyond p99")
-    assert "With replicated, " in gain(found)
+    of_two = gain(found)
+    assert "With replicated, " in of_two
+    for entry in found.summary["improvement"].values():
+        entry["pairs"] = 1
+    assert gain(found) != of_two  # what varies between pairs is not in its interval
+    for entry in found.summary["improvement"].values():
+        entry["pairs"] = 2
     entries = found.summary["improvement"]
     entries["p99_9"] = {**entries["p99"], "samples_beyond": 12, "insufficient": False}
     table = gain_table(found)
