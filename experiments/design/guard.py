@@ -26,13 +26,16 @@ class Guard(Strict):
     requests_min: Annotated[int, Field(ge=1)] = 20
     """With fewer requests in the window neither ends the run."""
     unguarded: Annotated[str, Field(min_length=1)] | None = None
-    """Why nothing ends the run, where no other key is given."""
+    """Why nothing that is measured ends the run, where no key does."""
 
     @model_validator(mode="after")
     def _guards_or_says_why_not(self) -> Guard:
-        others = sorted(self.model_fields_set - {"unguarded"})
-        if self.unguarded is not None and others:
-            raise refusal("no other key beside unguarded", came=others[0], key="unguarded")
+        if self.unguarded is not None and self.ends_runs:
+            raise refusal(
+                "no reason why nothing ends the run beside a key that ends it",
+                came=repr(self.unguarded),
+                key="unguarded",
+            )
         return self
 
     @property

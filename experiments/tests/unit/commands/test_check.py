@@ -67,7 +67,7 @@ def test_every_design_that_comes_with_sparecraft_has_a_guard_or_says_why_not(nam
     assert design.experiment.guard.ends_runs is not bool(why_not)
 
 
-def test_a_guard_that_says_why_it_is_none_has_no_other_key(shop: Path) -> None:
+def test_a_guard_that_says_why_it_is_none_ends_no_run(shop: Path) -> None:
     file = shop / "experiment.toml"
     before = file.read_text()
     file.write_text(before + '\n[guard]\nunguarded = "an overload is asked for"\n')

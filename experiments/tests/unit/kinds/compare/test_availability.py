@@ -72,9 +72,11 @@ def test_a_result_has_the_measured_and_the_modelled_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
+    monkeypatch.setattr(analysis, "against", lambda _: "")  # the made-up run has no verdicts
     folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
     found = analysis.analyse(folder)
     made = json.loads((folder / "plan.json").read_text())
     assert made["present"] is not None
     assert found.slo is not None
     assert found.slo["availability"] == modelled(made)
+    assert found.slo["availability"]["asked"] == synthetic.Truth().slo["availability"]
