@@ -57,7 +57,10 @@ def _shown(run: dict[str, Any]) -> dict[str, Any]:
     """What a run that is not valid says of its SLO counts for nothing: it is left out."""
     if run["stopped"] or run["disturbed"]:
         return {**run, "valid": _verdict(run), "slo_met": None}
-    return {**run, "slo_met": run["slo_met"] if run["valid"] else None}
+    met = run["slo_met"] if run["valid"] else None
+    if met and run["availability_met"] is False:
+        return {**run, "slo_met": "yes, availability no"}
+    return {**run, "slo_met": met}
 
 
 def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:

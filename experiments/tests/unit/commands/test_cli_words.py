@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
-from experiments.commands.listing import question
+from experiments.commands.listing import _shown, question
 from experiments.design.design import DESIGNS, designs_available
 from experiments.paths import ROOT
 from experiments.report.text import milliseconds
@@ -214,6 +214,7 @@ def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
         newest.write_text(json.dumps({**body, "valid": True, "disturbed": None, "slo": slo}))
         found = _json("list", "--results", str(results))
         assert found["runs"][-1]["availability_met"] is met
+        assert (_shown(found["runs"][-1])["slo_met"] is True) is met
         said += [one["last"] for one in found["designs"] if one["name"] == "mediawiki-noisy"]
     assert said[0] != said[1]
 
