@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from before import KEPT, fingerprint, noted, packages, run, write
+from units import stop_units_of, unmask
 
 _OURS, _BEGAN = KEPT / "ours.json", KEPT / "began.json"
 _ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
@@ -45,6 +46,7 @@ def restore() -> list[str]:
         return []
     with own_changes():
         kept = purge(_ours()["packages"])
+        unmask()
     ours = _ours()
     _remove_new(before, ours, bool(kept))
     _restore_etc(before, ours, bool(kept))
@@ -62,6 +64,7 @@ def purge(names: Iterable[str]) -> dict[str, str]:
         return {}
     os.environ.update(DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
     run("dpkg", "--configure", "-a", fails=True)  # an installation that was cut off
+    stop_units_of(sorted(set(names) - _kept_for_others(set(names))))
     # All of them at once: what depends on one of them is among them, or dpkg refuses that one.
     forced = ("--force-remove-reinstreq", f"--abort-after={len(names) + 1}")
     run("dpkg", "--purge", *forced, *names, fails=True)
@@ -146,6 +149,14 @@ def _installed(lines: Iterable[str]) -> set[str]:
     """The packages of which more is there than their configuration."""
     rows = (line.split() for line in lines if line)
     return {row[0] for row in rows if row[-1] not in _GONE}
+
+
+def _kept_for_others(ours: set[str]) -> set[str]:
+    """Those of ours that others depend on, through others of ours too."""
+    kept: set[str] = set()
+    while more := set(_needed_by(ours - kept)):
+        kept |= more
+    return kept
 
 
 def _needed_by(ours: set[str]) -> dict[str, list[str]]:

@@ -27,12 +27,13 @@ from typing import Any
 
 from back import own_changes, restore
 from before import HOME, KEPT, LOG, differences, fingerprint, note, noted, run, write
-from role import install_role, systemd_runs, write_files, write_unit
+from role import install_role, write_files
+from units import MACHINE, UNITS, end_step, systemd_runs, write_unit
 
 PROGRAM = HOME / "bin" / "nodeagent"
-UNITS = Path("/etc/systemd/system")
 _STOP_S = 15.0
 _PACKAGES_S = 180.0
+_INSTALLERS = ("apt-get", "dpkg")
 TAKEN, NOT_OURS, CHANGED = 10, 11, 12  # exit codes
 
 
@@ -111,7 +112,7 @@ def install() -> int:
         if systemd_runs():
             write_unit(str(PROGRAM))
             run("systemctl", "daemon-reload")
-            run("systemctl", "enable", "--quiet", "sparecraft-machine.service")
+            run("systemctl", "enable", "--quiet", MACHINE)
     (KEPT / "installing").unlink()
     return start()
 
@@ -119,7 +120,7 @@ def install() -> int:
 def start() -> int:
     """The program, where it does not run."""
     if systemd_runs():
-        run("systemctl", "start", "sparecraft-machine.service")
+        run("systemctl", "start", MACHINE)
     elif _pid() is None:
         with LOG.open("ab") as log:
             process = subprocess.Popen(
@@ -134,9 +135,9 @@ def stop() -> int:
     """Power loss, as far as a program has it: the agent and all that it runs, at once."""
     pid = _pid()
     if systemd_runs():
-        if (UNITS / "sparecraft-machine.service").exists():
-            run("systemctl", "kill", "--signal=KILL", "sparecraft-machine.service", fails=True)
-            run("systemctl", "stop", "sparecraft-machine.service", fails=True)
+        if (UNITS / MACHINE).exists():
+            run("systemctl", "kill", "--signal=KILL", MACHINE, fails=True)
+            run("systemctl", "stop", MACHINE, fails=True)
     elif pid is not None:
         _kill_all(pid)
     # Of the kernel's what power takes with it: the agent's guard of the control address.
@@ -150,6 +151,7 @@ def release() -> int:
     _disarm_end()
     if (installing := _pid("installing")) is not None:
         _end_install(installing)  # of somebody who was killed, or lost the connection
+    end_step()
     _terminate()  # the agent undoes its faults
     stop()
     before = noted()
@@ -157,7 +159,7 @@ def release() -> int:
     for own in (HOME, Path("/var/lib/sparecraft"), Path("/etc/sparecraft")):
         shutil.rmtree(own, ignore_errors=True)
     LOG.unlink(missing_ok=True)
-    (UNITS / "sparecraft-machine.service").unlink(missing_ok=True)
+    (UNITS / MACHINE).unlink(missing_ok=True)
     if systemd_runs():
         run("systemctl", "daemon-reload", fails=True)
     differs = stays + (differences(before, fingerprint()) if before is not None else [])
@@ -190,7 +192,7 @@ def _arm_end(experiment: str, expires: str) -> None:
         )
         run("systemctl", "daemon-reload")
         run("systemctl", "enable", "--quiet", "--now", "sparecraft-host-end.timer")
-    elif not (KEPT / "guard").exists():
+    elif _pid("guard") is None:
         process = subprocess.Popen(
             [sys.executable, KEPT / "boot" / "host.py", "guard", experiment],
             start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -204,7 +206,7 @@ def _disarm_end() -> None:
         run("systemctl", "disable", "--quiet", "sparecraft-host-end.timer", fails=True)
         for kind in ("timer", "service"):
             (UNITS / f"sparecraft-host-end.{kind}").unlink(missing_ok=True)
-        run("systemctl", "disable", "--quiet", "sparecraft-machine.service", fails=True)
+        run("systemctl", "disable", "--quiet", MACHINE, fails=True)
     elif (pid := _pid("guard")) is not None:
         os.kill(pid, signal.SIGTERM)
 
@@ -217,7 +219,8 @@ def _end_install(pid: int) -> None:
         if one == pid or _command(one) in ("bash", "sh", "install.sh", "make-content.sh"):
             os.kill(one, signal.SIGKILL)
     deadline = time.monotonic() + _PACKAGES_S
-    while any(_started(one) == began is not None for one, began in below.items()):
+    installing = {one: began for one, began in below.items() if _command(one) in _INSTALLERS}
+    while any(_started(one) == began is not None for one, began in installing.items()):
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -249,7 +252,7 @@ def _kill_all(pid: int) -> None:
 def _terminate() -> None:
     pid = _pid()
     if systemd_runs():
-        run("systemctl", "stop", "sparecraft-machine.service", fails=True)
+        run("systemctl", "stop", MACHINE, fails=True)
     elif pid is not None:
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
@@ -271,15 +274,7 @@ def _holder() -> dict[str, str] | None:
 def _pid(name: str = "pid") -> int | None:
     """The process of a file of ours, where it still runs; a number is given to others after it."""
     if name == "pid" and systemd_runs():
-        shown = run(
-            "systemctl",
-            "show",
-            "-p",
-            "MainPID",
-            "--value",
-            "sparecraft-machine.service",
-            fails=True,
-        )
+        shown = run("systemctl", "show", "-p", "MainPID", "--value", MACHINE, fails=True)
         return int(shown) if shown.strip() not in ("", "0") else None
     try:
         pid, started = (int(word) for word in (KEPT / name).read_text().split())

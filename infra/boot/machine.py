@@ -20,7 +20,8 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
-from role import DONE, install_role, systemd_runs, write_files, write_unit
+from role import DONE, install_role, write_files
+from units import MACHINE, systemd_runs, write_unit
 
 METADATA = "http://169.254.169.254"
 NETWORKD = Path("/etc/systemd/network")
@@ -151,7 +152,7 @@ def start(program: str) -> None:
     write_unit(program)
     if systemd_runs():
         subprocess.run(["systemctl", "daemon-reload"], check=True)
-        subprocess.run(["systemctl", "restart", "sparecraft-machine.service"], check=True)
+        subprocess.run(["systemctl", "restart", MACHINE], check=True)
 
 
 if __name__ == "__main__":

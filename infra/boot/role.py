@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from units import new_units_masked, run_step
+
 HOME = Path("/opt/sparecraft")
 DONE = Path("/var/lib/sparecraft/role-installed")
-UNITS = Path("/etc/systemd/system")
 POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages that want to start a service
 _OURS = "# sparecraft: packages start nothing while they are installed"
 
@@ -38,13 +39,13 @@ def install_role(name: str, content: Path | None) -> None:
     for programs in (bundle / "bin", role / "bin"):
         if programs.exists():
             shutil.copytree(programs, HOME / "bin", dirs_exist_ok=True)
-    with packages_start_nothing():
-        subprocess.run([role / "install.sh"], check=True)
-    if content is not None:
-        subprocess.run(["tar", "-xzf", content, "-C", "/"], check=True)
-        content.unlink()
-    elif (role / "make-content.sh").exists():
-        subprocess.run([role / "make-content.sh"], check=True)
+    with packages_start_nothing(), new_units_masked():
+        run_step(role / "install.sh")
+        if content is not None:
+            subprocess.run(["tar", "-xzf", content, "-C", "/"], check=True)
+            content.unlink()
+        elif (role / "make-content.sh").exists():
+            run_step(role / "make-content.sh")
     DONE.parent.mkdir(parents=True, exist_ok=True)
     DONE.touch()
 
@@ -64,20 +65,3 @@ def packages_start_nothing(policy: Path = POLICY) -> Iterator[None]:
         yield
     finally:
         policy.unlink(missing_ok=True)
-
-
-def write_unit(program: str) -> None:
-    """The machine's program as a service: the agent, which runs the role, or a load worker."""
-    UNITS.mkdir(parents=True, exist_ok=True)
-    (UNITS / "sparecraft-machine.service").write_text(
-        "[Unit]\nDescription=Sparecraft: what this machine runs\nStartLimitIntervalSec=0\n"
-        f"[Service]\nExecStart={program}\nRestart=always\nRestartSec=1\nKillMode=mixed\n"
-        "Delegate=yes\nLimitNOFILE=1048576\n"
-        "StandardOutput=append:/var/log/sparecraft.log\n"
-        "StandardError=append:/var/log/sparecraft.log\n"  # Apache's must not be a socket
-    )
-
-
-def systemd_runs() -> bool:
-    """As sd_booted(3) finds out."""
-    return Path("/run/systemd/system").is_dir()

@@ -153,11 +153,13 @@ class HostsPlatform:
             )
 
     def revert(self, kind: str, machine: str) -> None:
-        """Undo `inject`; idempotent."""
+        """Undo `inject`, once the host answers; idempotent."""
         host = self._of(machine).host
         if kind == "machine.crash" and host.power_on is not None:
             _here(host.power_on, host.name)
             self.journal.clear(host.name)
+        self._await([host.name])
+        self.start(machine)
 
     def undo(self, note: Note) -> None:
         """Switch the host on, by the command that it had when it was switched off."""

@@ -196,6 +196,6 @@ def _programs() -> bytes:
     """What host.py is made of, as an archive."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name in ("host.py", "before.py", "back.py", "role.py"):
+        for name in ("host.py", "before.py", "back.py", "role.py", "units.py"):
             archive.add(_BOOT / name, name)
     return packed.getvalue()

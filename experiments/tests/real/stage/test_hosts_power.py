@@ -36,6 +36,7 @@ data_interface = "eth1"
 cores = 1
 power_off = "rm {there}/a.on"
 power_on = "touch {there}/a.on"
+sysrq = true
 
 [[hosts]]
 name = "b"
@@ -158,11 +159,19 @@ def test_a_fault_that_is_reverted_or_refused_leaves_no_note(hosts: Hosts) -> Non
     made = platform(hosts.there)
     made.inject("machine.crash", "web-1")
     made.revert("machine.crash", "web-1")
-    assert (hosts.on, made.journal.notes()) == (True, [])
+    assert (hosts.on, hosts.started, made.journal.notes()) == (True, True, [])
     with pytest.raises(InputError):
         made.inject("machine.crash", "web-2")
     assert made.journal.notes() == []
     os.kill(made.journal.watch(), signal.SIGKILL)
+
+
+def test_a_reboot_that_is_reverted_starts_the_program(hosts: Hosts) -> None:
+    made = platform(hosts.there)
+    made.inject("machine.reboot", "web-1")
+    assert not hosts.started
+    made.revert("machine.reboot", "web-1")
+    assert hosts.started
 
 
 def test_without_a_watchdog_no_host_is_switched_off(

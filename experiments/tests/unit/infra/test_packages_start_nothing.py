@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-import runpy
 import signal
 import subprocess
 from collections.abc import Callable
@@ -70,12 +70,13 @@ def test_somebody_else_s_policy_is_left_alone(policy: Path, apt_get: str) -> Non
     assert policy.read_text() == "#!/bin/sh\nexit 0\n"
 
 
-@pytest.fixture(scope="module")
-def on_a_host() -> Callable[[Path], AbstractContextManager[None]]:
+@pytest.fixture
+def on_a_host(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], AbstractContextManager[None]]:
     """The same of infra/boot/role.py, which installs roles on hosts and instances."""
-    found: Callable[[Path], AbstractContextManager[None]] = runpy.run_path(
-        str(ROOT / "infra" / "boot" / "role.py")
-    )["packages_start_nothing"]
+    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
+    found: Callable[[Path], AbstractContextManager[None]] = importlib.import_module(
+        "role"
+    ).packages_start_nothing
     return found
 
 

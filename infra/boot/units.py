@@ -1,0 +1,130 @@
+"""Units of systemd on a host: the machine's own, the distribution's of packages that a role brings,
+and the scope in which an installation's steps run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from before import run
+
+UNITS = Path("/etc/systemd/system")
+MACHINE = "sparecraft-machine.service"
+SCOPE = "sparecraft-install.scope"
+_STATE = Path("/var/lib/sparecraft")
+_NOWHERE = Path("/dev/null")
+_OF_PACKAGES = re.compile(r"(?:/usr)?/lib/systemd/system/([^/]+\.(?:service|socket|timer|path))")
+_SCRIPT = re.compile(r"/etc/init\.d/([^/]+)")
+
+
+def systemd_runs() -> bool:
+    """As sd_booted(3) finds out."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def write_unit(program: str, units: Path = UNITS) -> None:
+    """The machine's program as a service: the agent, which runs the role, or a load worker. One
+    that is enabled runs after a boot too."""
+    units.mkdir(parents=True, exist_ok=True)
+    (units / MACHINE).write_text(
+        "[Unit]\nDescription=Sparecraft: what this machine runs\nStartLimitIntervalSec=0\n"
+        f"[Service]\nExecStart={program}\nRestart=always\nRestartSec=1\nKillMode=mixed\n"
+        "Delegate=yes\nLimitNOFILE=1048576\n"
+        "StandardOutput=append:/var/log/sparecraft.log\n"
+        "StandardError=append:/var/log/sparecraft.log\n"  # Apache's must not be a socket
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+@contextmanager
+def new_units_masked(etc: Path = Path("/etc"), state: Path = _STATE) -> Iterator[None]:
+    """Mask the units that are enabled meanwhile: the next boot would start them, on the role's
+    ports. Also where the installation fails; where it is killed, the next call masks them."""
+    noted, masked = state / "enabled-before.json", state / "masked.json"
+    state.mkdir(parents=True, exist_ok=True)
+    if not noted.exists():
+        _write(noted, _enabled(etc))
+    try:
+        yield
+    finally:
+        new = _enabled(etc) - set(json.loads(noted.read_text()))
+        _write(masked, new | _read(masked))  # first: what is not there is no error of unmask()
+        for name in new:
+            unit = etc / "systemd" / "system" / name
+            unit.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                unit.symlink_to(_NOWHERE)
+        noted.unlink()
+        if systemd_runs():
+            run("systemctl", "daemon-reload", fails=True)
+
+
+def unmask(etc: Path = Path("/etc"), state: Path = _STATE) -> None:
+    """Remove the masks of `new_units_masked`, and no others."""
+    for name in _read(state / "masked.json"):
+        unit = etc / "systemd" / "system" / name
+        if unit.is_symlink() and unit.readlink() == _NOWHERE:
+            unit.unlink()
+    (state / "masked.json").unlink(missing_ok=True)
+    if systemd_runs():
+        run("systemctl", "daemon-reload", fails=True)
+
+
+def stop_units_of(packages: Iterable[str]) -> None:
+    """Stop what units of these packages run, whoever started it: without its package nobody can."""
+    listed = run("dpkg-query", "-L", *packages, fails=True).splitlines()
+    names = {found[1] for line in listed if (found := _OF_PACKAGES.fullmatch(line))}
+    names |= {f"{found[1]}.service" for line in listed if (found := _SCRIPT.fullmatch(line))}
+    for name in sorted(one.replace("@.", "@*.") for one in names):
+        run("systemctl", "stop", name, fails=True)  # each alone: one that is unknown ends a call
+
+
+def run_step(program: Path) -> None:
+    """Run one of the role's scripts. Whatever it started ends with it, also where it fails. Raises
+    CalledProcessError."""
+    if not systemd_runs():
+        with subprocess.Popen([program], start_new_session=True) as process:
+            try:
+                code = process.wait()
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if code != 0:
+            raise subprocess.CalledProcessError(code, [program])
+        return
+    end_step()  # of an installation that was killed
+    scope = ["systemd-run", "--quiet", "--scope", "--collect", f"--unit={SCOPE}"]
+    try:
+        subprocess.run([*scope, program], check=True)
+    finally:
+        end_step()
+
+
+def end_step() -> None:
+    """Kill what is left of `run_step`, also where its caller was killed."""
+    if systemd_runs():
+        run("systemctl", "kill", "--signal=KILL", SCOPE, fails=True)
+        run("systemctl", "stop", SCOPE, fails=True)
+
+
+def _enabled(etc: Path) -> set[str]:
+    """What a boot starts: units by links of `systemctl enable`, scripts by those of update-rc.d."""
+    links = (*etc.glob("systemd/system/*.wants/*"), *etc.glob("systemd/system/*.requires/*"))
+    scripts = etc.glob("rc[2-5S].d/S[0-9][0-9]*")
+    return {link.name for link in links} | {f"{script.name[3:]}.service" for script in scripts}
+
+
+def _read(file: Path) -> set[str]:
+    return set(json.loads(file.read_text())) if file.exists() else set()
+
+
+def _write(file: Path, names: Iterable[str]) -> None:
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps(sorted(names)))
+    draft.rename(file)
