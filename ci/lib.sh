@@ -123,3 +123,14 @@ install_quietly() ( # packages
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 )
+
+# Their services are not started by the next boot either: tests start servers themselves. The engine's is.
+start_no_server_at_boot() { # packages
+  local package units
+  have systemctl || return 0
+  for package in "$@"; do
+    [ "$package" != docker.io ] || continue
+    mapfile -t units < <(dpkg-query -L "$package" | sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]+\.(service|socket|timer))$#\2#p')
+    [ ${#units[@]} = 0 ] || systemctl disable --quiet "${units[@]}"
+  done
+}

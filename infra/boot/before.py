@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ _PLACES = (
     *("/usr/local/sbin", "/usr/local/lib", "/var/cache", "/var/lib", "/var/log", "/var/tmp"),
 )
 _OWN = (KEPT, HOME, LOG)
+_PER_BOOT = "systemd-private-"  # a folder of /var/tmp for each service, named by the boot
+_NET = Path("/sys/class/net")
 
 
 def note(before: dict[str, Any]) -> None:
@@ -41,19 +44,38 @@ def fingerprint() -> dict[str, Any]:
     return {
         "packages": packages(),
         "etc": {str(path): _digest(path) for path in sorted(Path("/etc").rglob("*"))},
-        "entries": sorted(
-            str(path)
-            for place in _PLACES
-            if Path(place).is_dir()
-            for path in Path(place).iterdir()
-            if path not in _OWN
-        ),
-        "links": run("ip", "-brief", "link").split("\n"),
-        "addresses": run("ip", "-brief", "address").split("\n"),
+        "entries": entries(_PLACES),
+        "links": without_bridges(run("ip", "-brief", "link").split("\n")),
+        "addresses": without_bridges(run("ip", "-brief", "address").split("\n")),
         "qdiscs": run("tc", "qdisc", "show", fails=True).split("\n"),
-        "rules": run("nft", "--stateless", "list", "ruleset", fails=True),
+        "tables": run("nft", "list", "tables", fails=True).split("\n"),
         "listening": _listening(),
     }
+
+
+def entries(places: Iterable[str]) -> list[str]:
+    """What lies in these folders, but for what is ours, and what each boot makes anew."""
+    return sorted(
+        str(path)
+        for place in places
+        if Path(place).is_dir()
+        for path in Path(place).iterdir()
+        if path not in _OWN and not path.name.startswith(_PER_BOOT)
+    )
+
+
+def without_bridges(lines: Iterable[str], net: Path = _NET) -> list[str]:
+    """The lines of links that are neither a bridge nor a port of one. Those are of containers and
+    virtual machines, whose engine gives a bridge another address at each boot."""
+    return [
+        line
+        for line in lines
+        if line and not any((net / _name(line) / one).exists() for one in ("bridge", "brport"))
+    ]
+
+
+def _name(line: str) -> str:
+    return line.split()[0].split("@")[0]
 
 
 def packages() -> list[str]:
