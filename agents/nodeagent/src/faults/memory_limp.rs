@@ -77,7 +77,7 @@ impl Fault for MemoryLimp {
     type Record = Record;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        Memory::of(&machine.cgroups)?.room().map(drop)
+        Memory::of(&machine.cgroups)?.room_or_spare().map(drop)
     }
 
     fn plan(
@@ -88,7 +88,7 @@ impl Fault for MemoryLimp {
     ) -> Result<Record, Refusal> {
         let asked = parameters.buffer_mb.map(|mb| (mb * 1e6) as u64);
         let bytes = asked.unwrap_or((CACHES * last_cache_bytes()).max(BUFFER_BYTES_MIN));
-        let room = Memory::of(&machine.cgroups)?.room()?;
+        let room = Memory::of(&machine.cgroups)?.room_or_spare()?;
         if bytes + SPARE_BYTES > room {
             return Err(Refusal::Conflict(format!(
                 "a buffer of {bytes} bytes and {SPARE_BYTES} beside it do not fit into the {room} \

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 
 use super::cgroup::Cgroups;
@@ -51,21 +51,24 @@ impl Memory {
 
     /// The machine's own limit: without one, ballast would be the host's.
     pub fn limit(&self) -> Result<u64> {
-        let file = if self.unified {
+        let file = self.limit_file();
+        self.own_limit()?
+            .with_context(|| format!("the machine has no memory limit of its own ({file})"))
+    }
+
+    fn limit_file(&self) -> &'static str {
+        if self.unified {
             "memory.max"
         } else {
             "memory.limit_in_bytes"
-        };
-        let text = read(&self.directory.join(file))?;
-        let host = host_bytes("MemTotal")?;
-        match text.trim().parse() {
-            Ok(limit) if limit < host => Ok(limit),
-            _ => bail!(
-                "the machine has no memory limit of its own ({file}: {}, the host has {host} \
-                 bytes)",
-                text.trim()
-            ),
         }
+    }
+
+    /// None where the kernel says `max`, or more than the host has.
+    fn own_limit(&self) -> Result<Option<u64>> {
+        let text = read(&self.directory.join(self.limit_file()))?;
+        let host = host_bytes("MemTotal")?;
+        Ok(text.trim().parse().ok().filter(|limit| *limit < host))
     }
 
     /// What is in use now.
@@ -85,6 +88,14 @@ impl Memory {
     /// Bytes that the machine may have yet.
     pub fn room(&self) -> Result<u64> {
         Ok(self.limit()?.saturating_sub(self.look()?.held))
+    }
+
+    /// The same, and without a limit of the machine's what the host can spare.
+    pub fn room_or_spare(&self) -> Result<u64> {
+        match self.own_limit()? {
+            Some(limit) => Ok(limit.saturating_sub(self.look()?.held)),
+            None => host_spare(),
+        }
     }
 }
 
@@ -119,12 +130,15 @@ fn host_bytes(key: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// What the host has available, but for its last tenth.
+fn host_spare() -> Result<u64> {
+    let kept = host_bytes("MemTotal")? as f64 * HOST_SPARE_SHARE;
+    Ok(host_bytes("MemAvailable")?.saturating_sub(kept as u64))
+}
+
 /// Refuses ballast that would take the host's last tenth.
 pub fn host_can_spare(bytes: u64) -> Result<(), String> {
-    let look =
-        || -> Result<(u64, u64)> { Ok((host_bytes("MemAvailable")?, host_bytes("MemTotal")?)) };
-    let (available, total) = look().map_err(|error| format!("{error:#}"))?;
-    let spare = available.saturating_sub((total as f64 * HOST_SPARE_SHARE) as u64);
+    let spare = host_spare().map_err(|error| format!("{error:#}"))?;
     if bytes > spare {
         return Err(format!(
             "the ballast would be {bytes} bytes, and the host can spare {spare} of its own"
@@ -205,6 +219,30 @@ mod tests {
         assert_eq!(seen, wanted);
         let v2 = "active_file 100\ninactive_file 50\nshmem 20\nunevictable 7\n";
         assert_eq!(used(1000, v2, "", "oom 4\noom_kill 3\n"), wanted);
+    }
+
+    #[test]
+    fn a_machine_without_a_limit_has_what_the_host_can_spare() {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
+        put("memory.current", "300000\n");
+        put("memory.stat", "active_file 0\ninactive_file 100000\n");
+        put("memory.events", "oom_kill 0\n");
+        let memory = Memory {
+            directory: directory.path().into(),
+            unified: true,
+        };
+        put("memory.max", "1000000\n");
+        assert_eq!(memory.room_or_spare().unwrap(), 800_000);
+        assert_eq!(memory.room().unwrap(), 800_000);
+        put("memory.max", "max\n");
+        assert!(memory.room().is_err());
+        let host = host_bytes("MemTotal").unwrap();
+        let spare = memory.room_or_spare().unwrap();
+        assert!(spare > 0 && spare < host);
+        put("memory.max", &format!("{}\n", 2 * host));
+        assert!(memory.limit().is_err());
+        assert!(memory.room_or_spare().is_ok());
     }
 
     #[test]
