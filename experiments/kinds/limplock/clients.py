@@ -322,6 +322,6 @@ def _program(name: str) -> str:
             name,
             expected="a JDK on this host, for the stores' own clients",
             came="none",
-            do="Install one (Debian: openjdk-17-jdk-headless), then call this again.",
+            do="Install one (Debian: default-jdk-headless), then call this again.",
         )
     return found

@@ -3,7 +3,11 @@
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless curl >/dev/null
+# Java 17, or what a later distribution has.
+java=openjdk-17-jre-headless
+apt-get install --simulate "$java" >/dev/null 2>&1 || java=default-jre-headless
+mkdir -p /usr/share/man/man1 # Debian 13's links its pages there, also on a system without any
+apt-get install -y -qq --no-install-recommends "$java" curl >/dev/null
 apt-get clean
 rm -rf /var/lib/apt/lists/*
 getent passwd solr >/dev/null ||

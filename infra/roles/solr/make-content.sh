@@ -5,7 +5,9 @@ role=/opt/sparecraft/role
 data=/opt/sparecraft/data
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends dict-gcide dict-wn openjdk-17-jdk-headless python3 >/dev/null
+java=openjdk-17-jdk-headless
+apt-get install --simulate "$java" >/dev/null 2>&1 || java=default-jdk-headless
+apt-get install -y -qq --no-install-recommends dict-gcide dict-wn "$java" python3 >/dev/null
 install -d "$role/classes"
 javac -cp "$role/lib/*" -d "$role/classes" "$role/SolrServer.java"
 cp -r "$role/home/." "$data/"

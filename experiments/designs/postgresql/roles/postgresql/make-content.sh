@@ -6,7 +6,8 @@ apt-get update -qq
 apt-get install -y -qq --no-install-recommends dict-gcide python3 >/dev/null
 role=/opt/sparecraft/role
 data=/opt/sparecraft/data
-bin=/usr/lib/postgresql/15/bin
+bins=(/usr/lib/postgresql/*/bin)
+bin=${bins[-1]}
 cd /tmp
 
 python3 "$role/entries.py" /usr/share/dictd/gcide >entries.csv

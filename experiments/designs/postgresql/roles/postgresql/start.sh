@@ -9,6 +9,7 @@ for file in /etc/sparecraft/role.env /etc/sparecraft/settings.env; do
 done
 set +a
 data=/opt/sparecraft/data
+bins=(/usr/lib/postgresql/*/bin)
 install -d -m 755 -o postgres -g postgres /run/postgresql
 rm -f "$data/postmaster.pid"
 options=(-c config_file=/opt/sparecraft/role/postgresql.conf -c ident_file=/dev/null)
@@ -18,7 +19,7 @@ if [ -n "${PRIMARY:-}" ]; then
   options+=(-c "primary_conninfo=host=$PRIMARY port=5432 user=replicator connect_timeout=3")
 fi
 setpriv --reuid postgres --regid postgres --init-groups \
-  /usr/lib/postgresql/15/bin/postgres -D "$data" "${options[@]}" &
+  "${bins[-1]}/postgres" -D "$data" "${options[@]}" &
 server=$!
 # At SIGTERM PostgreSQL waits for its clients to leave; SIGINT ends them and leaves the files clean.
 trap 'kill -INT $server' TERM
