@@ -41,6 +41,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "ci/harden": ("experiments/tests/real/kinds/bitflips",),
     "ci/jars": ("experiments/tests/fleet/kinds/limplock", "experiments/tests/real/kinds/limplock"),
     "ci/lib.sh": ("",),
+    "ci/vm": ("experiments/tests/fleet/stage",),
     "conftest.py": ("",),
     "contracts": ("experiments/tests/fleet",),
     "experiments/tests/conftest.py": ("experiments/tests",),

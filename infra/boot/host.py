@@ -128,6 +128,8 @@ def start() -> int:
                 start_new_session=True, cwd="/",
             )  # fmt: skip
         (KEPT / "pid").write_text(f"{process.pid} {_started(process.pid)}")
+    if not systemd_runs() and (holder := _holder()) is not None:
+        _arm_end(holder["experiment"], holder["expires"])  # no boot starts it
     return 0
 
 
@@ -203,7 +205,8 @@ def _arm_end(experiment: str, expires: str) -> None:
 
 def _disarm_end() -> None:
     if systemd_runs():
-        run("systemctl", "disable", "--quiet", "sparecraft-host-end.timer", fails=True)
+        # Stopped too: one whose file goes while it waits is a failed unit of its owner's host.
+        run("systemctl", "disable", "--quiet", "--now", "sparecraft-host-end.timer", fails=True)
         for kind in ("timer", "service"):
             (UNITS / f"sparecraft-host-end.{kind}").unlink(missing_ok=True)
         run("systemctl", "disable", "--quiet", MACHINE, fails=True)

@@ -106,3 +106,12 @@ def test_a_host_that_nobody_else_used_is_as_it_was(held: tuple[Hosts, Remote]) -
     there, remote = held
     assert remote.release(EXPERIMENT) == []
     assert there.changed(HOST) == set()
+
+
+def test_without_systemd_a_host_that_booted_ends_its_time_again(held: tuple[Hosts, Remote]) -> None:
+    there, remote = held
+    guard = "$(cut -d' ' -f1 /var/lib/sparecraft-host/guard)"
+    there.run(HOST, "sh", "-c", f"kill -KILL {guard}")  # as a boot does
+    remote.start(EXPERIMENT)
+    command = f"tr '\\0' ' ' </proc/{guard}/cmdline"
+    assert there.run(HOST, "sh", "-c", command).split()[-2:] == ["guard", EXPERIMENT]

@@ -70,3 +70,13 @@ def test_a_boot_starts_no_server_of_tests_but_the_engine(programs: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     said = (tmp_path / "said").read_text().splitlines()
     assert said == [f"disable --quiet {name}.service" for name in ("influxdb", "redis-server")]
+
+
+def test_a_machine_that_cannot_be_emulated_here_says_what_is_missing(
+    programs: Path, tmp_path: Path
+) -> None:
+    (programs / "realpath").symlink_to(str(shutil.which("realpath")))
+    done = _call(programs, "ci/vm", "boot", str(tmp_path / "vm"))
+    assert done.returncode == NOT_THERE, done.stderr
+    assert {"qemu-system-x86_64", "qemu-img"} <= set(done.stderr.replace(";", " ").split())
+    assert not (tmp_path / "vm").exists()

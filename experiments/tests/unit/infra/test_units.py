@@ -230,3 +230,19 @@ def test_a_role_is_installed_with_its_servers_masked_and_ended(
     with pytest.raises(ProcessLookupError):
         _reaped(int((tmp_path / "pid").read_text()))
     assert (state / "done").exists()
+
+
+@pytest.mark.usefixtures("units")
+def test_the_timer_of_the_end_is_stopped_before_its_file_goes(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = importlib.import_module("host")
+    monkeypatch.setattr(host, "systemd_runs", lambda: True)
+    monkeypatch.setattr(host, "UNITS", tmp_path)
+    timer = tmp_path / "sparecraft-host-end.timer"
+    timer.touch()
+    _program(programs, "systemctl", f'[ -e {timer} ] || echo "{timer} is gone" >>{programs}/said')
+    host._disarm_end()
+    said = _said(programs)
+    assert f"systemctl disable --quiet --now {timer.name}" in said[: said.index(f"{timer} is gone")]
+    assert not timer.exists()
