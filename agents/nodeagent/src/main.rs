@@ -113,9 +113,11 @@ fn serve(file: PathBuf) -> Result<i32> {
 /// may do and no more, then `start.sh`.
 fn exec_role(words: &[&str]) -> Result<i32> {
     use std::os::unix::process::CommandExt;
+    let (closed, words) = machine::closed::Closed::parse(words)?;
     let (joins, program) = joins_and_program(words)?;
     setsid().context("cannot make a session for the role")?;
     machine::cgroup::join(&joins)?;
+    closed.close()?;
     machine::confine::confine()?;
     let Some((name, arguments)) = program.split_first() else {
         bail!("exec-role: no program given")

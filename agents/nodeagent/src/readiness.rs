@@ -1,4 +1,5 @@
-//! Whether the role answers, by its own `ready.sh`.
+//! Whether the role answers, by its own `ready.sh`, which may what the role may and no more: it lies
+//! where a role that is root can write.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,6 +12,7 @@ use tokio::process::Command;
 use tokio::task::spawn_blocking;
 use wire::agent::ServiceState;
 
+use crate::machine::role::own_program;
 use crate::machine::{processes, Machine};
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -51,16 +53,20 @@ impl Readiness {
     }
 
     async fn probe(&self, machine: &Machine) -> bool {
-        let Ok(variables) = machine.role.environment().variables() else {
+        let (Ok(variables), Ok(own)) = (machine.role.environment().variables(), own_program())
+        else {
             return false;
         };
-        let mut command = Command::new(&self.program);
+        // A session of its own, which the role's start has too: a group by which it can be ended.
+        let mut command = Command::new(own);
         command
+            .args(["exec-role", "--"])
+            .arg(&self.program)
             .envs(variables)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let Ok(mut child) = command.process_group(0).kill_on_drop(true).spawn() else {
+        let Ok(mut child) = command.kill_on_drop(true).spawn() else {
             return false;
         };
         let group = child.id().and_then(|pid| i32::try_from(pid).ok());

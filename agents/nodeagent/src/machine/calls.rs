@@ -52,6 +52,11 @@ impl Calls {
         Calls::under(&config.state_dir)
     }
 
+    /// The file in which the role's processes count.
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
     fn under(directory: &Path) -> Calls {
         Calls {
             library: directory.join("calls.so"),

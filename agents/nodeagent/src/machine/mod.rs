@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod cgroup;
 pub mod cgroup_place;
+pub mod closed;
 pub mod command;
 pub mod confine;
 pub mod disk;

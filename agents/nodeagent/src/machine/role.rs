@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,6 +20,7 @@ use wire::agent::ServiceState;
 
 use super::calls::Calls;
 use super::cgroup::Cgroups;
+use super::closed::Closed;
 use super::environment::Environment;
 use super::processes::{self, Process};
 use super::store::{Store, STORE_MARK};
@@ -36,6 +37,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Role {
     program: PathBuf,
+    folders: [PathBuf; 3],
     environment: Environment,
     store: Store,
     calls: Calls,
@@ -88,6 +90,7 @@ impl Role {
         };
         Role {
             program: config.role_dir.join("start.sh"),
+            folders: [&config.role_dir, &config.etc_dir, &config.state_dir].map(Clone::clone),
             environment: Environment::in_directory(&config.etc_dir),
             store: Store::new(config, cgroups.clone()),
             calls: Calls::new(config),
@@ -239,8 +242,9 @@ impl Role {
         let mut variables = self.environment.variables()?;
         self.store.settle(&variables)?;
         self.calls.settle(&mut variables)?;
-        let mut command = Command::new(own_program()?);
-        command.arg("exec-role");
+        let own = own_program()?;
+        let mut command = Command::new(&own);
+        command.arg("exec-role").args(self.closed(&own).words());
         for file in self.cgroups.join_files() {
             command.arg("--join").arg(file);
         }
@@ -267,6 +271,16 @@ impl Role {
         };
         fs::write(&self.record, record)
             .with_context(|| format!("cannot write {}", self.record.display()))
+    }
+
+    /// What the role finds closed: folders of this agent, the program's own among them.
+    fn closed(&self, own: &Path) -> Closed {
+        let mut closed = Closed {
+            read_only: self.folders.to_vec(),
+            writable: vec![self.calls.control().to_owned()],
+        };
+        closed.read_only.extend(own.parent().map(Path::to_owned));
+        closed
     }
 
     /// SIGTERM, and SIGKILL to what is left.

@@ -158,6 +158,70 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
         .contains("sparecraft_control"));
 }
 
+/// Each a way from a role that is root to what its agent is; the last word is what it is called.
+const WAYS_TO_THE_AGENT: [(&str, &str); 15] = [
+    (
+        "touch /opt/sparecraft/bin/x",
+        "a program beside the agent's",
+    ),
+    (
+        "rm /opt/sparecraft/bin/nodeagent",
+        "the agent's program away",
+    ),
+    (
+        "mv /opt/sparecraft/bin /opt/sparecraft/was",
+        "its folder away",
+    ),
+    ("mv /opt/sparecraft /opt/was", "the folder above it away"),
+    ("echo >>/opt/sparecraft/role/ready.sh", "another probe"),
+    (
+        "echo '{}' >/var/lib/sparecraft/journal/x.json",
+        "an undo record",
+    ),
+    ("rm -r /var/lib/sparecraft/journal", "no undo records"),
+    ("mv /var/lib /var/was", "other undo records"),
+    (
+        "echo '{}' >/var/lib/sparecraft/role.json",
+        "another process as the role",
+    ),
+    ("umount /opt/sparecraft/bin", "the closed folder opened"),
+    (
+        "mount -o remount,rw /opt/sparecraft/bin",
+        "the closed folder made writable",
+    ),
+    ("ls /proc/1/root/test", "the agent's view of the machine"),
+    ("head -c1 /proc/1/mem", "the agent's memory"),
+    ("nsenter --target 1 --mount true", "the agent's name space"),
+    ("echo 1 >/proc/sys/kernel/sysrq", "the host's kernel"),
+];
+
+#[test]
+fn a_role_that_is_root_finds_no_way_to_what_its_agent_is() {
+    let mut script = String::from("touch /tmp/could\n");
+    for (command, name) in WAYS_TO_THE_AGENT {
+        script += &format!("sh -c \"{command}\" >/dev/null 2>&1 && echo \"{name}\" >>/tmp/could\n");
+    }
+    let machine = machine_or_skip!(&format!("{script}exec sleep 100003\n"));
+    wait_for("the end of all ways", || {
+        let processes = machine.role_processes();
+        let sleeps = |line: &String| line.contains("sleep 100003");
+        processes.iter().any(sleeps).then_some(())
+    });
+    assert_eq!(machine.run("cat /tmp/could"), "");
+    machine.run("test -e /var/lib/sparecraft/journal && touch /var/lib/sparecraft/agent-may");
+}
+
+#[test]
+fn a_probe_may_what_its_role_may_and_no_more() {
+    let machine = machine_or_skip!(IDLE_ROLE);
+    let status = machine.run("cat /tmp/probed");
+    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
+    for set in ["CapBnd:", "CapPrm:", "CapEff:"] {
+        assert_eq!(line(set).map(str::trim), Some("00000000000004eb"), "{set}");
+    }
+    assert_eq!(line("NoNewPrivs:").map(str::trim), Some("1"));
+}
+
 #[test]
 fn foreign_state_is_refused_and_left_alone() {
     let machine = machine_or_skip!(IDLE_ROLE);

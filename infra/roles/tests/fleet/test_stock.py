@@ -54,10 +54,21 @@ def made(network: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mac
 
 def test_the_role_runs_in_the_image_and_its_scripts_have_a_shell(made: Machine) -> None:
     made.wait_until_ready()
-    assert (
-        made.run("wget", "-q", "-O", "-", "http://127.0.0.1:8080/start.sh")
-        == (files_of_the_guide()["start.sh"])
+    script = made.run("wget", "-q", "-O", "-", "http://127.0.0.1:8080/image-start.sh")
+    assert script == files_of_the_guide()["start.sh"]
+
+
+def test_the_service_is_the_image_s_user_who_may_listen_on_a_low_port_and_no_more(
+    made: Machine,
+) -> None:
+    """The image says USER 1000; the container's first process is the service here."""
+    status = dict(
+        line.split(":\t", 1)
+        for line in made.run("cat", "/proc/1/status").splitlines()
+        if "\t" in line
     )
+    assert status["Uid"].split() == ["1000"] * 4
+    assert (status["CapPrm"], status["CapEff"]) == (f"{1 << 10:016x}",) * 2
 
 
 @pytest.mark.parametrize("program", ["bash", "ip", "iperf3", "nft", "ss", "tc"])

@@ -1,0 +1,118 @@
+//! Folders that a role finds closed: the agent's programs, settings and records, and its own scripts.
+//!
+//! A role that is root could write there, and whoever writes the agent's program, or an undo record,
+//! has what the agent has. Before it gives up its capabilities the role's first process therefore
+//! makes a mount name space of its own in which these folders are read-only; the calls that would
+//! change it are refused from then on (`system_calls`), and what it inherits from the agent, such as
+//! the store, it has from its start.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use nix::mount::{mount, MsFlags};
+use nix::sched::{unshare, CloneFlags};
+
+const READ_ONLY: &str = "--read-only";
+const WRITABLE: &str = "--writable";
+const NONE: Option<&str> = None;
+
+/// What is closed, and files in it that are not: the role's processes count calls in one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Closed {
+    pub read_only: Vec<PathBuf>,
+    pub writable: Vec<PathBuf>,
+}
+
+impl Closed {
+    /// As words of `exec-role`, for what is there.
+    pub fn words(&self) -> Vec<PathBuf> {
+        let words = |name: &'static str, paths: &[PathBuf]| -> Vec<PathBuf> {
+            let there = paths.iter().filter(|path| path.exists());
+            there.flat_map(|path| [name.into(), path.clone()]).collect()
+        };
+        let mut all = words(WRITABLE, &self.writable);
+        all.extend(words(READ_ONLY, &self.read_only));
+        all
+    }
+
+    /// The reverse of `words`, and the words after them.
+    pub fn parse<'a, 'b>(mut words: &'a [&'b str]) -> Result<(Closed, &'a [&'b str])> {
+        let mut closed = Closed::default();
+        while let Some(name) = words
+            .first()
+            .filter(|name| [READ_ONLY, WRITABLE].contains(name))
+        {
+            let Some(path) = words.get(1) else {
+                bail!("a path expected after `{name}`");
+            };
+            let paths = if *name == READ_ONLY {
+                &mut closed.read_only
+            } else {
+                &mut closed.writable
+            };
+            paths.push(PathBuf::from(path));
+            words = &words[2..];
+        }
+        Ok((closed, words))
+    }
+
+    /// Closes them for the calling process and what it starts.
+    pub fn close(&self) -> Result<()> {
+        if self.read_only.is_empty() {
+            return Ok(());
+        }
+        unshare(CloneFlags::CLONE_NEWNS).context("cannot make the role's mount name space")?;
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)
+            .context("cannot keep the role's mounts apart")?;
+        // What is mounted cannot be moved away, to put another in its place.
+        let above: BTreeSet<&Path> = self
+            .read_only
+            .iter()
+            .flat_map(|folder| folder.ancestors().skip(1))
+            .filter(|folder| folder.parent().is_some())
+            .collect();
+        for folder in above {
+            bind(folder)?;
+        }
+        // A mount of its own is not closed with the folder that it lies in.
+        for file in &self.writable {
+            bind(file)?;
+        }
+        for folder in &self.read_only {
+            bind(folder)?;
+            let closed = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+            mount(NONE, folder, NONE, closed, NONE)
+                .with_context(|| format!("cannot close {}", folder.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn bind(path: &Path) -> Result<()> {
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(path), path, NONE, flags, NONE)
+        .with_context(|| format!("cannot mount {} over itself", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_closed_is_read_from_its_words_and_what_is_not_there_has_none() {
+        let closed = Closed {
+            read_only: vec!["/usr".into(), "/none/such".into()],
+            writable: vec!["/etc/passwd".into()],
+        };
+        let words = closed.words();
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words, ["--writable", "/etc/passwd", "--read-only", "/usr"]);
+        let all = [&words[..], &["--join", "/a", "--", "x"]].concat();
+        let (read, rest) = Closed::parse(&all).unwrap();
+        assert_eq!(read.read_only, [PathBuf::from("/usr")]);
+        assert_eq!(read.writable, [PathBuf::from("/etc/passwd")]);
+        assert_eq!(rest, ["--join", "/a", "--", "x"]);
+        assert!(Closed::parse(&["--read-only"]).is_err());
+    }
+}
