@@ -76,7 +76,9 @@ def run(
         return
     if kind.needs_fleet:
         narrator = Narrator(err if as_json else out)
-        if elsewhere := chosen.entry.elsewhere(wanted, chosen.given, narrator):
+        planned_s = kind.load_s(wanted, kinds.section_of(kind, wanted))
+        given = {**chosen.given, "planned_s": planned_s}
+        if elsewhere := chosen.entry.elsewhere(wanted, given, narrator):
             confirm(elsewhere.question, yes or not elsewhere.question)
             same = _same_options(interference, quiet_wait_s)
             folder = elsewhere.carry_out(same, results=results, keep=keep)

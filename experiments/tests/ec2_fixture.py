@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -143,26 +142,20 @@ def group_of_one(made: MadeFleet, subnet: str, machine: str) -> str:
     return made.keep("auto-scaling group", name)
 
 
-def account_things(made: MadeFleet) -> None:
-    """The bundle's bucket, with old versions, and the machines' role and profile."""
-    s3, iam = client("s3"), client("iam")
-    name = f"sc-{made.experiment}-bundle"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
-    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": made.tags()})
-    for body in (b"old", b"new"):
-        s3.put_object(Bucket=name, Key="bundle.tar.gz", Body=body)
-    s3.delete_object(Bucket=name, Key="bundle.tar.gz")
-    made.keep("bucket", name)
-    allow = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{name}/*"}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
-    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=made.tags())
-    iam.put_role_policy(RoleName=name, PolicyName="bundle", PolicyDocument=policy)
-    made.keep("role", name)
-    iam.create_instance_profile(InstanceProfileName=name, Tags=made.tags())
-    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
-    made.keep("instance profile", name)
+def files(made: MadeFleet) -> None:
+    """What the machines are made of, below the VPC's id in the account's bucket."""
+    s3, bucket = client("s3"), f"sparecraft-fleets-123456789012-{REGION}"
+    if bucket not in {one["Name"] for one in s3.list_buckets()["Buckets"]}:
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    for name in ("sparecraft.tar.gz", "machines/db-1.json"):
+        s3.put_object(Bucket=bucket, Key=f"{made.ids['VPC'][0]}/{name}", Body=b"a key")
+
+
+def schedules(made: MadeFleet) -> None:
+    """The group of those that end its machines."""
+    name = f"sc-{made.experiment}"
+    client("scheduler").create_schedule_group(Name=name, Tags=made.tags())
+    made.keep("schedule group", name)
 
 
 def whole_fleet(experiment: str, expires: str) -> MadeFleet:
@@ -171,5 +164,6 @@ def whole_fleet(experiment: str, expires: str) -> MadeFleet:
     subnet = network(made)
     instance(made, subnet, "db-1")
     group_of_one(made, subnet, "web-1")
-    account_things(made)
+    files(made)
+    schedules(made)
     return made

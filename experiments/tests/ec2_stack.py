@@ -6,8 +6,10 @@ no lock file of a provider from the registry is touched.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -24,7 +26,9 @@ from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.platform import Ec2Platform
 from experiments.tests.aws import REGION, Meddled, environment, in_front_of, moto_server
 
+ACCOUNT = "123456789012"  # moto's
 EXPIRES = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+BUCKET = f"sparecraft-fleets-{ACCOUNT}-{REGION}"
 DEBIAN, OLDER_DEBIAN = "ami-0debian12", "ami-0debian11"
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nbm8ga2V5\n-----END PGP PUBLIC KEY BLOCK-----\n"
 PROVIDERS = ROOT / "build" / "terraform" / "terraformrc"
@@ -59,13 +63,21 @@ def moto_settings(directory: Path) -> dict[str, str]:
     return {"MOTO_AMIS_PATH": str(images), "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
 
 
-def bounded(url: str) -> None:
-    """What an account has before its first fleet: the boundary of machines' roles."""
+def prepared(url: str) -> None:
+    """What an account has before its first fleet (infra/account): roles of machines, the bucket."""
     keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
-    boto3.client("iam", region_name=REGION, endpoint_url=url, **keys).create_policy(
-        PolicyName="sparecraft-boundary",
-        PolicyDocument=(ROOT / "infra" / "account" / "boundary.json").read_text(),
+    iam, s3 = (
+        boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
+        for service in ("iam", "s3")
     )
+    for name in ("end", "machine", "load", "runner"):
+        named = {"Path": "/sparecraft/"}
+        iam.create_role(RoleName=f"sparecraft-{name}", AssumeRolePolicyDocument="{}", **named)
+        if name != "end":
+            profile = {"InstanceProfileName": f"sparecraft-{name}"}
+            iam.create_instance_profile(**profile, **named)
+            iam.add_role_to_instance_profile(**profile, RoleName=f"sparecraft-{name}")
+    s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
 
 
 _CAPS = {"cpus": 0.5, "memory_mb": 256, "nic_mbps": 200, "disk_mbps": 80}
@@ -175,18 +187,32 @@ class AppliedStack:
             if one["State"]["Name"] not in ("terminated", "shutting-down")
         }
 
-    def bucket(self) -> str:
-        """The bundle's bucket."""
-        buckets = self.client("s3").list_buckets()["Buckets"]
-        (name,) = (
-            one["Name"] for one in buckets if one["Name"].startswith(f"sc-{self.experiment}-")
-        )
-        return str(name)
+    def files(self) -> tuple[str, str]:
+        """Bucket and prefix of what its machines are made of."""
+        load = self.output("load")
+        return str(load["bucket"]), str(load["prefix"])
 
     def settings(self, machine: str) -> Any:
-        """What a machine finds in the bucket."""
-        held = self.client("s3").get_object(Bucket=self.bucket(), Key=f"machines/{machine}.json")
-        return json.load(held["Body"])
+        """What a machine finds in the bucket, by the checksum that its user data names."""
+        (sha256,) = re.findall(r"SC_SETTINGS='(\w+)'", self.user_data(machine))
+        bucket, prefix = self.files()
+        key = f"{prefix}/machines/{sha256}.json"
+        return json.load(self.client("s3").get_object(Bucket=bucket, Key=key)["Body"])
+
+    def user_data(self, machine: str) -> str:
+        """What a machine's instance is given, by its own or by its group's template."""
+        ec2, one = self.client("ec2"), self.instances()[machine]
+        if "aws:autoscaling:groupName" in tags(one):
+            (version,) = ec2.describe_launch_template_versions(
+                LaunchTemplateName=f"sc-{self.experiment}-{machine}"
+            )["LaunchTemplateVersions"]
+            given = version["LaunchTemplateData"]["UserData"]
+        else:
+            said = ec2.describe_instance_attribute(
+                InstanceId=one["InstanceId"], Attribute="userData"
+            )
+            given = said["UserData"]["Value"]
+        return base64.b64decode(given).decode()
 
 
 def _any(unknown: Any) -> bool:
@@ -241,7 +267,7 @@ def account_of_a_stack(
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(PROVIDERS))
         stack = copy_of_stack(directory / "copy", bundle)
-        bounded(moto)
+        prepared(moto)
 
         def platform(experiment: str, region: str | None = None) -> Ec2Platform:
             return Ec2Platform(experiment, region, stack=stack)

@@ -1,7 +1,8 @@
-"""Policies of AWS, evaluated as AWS documents it: by Principal Mapper's local simulation.
+"""Policies of AWS, evaluated as AWS documents it, by two that know nothing of each other: Principal
+Mapper's local simulation, and `iam_documented`.
 
-It knows actions, resources, conditions with their operators and quantifiers, and variables; moto's
-own check knows no condition. It is as old as Python 3.9: its names of `collections` have moved.
+The former knows actions, resources, conditions with their operators and quantifiers; moto's own
+check knows no condition. It is as old as Python 3.9: its names of `collections` have moved.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from principalmapper.querying.local_policy_simulation import (  # noqa: E402
 )
 from principalmapper.util.case_insensitive_dict import CaseInsensitiveDict  # noqa: E402
 
+from experiments.tests import iam_documented as documented  # noqa: E402
+
 Policy = Mapping[str, Any]
 
 
@@ -33,21 +37,35 @@ def read(*files: Path) -> list[Policy]:
 def allows(
     policies: Sequence[Policy], action: str, resource: str, context: Mapping[str, str | list[str]]
 ) -> bool:
-    """Whether policies of one identity let one authorisation through: one allows, none denies.
-    A call of several resources asks for each."""
+    """Policies of one identity let one authorisation through: one allows, none denies. A call of
+    several resources asks for each. Two evaluators say so; AssertionError where they differ."""
+    known = {name: value for name, value in context.items() if value != []}
+    said = documented.allows(policies, action, resource, known)
+    assert mapper_allows(policies, action, resource, known) == said, (action, resource, known)
+    return said
+
+
+def mapper_allows(
+    policies: Sequence[Policy], action: str, resource: str, context: Mapping[str, str | list[str]]
+) -> bool:
+    """The same by Principal Mapper alone."""
     keys = CaseInsensitiveDict(dict(context))
 
     def any_says(effect: str) -> bool:
         return any(
-            policy_has_matching_statement(dict(policy), effect, action, resource, keys)
+            policy_has_matching_statement(_filled(policy, context), effect, action, resource, keys)
             for policy in policies
         )
 
     return any_says("Allow") and not any_says("Deny")
 
 
-def allows_within(
-    boundary: Policy, own: Policy, action: str, resource: str, context: Mapping[str, str]
-) -> bool:
-    """The same of a role that has a permissions boundary: both have to allow."""
-    return all(allows([policy], action, resource, context) for policy in (boundary, own))
+def _filled(policy: Policy, context: Mapping[str, str | list[str]]) -> dict[str, Any]:
+    """With what its variables stand for, which Principal Mapper knows in resources only."""
+    text = json.dumps(policy)
+    for name, value in context.items():
+        if isinstance(value, str):
+            put = json.dumps(value)[1:-1].replace("\\", r"\\")
+            text = re.sub(re.escape(f"${{{name}}}"), put, text, flags=re.IGNORECASE)
+    filled: dict[str, Any] = json.loads(text)
+    return filled

@@ -45,18 +45,11 @@ provider "aws" {
   region = var.region
 }
 
-# The most that any role of a machine may do, whatever its own policy says.
-resource "aws_iam_policy" "boundary" {
-  name        = "sparecraft-boundary"
-  description = "The most that a machine of Sparecraft may do"
-  policy      = file("${path.module}/boundary.json")
-}
-
 resource "aws_iam_policy" "user" {
-  for_each = toset(["machines", "services"])
+  for_each = toset(["look", "make", "change", "services"])
 
   name        = "sparecraft-user-${each.key}"
-  description = "What whoever makes fleets may do, one half of two"
+  description = "What whoever makes fleets may do, one part of four"
   policy      = file("${path.module}/user-${each.key}.json")
 }
 

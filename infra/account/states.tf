@@ -57,12 +57,19 @@ resource "aws_iam_policy" "states" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
-      { Sid = "List", Effect = "Allow", Action = "s3:ListBucket", Resource = aws_s3_bucket.states.arn },
       {
-        Sid      = "ReadWriteLock"
-        Effect   = "Allow"
-        Action   = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
-        Resource = "${aws_s3_bucket.states.arn}/*"
+        Sid       = "List"
+        Effect    = "Allow"
+        Action    = "s3:ListBucket"
+        Resource  = aws_s3_bucket.states.arn
+        Condition = { StringEquals = { "aws:ResourceAccount" = data.aws_caller_identity.this.account_id } }
+      },
+      {
+        Sid       = "ReadWriteLock"
+        Effect    = "Allow"
+        Action    = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+        Resource  = "${aws_s3_bucket.states.arn}/*"
+        Condition = { StringEquals = { "aws:ResourceAccount" = data.aws_caller_identity.this.account_id } }
       },
     ]
   })

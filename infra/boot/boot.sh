@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 instance a machine of a fleet: the user data of infra/stacks/ec2, after lines that set
-# SC_MACHINE, SC_REGION, SC_BUCKET and SC_STANDBY (true or false). cloud-init runs it at the first boot; it then keeps
-# itself as a service for each boot, so that what a stop has cut off goes on. The fleet's end is the bucket's object
+# SC_MACHINE, SC_REGION, SC_FILES (bucket and prefix), SC_SETTINGS and SC_BUNDLE (SHA-256 of each) and SC_STANDBY (true or
+# false). cloud-init runs it at the first boot; it then keeps itself as a service for each boot, so that what a stop has cut off goes on. The fleet's end is the bucket's object
 # `expires`, read every five minutes: it can be put off without making a machine anew.
 set -euo pipefail
 own=/usr/local/sbin/sparecraft-boot
 units=/etc/systemd/system
 bundle=/opt/sparecraft/bundle
+archive=/var/tmp/sparecraft.tar.gz
 state=/var/lib/sparecraft
 longest_s=$((168 * 3600)) # no fleet is meant to live longer than a week, whatever the bucket says
 # Those of every role's image (ci/base-image), and what fetches the bundle.
@@ -16,7 +17,7 @@ tries=10
 systemd_runs() { [ -d /run/systemd/system ]; }
 
 fetch() { # key, file. AWS_ENDPOINT_URL: newer boto3 knows it by itself, Debian 12's does not
-  python3 - "$SC_REGION" "$SC_BUCKET" "$1" "$2" <<'END'
+  python3 - "$SC_REGION" "${SC_FILES%%/*}" "${SC_FILES#*/}/$1" "$2" <<'END'
 import os, sys, boto3
 region, bucket, key, file = sys.argv[1:]
 boto3.client("s3", region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL")).download_file(bucket, key, file)
@@ -107,14 +108,20 @@ install_packages() {
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 }
 
+fetch_bundle() { # What is unpacked runs as root: it is the one that the fleet was planned with, or nothing.
+  fetch sparecraft.tar.gz "$archive"
+  echo "$SC_BUNDLE  $archive" | sha256sum --check --status ||
+    { echo "sparecraft: sparecraft.tar.gz is not the bundle of SHA-256 $SC_BUNDLE" && return 1; }
+}
+
 prepare() {
   [ ! -e "$bundle/.whole" ] || return 0
   again install_packages
-  again fetch sparecraft.tar.gz /var/tmp/sparecraft.tar.gz
+  again fetch_bundle
   rm -rf "$bundle"
   install -d "$bundle"
-  tar -xzf /var/tmp/sparecraft.tar.gz -C "$bundle"
-  rm /var/tmp/sparecraft.tar.gz
+  tar -xzf "$archive" -C "$bundle"
+  rm "$archive"
   touch "$bundle/.whole"
 }
 
@@ -140,7 +147,7 @@ esac
 end_if_expired
 prepare
 end_if_expired # the first boot could not ask before
-python3 "$bundle/boot/machine.py" --region "$SC_REGION" --bucket "$SC_BUCKET" --machine "$SC_MACHINE"
+python3 "$bundle/boot/machine.py" --region "$SC_REGION" --files "$SC_FILES" --settings "$SC_SETTINGS"
 if systemd_runs; then session_manager; fi
 echo "sparecraft: $SC_MACHINE is made"
 stop_standby

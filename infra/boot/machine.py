@@ -1,14 +1,16 @@
 """Makes this instance the machine that its settings describe; run as root at each boot, by boot.sh.
 
-    python3 machine.py --region eu-west-1 --bucket sc-demo-1 --machine web-1
+    python3 machine.py --region eu-west-1 --files BUCKET/PREFIX --settings SHA256
 
-The settings are the object machines/NAME.json of infra/stacks/ec2. Each step may have been done
-before. Needs Debian 12 with python3-boto3 and iproute2, and nothing else of this project.
+The settings are the object PREFIX/machines/SHA256.json of infra/stacks/ec2, whose user data names
+the checksum; nothing is taken that has another. Each step may have been done before.
+Needs Debian 12 with python3-boto3 and iproute2, and nothing else of this project.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import ipaddress
 import json
 import os
@@ -25,6 +27,7 @@ from units import MACHINE, systemd_runs, write_unit
 
 METADATA = "http://169.254.169.254"
 NETWORKD = Path("/etc/systemd/network")
+CONTENT = Path("/var/tmp/content.tar.gz")
 
 ATTACH_TIMEOUT_S = 600.0  # the machine before this one may still be ending, and hold its interfaces
 LINK_TIMEOUT_S = 60.0
@@ -36,21 +39,29 @@ TABLES = {"control": "101", "data": "102"}  # routing tables: an answer leaves w
 def main() -> None:
     """All steps, in an order in which each finds what it needs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("region", "bucket", "machine"):
+    for name in ("region", "files", "settings"):
         parser.add_argument(f"--{name}", required=True)
     asked = parser.parse_args()
+    bucket, _, prefix = asked.files.partition("/")
     s3 = client("s3", asked.region)
-    settings = json.load(
-        s3.get_object(Bucket=asked.bucket, Key=f"machines/{asked.machine}.json")["Body"]
-    )
+    held = s3.get_object(Bucket=bucket, Key=f"{prefix}/machines/{asked.settings}.json")
+    settings = json.loads(whole(held["Body"].read(), asked.settings, "settings"))
     leave_to_us(settings["interfaces"])
     attach(client("ec2", asked.region), settings["interfaces"])
     for interface in settings["interfaces"]:
         bring_up(interface)
     write_files(settings["files"])
-    install_role(settings["role"], fetch_content(settings, s3, asked.bucket))
+    install_role(settings["role"], fetch_content(settings["content"], s3, bucket, prefix))
     if settings["program"]:
         start(settings["program"])
+
+
+def whole(content: bytes, sha256: str, name: str) -> bytes:
+    """`content`, whose checksum is `sha256`. Raises ValueError for another."""
+    came = hashlib.sha256(content).hexdigest()
+    if came != sha256:
+        raise ValueError(f"{name}: not what the fleet was planned with (got {came}, not {sha256})")
+    return content
 
 
 def client(service: str, region: str) -> Any:
@@ -138,13 +149,16 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def fetch_content(settings: dict[str, Any], s3: Any, bucket: str) -> Path | None:
+def fetch_content(held: dict[str, str] | None, s3: Any, bucket: str, prefix: str) -> Path | None:
     """The role's content, where an image build made it before."""
-    if DONE.exists() or not settings["content"]:
+    if DONE.exists() or not held:
         return None
-    archive = Path("/var/tmp/content.tar.gz")
-    s3.download_file(bucket, settings["content"], str(archive))
-    return archive
+    s3.download_file(bucket, f"{prefix}/{held['key']}", str(CONTENT))
+    with CONTENT.open("rb") as opened:
+        came = hashlib.file_digest(opened, "sha256").hexdigest()
+    if came != held["sha256"]:
+        raise ValueError(f"{held['key']}: not what the fleet was planned with (got {came})")
+    return CONTENT
 
 
 def start(program: str) -> None:

@@ -9,8 +9,11 @@ locals {
     for name, box in local.boxes : name => jsonencode({
       role    = box.folder
       program = box.program
-      content = contains(keys(aws_s3_object.content), box.folder) ? aws_s3_object.content[box.folder].key : null
-      files   = box.files
+      content = contains(keys(aws_s3_object.content), box.folder) ? {
+        key    = "content/${box.folder}.tar.gz"
+        sha256 = filesha256("${local.content}/${box.folder}.tar.gz")
+      } : null
+      files = box.files
       interfaces = [
         for network in ["control", "data"] : {
           name    = network
@@ -25,55 +28,21 @@ locals {
   }
 }
 
-resource "aws_s3_bucket" "bundle" {
-  bucket_prefix = "sc-${var.experiment}-"
-  force_destroy = true
-}
+# The account's bucket for fleets of this region (infra/account/fleets.tf): encrypted, closed to all but TLS. A fleet's
+# objects lie below its VPC's id, which the roles of its machines go by.
+locals {
+  bucket = "sparecraft-fleets-${data.aws_caller_identity.this.account_id}-${var.region}"
+  prefix = aws_vpc.this.id
 
-resource "aws_s3_bucket_public_access_block" "bundle" {
-  bucket = aws_s3_bucket.bundle.id
-
-  block_public_acls       = true
-  block_public_policy     = true
-  ignore_public_acls      = true
-  restrict_public_buckets = true
-}
-
-resource "aws_s3_bucket_server_side_encryption_configuration" "bundle" {
-  bucket = aws_s3_bucket.bundle.id
-
-  rule {
-    apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
-    }
-  }
-}
-
-# Moto takes every condition for met, but compares the case of letters, which AWS does not.
-resource "aws_s3_bucket_policy" "tls_only" {
-  bucket = aws_s3_bucket.bundle.id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Sid       = "TlsOnly"
-      Effect    = "Deny"
-      Principal = "*"
-      Action    = "S3:*"
-      Resource  = [aws_s3_bucket.bundle.arn, "${aws_s3_bucket.bundle.arn}/*"]
-      Condition = { Bool = { "aws:SecureTransport" = "false" } }
-    }]
-  })
-
-  depends_on = [aws_s3_bucket_public_access_block.bundle] # two changes of a bucket at once are refused
+  # No machine can list, so a name that nobody can guess is a key: settings hold the machine's own private key.
+  settings_sha256 = { for name, settings in local.settings : name => nonsensitive(sha256(settings)) }
 }
 
 resource "aws_s3_object" "bundle" {
-  bucket      = aws_s3_bucket.bundle.id
-  key         = "sparecraft.tar.gz"
+  bucket      = local.bucket
+  key         = "${local.prefix}/sparecraft.tar.gz"
   source      = local.bundle
   source_hash = fileexists(local.bundle) ? filesha256(local.bundle) : null
-
-  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
 
   lifecycle {
     precondition {
@@ -86,22 +55,18 @@ resource "aws_s3_object" "bundle" {
 resource "aws_s3_object" "content" {
   for_each = toset([for box in local.boxes : box.folder if fileexists("${local.content}/${box.folder}.tar.gz")])
 
-  bucket      = aws_s3_bucket.bundle.id
-  key         = "content/${each.key}.tar.gz"
+  bucket      = local.bucket
+  key         = "${local.prefix}/content/${each.key}.tar.gz"
   source      = "${local.content}/${each.key}.tar.gz"
   source_hash = filesha256("${local.content}/${each.key}.tar.gz")
-
-  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
 }
 
 resource "aws_s3_object" "machine" {
   for_each = toset(keys(local.boxes))
 
-  bucket  = aws_s3_bucket.bundle.id
-  key     = "machines/${each.key}.json"
+  bucket  = local.bucket
+  key     = "${local.prefix}/machines/${local.settings_sha256[each.key]}.json"
   content = local.settings[each.key]
-
-  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
 
   lifecycle {
     precondition {

@@ -2,17 +2,11 @@
 # groups go to none by a schedule of their own (machines.tf); these schedules end every other instance, also a
 # standby that is off, one whose clock is wrong, and one that does not answer.
 
-locals {
-  expires_key = "expires"
-}
-
 # A later end is a new content: no machine is made anew for it.
 resource "aws_s3_object" "expires" {
-  bucket  = aws_s3_bucket.bundle.id
-  key     = local.expires_key
+  bucket  = local.bucket
+  key     = "${local.prefix}/expires"
   content = var.expires
-
-  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
 }
 
 resource "aws_scheduler_schedule_group" "this" {
@@ -34,39 +28,12 @@ resource "aws_scheduler_schedule" "end" {
 
   target {
     arn      = "arn:${data.aws_partition.this.partition}:scheduler:::aws-sdk:ec2:terminateInstances"
-    role_arn = aws_iam_role.end.arn
+    role_arn = data.aws_iam_role.end.arn
     input    = jsonencode({ InstanceIds = [aws_instance.this[each.key].id] })
   }
-
-  depends_on = [aws_iam_role_policy.end]
 }
 
-resource "aws_iam_role" "end" {
-  name                 = "sc-${var.experiment}-end"
-  path                 = local.role_path
-  permissions_boundary = local.boundary_arn
-  assume_role_policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Effect    = "Allow"
-      Action    = "sts:AssumeRole"
-      Principal = { Service = "scheduler.amazonaws.com" }
-      Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.this.account_id } }
-    }]
-  })
-}
-
-resource "aws_iam_role_policy" "end" {
-  name = "own"
-  role = aws_iam_role.end.id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Sid       = "End"
-      Effect    = "Allow"
-      Action    = ["ec2:TerminateInstances"]
-      Resource  = ["${local.arn_ec2}:instance/*"]
-      Condition = { StringEquals = local.own_experiment }
-    }]
-  })
+# The account's: it may end what carries our tag, and nothing else.
+data "aws_iam_role" "end" {
+  name = "sparecraft-end"
 }

@@ -114,6 +114,7 @@ locals {
       "sparecraft:tier"    = box.tier
       "sparecraft:role"    = box.role
       "sparecraft:standby" = tostring(box.standby)
+      "sparecraft:vpc"     = aws_vpc.this.id # the runner's role goes by it
     }
   }
   # On what AWS makes along with an instance, where the provider's default tags do not come.
@@ -151,9 +152,10 @@ locals {
     for name in keys(local.boxes) : name => join("\n", ["#!/usr/bin/env bash", templatefile("${path.module}/templates/user-data.sh.tftpl", {
       machine  = name
       region   = var.region
-      bucket   = aws_s3_bucket.bundle.id
+      files    = "${local.bucket}/${local.prefix}"
       standby  = local.boxes[name].standby
-      settings = nonsensitive(sha256(local.settings[name]))
+      bundle   = fileexists(local.bundle) ? filesha256(local.bundle) : ""
+      settings = local.settings_sha256[name]
       boot     = file("${local.root}/infra/boot/boot.sh")
     })])
   }
@@ -189,13 +191,12 @@ resource "aws_launch_template" "this" {
   image_id                             = local.image.id
   instance_type                        = each.value.instance_type
   instance_initiated_shutdown_behavior = "terminate"
-  update_default_version               = true
   tags                                 = local.tags[each.key]
 
   user_data = base64encode(local.user_data[each.key])
 
   iam_instance_profile {
-    name = aws_iam_instance_profile.machine[each.key].name
+    name = local.profiles[each.key]
   }
 
   metadata_options {
@@ -297,7 +298,7 @@ resource "aws_autoscaling_group" "this" {
     }
   }
 
-  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.expires]
+  depends_on = [aws_route_table_association.egress, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.content, aws_s3_object.expires]
 
   lifecycle {
     ignore_changes = [min_size, max_size, desired_capacity] # zero when its time is over
@@ -320,7 +321,7 @@ resource "aws_instance" "this" {
 
   ami                                  = local.image.id
   instance_type                        = each.value.instance_type
-  iam_instance_profile                 = aws_iam_instance_profile.machine[each.key].name
+  iam_instance_profile                 = local.profiles[each.key]
   instance_initiated_shutdown_behavior = each.value.standby ? "stop" : "terminate" # a standby stops itself once it is made
   placement_group                      = local.placed[each.key] ? aws_placement_group.this[0].name : null
   tags                                 = local.tags[each.key]
@@ -352,13 +353,13 @@ resource "aws_instance" "this" {
     volume_type           = "gp3"
     encrypted             = true
     delete_on_termination = true
-    tags                  = local.tags[each.key]
   }
 
-  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.expires]
+  depends_on = [aws_route_table_association.egress, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.content, aws_s3_object.expires]
 
   lifecycle {
-    ignore_changes = [associate_public_ip_address] # gone after a stop
+    # The former is gone after a stop; of the latter a later end would take the earlier one's off, which no user may.
+    ignore_changes = [associate_public_ip_address, root_block_device[0].tags]
     precondition {
       condition     = local.fits[each.key]
       error_message = "${local.misfit} ${coalesce(each.value.instance_type, "none")} for ${each.key}."

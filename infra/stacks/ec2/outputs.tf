@@ -43,10 +43,11 @@ output "identity" {
 }
 
 output "load" {
-  description = "The machines that make load: instance, control address and price of each, the runner, which `aws ssm start-session --target` reaches, and the bucket."
+  description = "The machines that make load: instance, control address and price of each, the runner, which `aws ssm start-session --target` reaches, and the bucket with the fleet's own prefix in it."
   value = {
     runner = aws_instance.this[local.runner].id
-    bucket = aws_s3_bucket.bundle.bucket
+    bucket = local.bucket
+    prefix = local.prefix
     machines = [
       for name, host in local.load_hosts : {
         name          = name

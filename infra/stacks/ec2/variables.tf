@@ -88,8 +88,8 @@ variable "disk_gb" {
   description = "Disk of every machine [GB], encrypted gp3."
 
   validation {
-    condition     = var.disk_gb >= 8 && var.disk_gb <= 1000
-    error_message = "Expected disk_gb from 8 to 1000, came ${var.disk_gb}."
+    condition     = var.disk_gb >= 8 && var.disk_gb <= 200
+    error_message = "Expected disk_gb from 8 to 200, came ${var.disk_gb}."
   }
 }
 
@@ -119,12 +119,6 @@ variable "runner_cidr" {
     condition     = var.runner_cidr == null ? true : can(cidrhost(var.runner_cidr, 0)) && !endswith(var.runner_cidr, "/0")
     error_message = "Expected a network such as 10.1.0.0/24, and not all addresses, came \"${coalesce(var.runner_cidr, "none")}\"."
   }
-}
-
-variable "permissions_boundary" {
-  type        = string
-  default     = "sparecraft-boundary"
-  description = "Name of the account's policy that bounds the roles of machines (infra/account makes it); null for none."
 }
 
 variable "session_manager_key" {

@@ -31,6 +31,13 @@ OPTIONS = (
         minimum=0.5,
         maximum=168.0,
     ),
+    Option(
+        "max_usd",
+        float,
+        "Refuse a fleet that could cost more until its end, before anything is made.",
+        ("run", "up"),
+        minimum=0.0,
+    ),
     Option("spot", bool, "Spot machines, which AWS may take back.", ("run", "up")),
     Option(
         "var",

@@ -143,8 +143,7 @@ class Away:
                 platform.up(self._design.directory / "fleet.tfvars", narrator.detail)
         with narrator.step("Waiting until the first load machine answers (Systems Manager)"):
             self._shell().await_made(["look", noted.id], platform.ready_timeout_s)
-        key = f"away/{noted.id}/design.tar"
-        with self._passing(key) as bucket:
+        with self._passing(f"{noted.id}/design.tar") as (bucket, key):
             platform.aws.transfer("upload_file", str(packed), bucket, key)
             link = platform.aws.link("get_object", bucket, key, _LINK_S)
             self._write(replace(noted, begun=True))
@@ -228,11 +227,11 @@ class Away:
             ) from error
 
     def _fetched(self, noted: Noted, results: Path) -> Path | None:
-        aws, key = self._platform.aws, f"away/{noted.id}/results.tar.gz"
+        aws = self._platform.aws
         with (
             self._narrator.step("Bringing the results here"),
             tempfile.TemporaryDirectory(dir=results, prefix=".away-") as scratch,
-            self._passing(key) as bucket,
+            self._passing(f"{noted.id}/results.tar.gz") as (bucket, key),
         ):
             link = aws.link("put_object", bucket, key, _LINK_S)
             said = self._shell().ask(["send", noted.id, "--to", link], timeout_s=_SEND_S)
@@ -259,11 +258,12 @@ class Away:
         return Shell(self._platform.aws, instance)
 
     @contextmanager
-    def _passing(self, key: str) -> Iterator[str]:
-        """The fleet's bucket, for an object that only passes through it."""
-        bucket = str(self._platform.stack.output("load")["bucket"])
+    def _passing(self, name: str) -> Iterator[tuple[str, str]]:
+        """Bucket and key of an object that only passes through the fleet's part of the bucket."""
+        load = self._platform.stack.output("load")
+        bucket, key = str(load["bucket"]), f"{load['prefix']}/away/{name}"
         try:
-            yield bucket
+            yield bucket, key
         finally:
             self._platform.aws.call("s3", "delete_object", Bucket=bucket, Key=key)
 

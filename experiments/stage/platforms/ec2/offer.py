@@ -37,6 +37,7 @@ def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrato
     wanted = asked(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
     rental, bill = _priced(design, platform, narrator, wanted, given["book"] or "ec2")
     platform.rental = rental
+    within(bill, given["max_usd"], given.get("planned_s"))
 
     def next_steps(_: Inventory) -> Sequence[str]:
         return [
@@ -47,6 +48,27 @@ def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrato
 
     about = {"cost": _cost_json(bill), "expires": rental.expires.isoformat()}
     return Offer(platform, next_steps, f"Make it, for at most {bill.usd_most:.2f} USD?", about)
+
+
+def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
+    """Raises InputError for a fleet that could cost more than `max_usd`, and for one that ends
+    before the load of its run can have, `planned_s` [s] where that is known."""
+    planned_h = (planned_s or 0.0) / 3600
+    if planned_h > bill.ttl_hours:
+        raise InputError(
+            "--ttl-hours",
+            expected=f"more than the {planned_h:.2g} h for which the run sends load",
+            came=f"{bill.ttl_hours:g} h",
+            do="Give more, for the fleet has to be made too; or make the design shorter.",
+        )
+    if max_usd is not None and bill.usd_most > max_usd:
+        lasts = f" The run sends load for {planned_h:.2g} h." if planned_s else ""
+        raise InputError(
+            f"--max-usd {max_usd:g}",
+            expected=f"a fleet that costs at most {max_usd:.2f} USD until it ends",
+            came=f"{bill.usd_most:.2f} USD in {bill.ttl_hours:g} h, every machine on",
+            do=f"Give fewer --ttl-hours, fewer or smaller machines, or more USD.{lasts}",
+        )
 
 
 def asked(

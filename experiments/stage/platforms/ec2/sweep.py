@@ -16,7 +16,6 @@ _Remover = Callable[[Aws, str], None]
 GONE_TIMEOUT_S = 600.0  # a large instance takes minutes to end
 _POLL_S = 5.0
 _IN_USE = (
-    "DeleteConflict",
     "DependencyViolation",
     "InvalidGroup.InUse",
     "InvalidNetworkInterface.InUse",
@@ -80,7 +79,7 @@ def _patiently(remove_one: Callable[[], None], timeout_s: float) -> None:
 
 
 def _is_gone(error: AwsRefused) -> bool:
-    absent = ("NoSuchEntity", "NoSuchBucket", "InvalidPlacementGroup.Unknown")
+    absent = ("NoSuchBucket", "InvalidPlacementGroup.Unknown")
     return error.code in absent or "NotFound" in error.code or "not found" in error.came
 
 
@@ -134,28 +133,22 @@ def _internet_gateway(aws: Aws, identifier: str) -> None:
     aws.call("ec2", "delete_internet_gateway", InternetGatewayId=identifier)
 
 
-def _bucket(aws: Aws, name: str) -> None:
-    for key in ("Versions", "DeleteMarkers"):
-        for one in aws.pages("s3", "list_object_versions", key, Bucket=name):
-            version = {"Key": one["Key"], "VersionId": one["VersionId"]}
-            aws.call("s3", "delete_object", Bucket=name, **version)
-    aws.call("s3", "delete_bucket", Bucket=name)
+def _vpc(aws: Aws, identifier: str) -> None:
+    """What its machines were made of lies below its id in the account's bucket, and goes first."""
+    bucket = f"sparecraft-fleets-{aws.account()}-{aws.region}"
+    try:
+        for one in aws.pages(
+            "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=f"{identifier}/"
+        ):
+            aws.call("s3", "delete_object", Bucket=bucket, Key=one["Key"])
+    except AwsRefused as error:
+        if not _is_gone(error):
+            raise
+    aws.call("ec2", "delete_vpc", VpcId=identifier)
 
 
-def _profile(aws: Aws, name: str) -> None:
-    profile = aws.call("iam", "get_instance_profile", InstanceProfileName=name)["InstanceProfile"]
-    for role in profile["Roles"]:
-        pair = {"InstanceProfileName": name, "RoleName": role["RoleName"]}
-        aws.call("iam", "remove_role_from_instance_profile", **pair)
-    aws.call("iam", "delete_instance_profile", InstanceProfileName=name)
-
-
-def _role(aws: Aws, name: str) -> None:
-    for one in aws.pages("iam", "list_attached_role_policies", "AttachedPolicies", RoleName=name):
-        aws.call("iam", "detach_role_policy", RoleName=name, PolicyArn=one["PolicyArn"])
-    for policy in aws.pages("iam", "list_role_policies", "PolicyNames", RoleName=name):
-        aws.call("iam", "delete_role_policy", RoleName=name, PolicyName=policy)
-    aws.call("iam", "delete_role", RoleName=name)
+def _schedules(aws: Aws, name: str) -> None:
+    aws.call("scheduler", "delete_schedule_group", Name=name)
 
 
 def _address(aws: Aws, identifier: str) -> None:
@@ -187,9 +180,6 @@ _REMOVERS: dict[str, _Remover] = {
     "route table": _route_table,
     "internet gateway": _internet_gateway,
     "subnet": _plain("delete_subnet", "SubnetId"),
-    "VPC": _plain("delete_vpc", "VpcId"),
-    "schedule group": _plain("delete_schedule_group", "Name"),
-    "bucket": _bucket,
-    "instance profile": _profile,
-    "role": _role,
+    "VPC": _vpc,
+    "schedule group": _schedules,
 }

@@ -1,25 +1,23 @@
 """What a region holds that carries our tags, in the order in which it can be removed.
 
-Machines first, then what they held on to, then the network, then the account's own things. Each
+Machines first, then what they held on to, then the network, then schedules. Each
 kind is asked for by itself: a tag outlives what it was on, and some services have lists only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-from experiments.stage.platforms.ec2.aws import Aws, AwsRefused
+from experiments.stage.platforms.ec2.aws import Aws
 
 EXPERIMENT = "sparecraft:experiment"
 MACHINE = "sparecraft:machine"
 EXPIRES = "sparecraft:expires"
 ALIVE = ("pending", "running", "stopping", "stopped")
-_NAMES = ("sc-", "sparecraft")  # how the stack's names begin where no list can be asked by tag
 _BY_TAG = [{"Name": "tag-key", "Values": [EXPERIMENT]}]
 
 
@@ -72,7 +70,7 @@ _EC2 = (
 def find(aws: Aws, experiment: str | None = None) -> list[Tagged]:
     """Everything of one experiment, or of all, that is still there; in order of removal."""
     found = [*_groups(aws), *instances(aws), *placement_groups(aws), *_of_ec2(aws)]
-    found += [*_schedules(aws), *_buckets(aws), *_identities(aws)]
+    found += _schedules(aws)
     return [one for one in found if experiment in (None, one.experiment)]
 
 
@@ -159,56 +157,13 @@ def _of_ec2(aws: Aws) -> Iterator[Tagged]:
 
 
 def _schedules(aws: Aws) -> Iterator[Tagged]:
-    held = aws.pages("scheduler", "list_schedule_groups", "ScheduleGroups")
-    arns = {str(one["Name"]): str(one["Arn"]) for one in held if one["State"] != "DELETING"}
-
-    def tags(name: str) -> list[dict[str, str]]:
-        said = aws.call("scheduler", "list_tags_for_resource", ResourceArn=arns[name])
-        return list(said.get("Tags", []))
-
-    for name in _named(held, "Name"):
-        if name in arns:
-            yield from _with_tags("schedule group", name, tags)
-
-
-def _buckets(aws: Aws) -> Iterator[Tagged]:
-    for name in _named(aws.call("s3", "list_buckets")["Buckets"], "Name"):
-        yield from _with_tags(
-            "bucket", name, lambda n: aws.call("s3", "get_bucket_tagging", Bucket=n)["TagSet"]
-        )
-
-
-def _identities(aws: Aws) -> Iterator[Tagged]:
-    """Instance profiles and roles: names are unique in an account, whatever the region."""
-    for kind, several, one, key in (
-        ("instance profile", "list_instance_profiles", "get_instance_profile", "InstanceProfile"),
-        ("role", "list_roles", "get_role", "Role"),
-    ):
-        for name in _named(aws.pages("iam", several, f"{key}s"), f"{key}Name"):
-            read = partial(_tags_of, aws, one, key)
-            yield from _with_tags(kind, name, read)
-
-
-def _tags_of(aws: Aws, operation: str, key: str, name: str) -> list[dict[str, str]]:
-    answer = aws.call("iam", operation, **{f"{key}Name": name})
-    return list(answer[key].get("Tags", []))
-
-
-def _with_tags(
-    kind: str, name: str, read: Callable[[str], list[dict[str, str]]]
-) -> Iterator[Tagged]:
-    try:
-        tags = _tags(read(name))
-    except AwsRefused as error:
-        if error.code in ("NoSuchTagSet", "NoSuchEntity", "NoSuchBucket"):
-            return
-        raise
-    if EXPERIMENT in tags:
-        yield Tagged(kind, name, tags)
-
-
-def _named(entries: Iterable[Mapping[str, Any]], key: str) -> list[str]:
-    return [str(one[key]) for one in entries if str(one[key]).startswith(_NAMES)]
+    """Groups of schedules, which no list can be asked for by tag."""
+    for one in aws.pages("scheduler", "list_schedule_groups", "ScheduleGroups"):
+        if one["State"] != "DELETING" and str(one["Name"]).startswith("sc-"):
+            said = aws.call("scheduler", "list_tags_for_resource", ResourceArn=one["Arn"])
+            tags = _tags(said.get("Tags", []))
+            if EXPERIMENT in tags:
+                yield Tagged("schedule group", str(one["Name"]), tags)
 
 
 def _tags(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -31,7 +31,7 @@ def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answere
     assert done.exit_code == 1, "something has outlived"
     said = json.loads(done.stdout)
     assert {row["experiment"] for row in said["outlived"]} == {"tst-old"}
-    assert made.ids["bucket"][0] in {row["id"] for row in said["outlived"]}
+    assert made.ids["VPC"][0] in {row["id"] for row in said["outlived"]}
     assert (said["removed"], said["region"]) == ([], REGION)
     refused = refusal("reap", "--remove")
     assert isinstance(refused, InputError)

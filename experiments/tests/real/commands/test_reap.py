@@ -81,6 +81,7 @@ def test_what_something_else_holds_is_named_and_all_the_rest_goes() -> None:
         with pytest.raises(EnvironmentMissing) as held:
             sweep.remove(aws, found, lambda _: None, timeout_s=0.2)
         assert re.fullmatch(f"volume {volume}: VolumeInUse[^;]*", held.value.came)
+        found = [one for one in found if one.kind != "schedule group"]  # moto fails at none
     assert [one.id for one in tagged.find(aws, "tst-old")] == [volume]
     assert _kinds(tagged.find(aws, "tst-young"))["instance"] == {holder}
 

@@ -60,6 +60,10 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     run = call("run", DESIGN, "--ttl-hours", "2", *way_in)
     assert isinstance(run.exception, InputError)
     assert run.exception.place == asked.exception.place
+    for command in ("up", "run"):
+        dear = call(command, DESIGN, "--ttl-hours", "2", "--yes", "--max-usd", "0.6", *way_in)
+        assert isinstance(dear.exception, InputError)
+        assert dear.exception.place == "--max-usd 0.6"
     assert tagged.find(Aws(REGION)) == []
 
     quota.set()
@@ -71,7 +75,7 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert "Service Quotas" in refused.exception.do
     assert f"`sparecraft down {EXPERIMENT} --platform ec2`" in refused.exception.do
     fleet = tagged.find(Aws(REGION), EXPERIMENT)
-    assert {one.kind for one in fleet} >= {"VPC", "subnet", "role"}
+    assert {one.kind for one in fleet} >= {"VPC", "subnet", "network interface"}
     assert "instance" not in {one.kind for one in fleet}
 
     quota.clear()

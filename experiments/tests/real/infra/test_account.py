@@ -57,9 +57,7 @@ def _terraform(folder: Path, *arguments: str, fails: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-def test_an_account_gets_policies_an_alarm_and_a_bucket_for_states(
-    account: str, tmp_path: Path
-) -> None:
+def test_an_account_gets_policies_an_alarm_and_buckets(account: str, tmp_path: Path) -> None:
     made = tmp_path / "account"
     made.mkdir()
     for file in (ROOT / "infra" / "account").glob("*.*"):
@@ -71,14 +69,55 @@ def test_an_account_gets_policies_an_alarm_and_a_bucket_for_states(
     iam, s3 = _client("iam", account), _client("s3", account)
     attached = iam.list_attached_group_policies(GroupName="sparecraft-users")["AttachedPolicies"]
     assert {one["PolicyName"] for one in attached} == {
-        f"sparecraft-user-{half}" for half in ("machines", "services", "states")
+        f"sparecraft-user-{part}" for part in ("look", "make", "change", "services", "states")
     }
-    assert "sparecraft-boundary" in {one["PolicyName"] for one in iam.list_policies()["Policies"]}
+    _roles_are_made_once(iam)
+    _buckets_of_fleets_are_closed(s3)
     backend = json.loads(_terraform(made, "output", "-json", "backend"))
     bucket = backend["bucket"]
     assert s3.get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"
     assert all(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values())
     _a_state_is_encrypted_and_locked(tmp_path / "stack", backend, s3)
+
+
+def _roles_are_made_once(iam: Any) -> None:
+    held = iam.list_roles(PathPrefix="/sparecraft/")["Roles"]
+    attached = {
+        one["RoleName"].removeprefix("sparecraft-"): {
+            policy["PolicyName"].removeprefix("sparecraft-role-")
+            for policy in iam.list_attached_role_policies(RoleName=one["RoleName"])[
+                "AttachedPolicies"
+            ]
+        }
+        for one in held
+    }
+    assert attached == {
+        "machine": {"machine"},
+        "load": {"machine", "load"},
+        "runner": {"machine", "load", "runner"},
+        "end": {"end"},
+    }
+    trusted = {
+        one["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"] for one in held
+    }
+    assert trusted == {"ec2.amazonaws.com", "scheduler.amazonaws.com"}
+
+
+def _buckets_of_fleets_are_closed(s3: Any) -> None:
+    look = json.loads((ROOT / "infra" / "account" / "user-look.json").read_text())
+    (fence,) = (one for one in look["Statement"] if one["Effect"] == "Deny")
+    for region in fence["Condition"]["StringNotEquals"]["aws:RequestedRegion"]:
+        bucket = f"sparecraft-fleets-123456789012-{region}"
+        block = s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
+        assert list(block.values()) == [True] * 4
+        assert s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]
+        policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
+        (statement,) = policy["Statement"]
+        assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+        assert statement["Action"].lower() == "s3:*"
+        assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        (rule,) = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        assert (rule["Status"], rule["Expiration"]["Days"]) == ("Enabled", 8)
 
 
 def _an_alarm_is_planned(made: Path) -> None:

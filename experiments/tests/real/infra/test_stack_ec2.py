@@ -5,7 +5,6 @@ What moto cannot show is in infra/README.md, "What the tests of EC2 prove".
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -26,20 +25,19 @@ from experiments.tests.ec2_stack import (
     ON_PREM,
     AppliedStack,
     aws_of,
-    bounded,
     moto_settings,
+    prepared,
     tags,
 )
 
 pytestmark = pytest.mark.long
 
-# What moto forgets or adds: bucket tags, an instance's groups beside its interfaces' ones, what a
+# What moto forgets or adds: an instance's groups beside its interfaces' ones, what a
 # rule between groups is for, a template's own tags among those of its machines.
 _MOTO_DRIFT = {
     "aws_autoscaling_group": {"launch_template", "capacity_reservation_specification"},
     "aws_instance": {"vpc_security_group_ids"},
     "aws_launch_template": {"default_version", "latest_version", "tag_specifications"},
-    "aws_s3_bucket": {"tags_all"},
     "aws_vpc_security_group_egress_rule": {"description"},
     "aws_vpc_security_group_ingress_rule": {"description"},
 }
@@ -50,7 +48,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A moto server that knows Debian's image and AWS's policies."""
     place = tmp_path_factory.mktemp("moto")
     with moto_server(place / "moto.log", host_address(), **moto_settings(place)) as url:
-        bounded(url)
+        prepared(url)
         yield url
 
 
@@ -88,7 +86,6 @@ def test_every_thing_carries_its_experiment_and_its_end(
     assert kinds >= {
         *("instance", "network interface", "volume", "VPC endpoint", "schedule group"),
         *("security group", "route table", "internet gateway", "subnet", "VPC"),
-        *("instance profile", "role"),  # moto keeps no tags that a bucket is made with
     }
     assert {one.tags.get("sparecraft:expires") for one in found} == {EXPIRES}
     ec2, ours = fixed.client("ec2"), {one.id for one in found}
@@ -193,38 +190,36 @@ def test_interfaces_keep_the_spec_s_addresses_in_two_zones(fixed: AppliedStack) 
     assert entry.urls == (f"http://{fleet.machine('arbiter-web').address}/",)
 
 
-def test_the_bundle_is_private_and_each_machine_reads_its_own_only(fixed: AppliedStack) -> None:
-    s3, bucket = fixed.client("s3"), fixed.bucket()
-    block = s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
-    assert list(block.values()) == [True] * 4
-    (rule,) = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
-    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
-    keys = {one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"]}
-    assert keys >= {"sparecraft.tar.gz", *(f"machines/{name}.json" for name in fixed.instances())}
-    may = _statements(fixed, "db-1")
-    assert set(may) == {"OwnFiles", "OwnInterfaces", "ToItself"}
-    assert [key.split(f"{bucket}/")[1] for key in may["OwnFiles"]["Resource"]] == [
-        "sparecraft.tar.gz",
-        "expires",
-        "content/mariadb.tar.gz",
-        "machines/db-1.json",
-    ]
-    own = {one["id"] for one in fixed.settings("db-1")["interfaces"]}
-    assert {arn.split("/")[1] for arn in may["OwnInterfaces"]["Resource"]} == own
-    load = {*may, "SessionManager"}
-    assert set(_statements(fixed, "load-1")) - load == {"Look", "FaultsAndStandbys"}
-    assert set(_statements(fixed, "load-2")) == load
+def test_each_machine_is_told_its_own_settings_only_by_a_name_that_no_other_can_guess(
+    fixed: AppliedStack,
+) -> None:
+    bucket, prefix = fixed.files()
+    assert prefix.startswith("vpc-")
+    held = fixed.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
+    names = {one["Key"].removeprefix(f"{prefix}/") for one in held}
+    assert names >= {"expires", "sparecraft.tar.gz", "content/mariadb.tar.gz"}
+    own = {name: fixed.settings(name) for name in fixed.instances()}
+    assert len([one for one in names if one.startswith("machines/")]) == len(own)
+    for name, settings in own.items():
+        key = settings["files"].get("/etc/sparecraft/tls/key.pem", {}).get("content")
+        assert (key is None) == name.startswith("load-"), "no key of its own to hide the name by"
+    profiles = {
+        name: one["IamInstanceProfile"]["Arn"].split(":instance-profile/")[1]
+        for name, one in fixed.instances().items()
+    }
+    assert profiles == {
+        name: "sparecraft/sparecraft-" + {"load-1": "runner", "load-2": "load"}.get(name, "machine")
+        for name in own
+    }
 
 
-def _statements(stack: AppliedStack, machine: str) -> dict[str, Any]:
-    iam, role = stack.client("iam"), f"sc-{stack.experiment}-{machine}"
-    assert iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"] == []
-    held = iam.get_role(RoleName=role)["Role"]
-    assert held["PermissionsBoundary"]["PermissionsBoundaryArn"].endswith("/sparecraft-boundary")
-    assert held["Path"] == "/sparecraft/"
-    assert iam.list_role_policies(RoleName=role)["PolicyNames"] == ["own"]
-    policy = iam.get_role_policy(RoleName=role, PolicyName="own")["PolicyDocument"]
-    return {one["Sid"]: one for one in policy["Statement"]}
+def test_no_fleet_makes_a_role_a_profile_or_a_bucket(fixed: AppliedStack) -> None:
+    made = {one["RoleName"] for one in fixed.client("iam").list_roles()["Roles"]}
+    profiles = fixed.client("iam").list_instance_profiles()["InstanceProfiles"]
+    made |= {one["InstanceProfileName"] for one in profiles}
+    buckets = {one["Name"] for one in fixed.client("s3").list_buckets()["Buckets"]}
+    assert {one for one in made if fixed.experiment in one} == set()
+    assert {one for one in buckets if one.startswith("sc-") or fixed.experiment in one} == set()
 
 
 def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
@@ -249,7 +244,7 @@ def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
 
 
 def test_every_instance_without_a_group_is_ended_from_outside_in_time(fixed: AppliedStack) -> None:
-    scheduler, iam = fixed.client("scheduler"), fixed.client("iam")
+    scheduler = fixed.client("scheduler")
     group = f"sc-{fixed.experiment}"
     listed = scheduler.list_schedules(GroupName=group)["Schedules"]
     ends = [scheduler.get_schedule(GroupName=group, Name=one["Name"]) for one in listed]
@@ -259,30 +254,12 @@ def test_every_instance_without_a_group_is_ended_from_outside_in_time(fixed: App
         assert one["ScheduleExpression"] == f"at({EXPIRES.removesuffix('Z')})"
         assert one["ScheduleExpressionTimezone"] == "UTC"
         assert one["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
-        assert one["Target"]["RoleArn"].endswith(f":role/sparecraft/sc-{fixed.experiment}-end")
-    policy = iam.get_role_policy(RoleName=f"sc-{fixed.experiment}-end", PolicyName="own")
-    (may,) = policy["PolicyDocument"]["Statement"]
-    assert may["Action"] == ["ec2:TerminateInstances"]
-    whose = {"aws:ResourceTag/sparecraft:experiment": fixed.experiment}
-    assert may["Condition"] == {"StringEquals": whose}
-
-
-def test_the_bucket_is_closed_to_what_is_not_encrypted_on_its_way(fixed: AppliedStack) -> None:
-    held = fixed.client("s3").get_bucket_policy(Bucket=fixed.bucket())["Policy"]
-    (statement,) = json.loads(held)["Statement"]
-    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
-    assert statement["Action"].lower() == "s3:*"
-    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    arn = f"arn:aws:s3:::{fixed.bucket()}"
-    assert statement["Resource"] == [arn, f"{arn}/*"]
+        assert one["Target"]["RoleArn"].endswith(":role/sparecraft/sparecraft-end")
 
 
 def test_standbys_need_no_address_of_their_own_and_stop_themselves(fixed: AppliedStack) -> None:
     assert fixed.client("ec2").describe_addresses()["Addresses"] == []
-    said = fixed.client("ec2").describe_instance_attribute(
-        InstanceId=fixed.instances()["web-2"]["InstanceId"], Attribute="userData"
-    )
-    assert "SC_STANDBY='true'" in base64.b64decode(said["UserData"]["Value"]).decode()
+    assert "SC_STANDBY='true'" in fixed.user_data("web-2")
 
 
 _WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image": "mariadb:11"}}
@@ -300,12 +277,10 @@ _WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image
         ),
         ({"expires": "2026-01-01T00:00:00Z"}, ["Expected expires to be in the future"]),
         ({"expires": EXPIRES.replace("Z", "+02:00")}, ["Expected expires as a time in UTC"]),
-        (
-            {"expires": "2199-01-01T00:00:00Z", "permissions_boundary": "none-such"},
-            ["at most ttl_hours (4) from now", "policy/none-such"],
-        ),
+        ({"expires": "2199-01-01T00:00:00Z"}, ["at most ttl_hours (4) from now"]),
+        ({"disk_gb": 500}, ["Expected disk_gb from 8 to 200"]),
     ],
-    ids=["spot", "interfaces", "stock image", "cluster", "past", "offset", "too far"],
+    ids=["spot", "interfaces", "stock image", "cluster", "past", "offset", "too far", "disk"],
 )
 def test_what_ec2_cannot_do_is_refused_in_the_plan(
     fixed: AppliedStack, tmp_path: Path, given: dict[str, Any], says: list[str]
@@ -393,7 +368,7 @@ def test_a_second_plan_of_the_cloud_changes_nothing_but_what_moto_forgets(
 def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -> None:
     """cache-1, in a container of the same Debian: interfaces, files, role, content, agent."""
     with instance(cloud, "cache-1", host_address()) as one:
-        one.run("tee", "/root/user-data", text=_user_data(cloud, "cache-1"))
+        one.run("tee", "/root/user-data", text=cloud.user_data("cache-1"))
         one.run("bash", "/root/user-data")
         timer = one.run("cat", "/etc/systemd/system/sparecraft-end.timer")
         assert "OnUnitActiveSec=300s\n" in timer
@@ -417,7 +392,8 @@ def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -
         one.run(*boot)
         assert one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh") == before
         one.run(boot[0], "end-if-expired")
-        ended = {"Bucket": cloud.bucket(), "Key": "expires", "Body": b"2026-01-01T00:00:00Z"}
+        bucket, prefix = cloud.files()
+        ended = {"Bucket": bucket, "Key": f"{prefix}/expires", "Body": b"2026-01-01T00:00:00Z"}
         cloud.client("s3").put_object(**ended)
         for asked in ("end-if-expired", "every-boot"):
             assert "the time to live of cache-1 is over" in one.fails(boot[0], asked)
@@ -432,13 +408,6 @@ def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -
 
 
 _SYSTEMD = "--no-install-recommends systemd systemd-sysv"  # on Debian's image for EC2 it runs
-
-
-def _user_data(stack: AppliedStack, machine: str) -> str:
-    (version,) = stack.client("ec2").describe_launch_template_versions(
-        LaunchTemplateName=f"sc-{stack.experiment}-{machine}"
-    )["LaunchTemplateVersions"]
-    return base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode()
 
 
 # Asked in the instance, until the role is ready: only there is its control address.
@@ -480,8 +449,8 @@ def _surprising(changed: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _destroyed_whole(stack: AppliedStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    bucket = stack.bucket()
+    bucket, prefix = stack.files()
     stack.destroy()
     assert tagged.find(aws_of(stack, monkeypatch), stack.experiment) == []
-    assert bucket not in json.dumps(stack.client("s3").list_buckets()["Buckets"], default=str)
+    assert stack.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"] == 0
     assert json.loads(stack.terraform("show", "-json")).get("values") is None

@@ -17,6 +17,7 @@ from experiments.stage.platforms.ec2.cost import (
     planned_machines,
     quote_of,
 )
+from experiments.stage.platforms.ec2.offer import within
 from optimizer.tests.pricing_api import PricingApi, product, serving
 from optimizer.units import HOURS_PER_MONTH
 
@@ -126,3 +127,25 @@ def test_a_type_that_nobody_has_a_price_of_is_refused(region: str, kind: str) ->
         quote_of(region, {kind}, "ec2", TODAY)
     assert kind in refused.value.expected
     assert "prices refresh" in refused.value.do
+
+
+_BILL = Bill((Rented("web-1", "t3.small", False, 0.0),), Quote({"t3.small": 0.995}, "", ""), 4.0)
+
+
+@pytest.mark.parametrize("max_usd", [None, 4.0, 100.0])
+def test_a_fleet_within_its_most_is_made(max_usd: float | None) -> None:
+    within(_BILL, max_usd, 3600.0)
+    within(_BILL, max_usd, None)
+
+
+def test_a_fleet_that_could_cost_more_than_it_may_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        within(_BILL, 3.99, 3600.0)
+    assert refused.value.place == "--max-usd 3.99"
+    assert "4.00 USD in 4 h" in refused.value.came
+
+
+def test_a_fleet_that_ends_before_its_run_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        within(_BILL, None, 5 * 3600.0)
+    assert refused.value.place == "--ttl-hours"
