@@ -278,7 +278,11 @@ class Watch:
             yield Asked("scheduler:ListScheduleGroups", "*")
         elif parts[0] == "schedule-groups":
             arn = f"{base}:schedule-group/{parts[1]}"
-            yield Asked(f"scheduler:{verb}ScheduleGroup", arn, tags)
+            there = {}
+            if verb == "Delete":
+                held = self._clients["scheduler"].list_tags_for_resource(ResourceArn=arn)["Tags"]
+                there = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in held}
+            yield Asked(f"scheduler:{verb}ScheduleGroup", arn, {**tags, **there})
             if tags:
                 yield Asked("scheduler:TagResource", arn, tags)
         else:

@@ -508,6 +508,9 @@ _OTHERS: dict[str, list[One]] = {
     "the bucket copied elsewhere": [One("s3:PutReplicationConfiguration", FLEETS, IN_S3)],
     "the bucket kept for ever": [One("s3:PutLifecycleConfiguration", FLEETS, IN_S3)],
     "the bucket gone": [One("s3:DeleteBucket", FLEETS, IN_S3)],
+    "a stranger's schedules gone": [
+        One("scheduler:DeleteScheduleGroup", f"{SCHEDULER}:schedule-group/sc-payroll", THEIRS)
+    ],
     "another's schedule": [
         One("scheduler:UpdateSchedule", f"{SCHEDULER}:schedule/default/payroll")
     ],

@@ -158,8 +158,8 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
         .contains("sparecraft_control"));
 }
 
-/// Each a way from a role that is root to what its agent is; the last word is what it is called.
-const WAYS_TO_THE_AGENT: [(&str, &str); 15] = [
+/// Each a way from a role to what its agent is, to the host or to a neighbour, and what it is called.
+const WAYS_OUT: [(&str, &str); 24] = [
     (
         "touch /opt/sparecraft/bin/x",
         "a program beside the agent's",
@@ -190,16 +190,32 @@ const WAYS_TO_THE_AGENT: [(&str, &str); 15] = [
         "the closed folder made writable",
     ),
     ("ls /proc/1/root/test", "the agent's view of the machine"),
-    ("head -c1 /proc/1/mem", "the agent's memory"),
+    ("cat /proc/1/environ", "the agent's memory"),
     ("nsenter --target 1 --mount true", "the agent's name space"),
     ("echo 1 >/proc/sys/kernel/sysrq", "the host's kernel"),
+    ("mknod /tmp/disk b 8 0", "the host's disk"),
+    ("date -s 2001-01-01", "the host's clock"),
+    ("dmesg", "the host's log"),
+    ("chroot / true", "another root"),
+    ("unshare --user --map-root-user true", "a root of its own"),
+    ("hostname another", "another machine's name"),
+    (
+        "ip address add 198.18.242.120/25 dev lo",
+        "a neighbour's address",
+    ),
+    ("nft flush ruleset", "the control address's guard"),
+    ("ping -c 1 127.0.0.1", "packets in a neighbour's name"),
 ];
 
 #[test]
-fn a_role_that_is_root_finds_no_way_to_what_its_agent_is() {
-    let mut script = String::from("touch /tmp/could\n");
-    for (command, name) in WAYS_TO_THE_AGENT {
-        script += &format!("sh -c \"{command}\" >/dev/null 2>&1 && echo \"{name}\" >>/tmp/could\n");
+fn a_role_that_is_root_or_a_user_finds_no_way_out() {
+    let user = "setpriv --reuid=nobody --regid=nogroup --clear-groups";
+    let mut script = String::from("install -m 666 /dev/null /tmp/could\n");
+    for (who, as_whom) in [("root", ""), ("user", user)] {
+        for (command, name) in WAYS_OUT {
+            let way = format!("{as_whom} sh -c \"{command}\" >/dev/null 2>&1");
+            script += &format!("{way} && echo \"{who}: {name}\" >>/tmp/could\n");
+        }
     }
     let machine = machine_or_skip!(&format!("{script}exec sleep 100003\n"));
     wait_for("the end of all ways", || {
@@ -208,7 +224,8 @@ fn a_role_that_is_root_finds_no_way_to_what_its_agent_is() {
         processes.iter().any(sleeps).then_some(())
     });
     assert_eq!(machine.run("cat /tmp/could"), "");
-    machine.run("test -e /var/lib/sparecraft/journal && touch /var/lib/sparecraft/agent-may");
+    // All of it is the agent's still.
+    machine.run("touch /opt/sparecraft/bin/x /var/lib/sparecraft/journal/x");
 }
 
 #[test]
