@@ -77,12 +77,6 @@ def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
     assert sparecraft("adopt", str(tmp_path / "none")).returncode == 2
 
 
-def test_an_unknown_design_names_those_there_are() -> None:
-    done = sparecraft("run", "no-such-design")
-    assert done.returncode == 2
-    assert "mediawiki-noisy" in done.stderr
-
-
 def test_version_is_printed() -> None:
     done = sparecraft("--version")
     assert done.returncode == 0
