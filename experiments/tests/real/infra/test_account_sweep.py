@@ -67,7 +67,9 @@ def test_what_outlived_its_fleet_ends_protected_or_not(sweep: ModuleType) -> Non
     assert sweep.sweep([REGION], NOW) == []
 
 
-@pytest.mark.parametrize("expires", [_at(24 * 365), "next year", ""])
+@pytest.mark.parametrize(
+    "expires", [_at(24 * 365), "next year", ""], ids=["a date", "words", "nothing"]
+)
 def test_a_week_and_a_day_is_the_most_whatever_the_tag_says(
     sweep: ModuleType, expires: str
 ) -> None:
