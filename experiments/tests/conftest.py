@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -31,6 +32,19 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("bundle") / "bundle"
     return Path(shutil.copytree(ROOT / "build" / "bundle", folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runs_of_this_session() -> Iterator[None]:
+    """Runs of a suite beside this one hinder none of this one's: it has a registry of its own."""
+    with (
+        TemporaryDirectory(prefix="sc-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        Path(folder).chmod(0o1777)  # programs of other users keep their files there too
+        patch.setattr(runs, "FOLDER", Path(folder) / f"sparecraft-{os.getuid()}")
+        patch.setenv("TMPDIR", folder)
+        yield
 
 
 @pytest.fixture
