@@ -45,6 +45,7 @@ CHANGES = (
     ("warm_up = 5", "warm_up = 1"),
     ("measure = 40", "measure = 20"),
     ('pattern = "front"', 'pattern = "none"'),
+    ("error_share_max = 0.5\n", ""),  # all requests fail for a quarter of each block
     ("max_in_flight = 500", "max_in_flight = 500\nworkers = 2"),
     ('order = "ABBA"\nrepeats = 2', 'order = "AB"\nrepeats = 1'),
     ("[arms.baseline.settings]", f"{ALL_CRASH}\n[arms.baseline.settings]"),
