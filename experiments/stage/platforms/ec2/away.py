@@ -84,7 +84,7 @@ class Away:
         Raises EnvironmentMissing where AWS does not answer any more: the run goes on, and the same
         call finds it; Interrupted after Ctrl-C, with what was measured kept.
         """
-        results.mkdir(parents=True, exist_ok=True)  # at once: it costs nothing yet where it cannot be
+        results.mkdir(parents=True, exist_ok=True)  # fails while it costs nothing yet
         with (
             ending_signals(self._narrator.say) as signals,
             runs.registered(self._active(results)) as told,
