@@ -40,7 +40,7 @@ class Guard(Strict):
 
     @property
     def ends_runs(self) -> bool:
-        """Whether anything that is measured ends the run."""
+        """True where anything that is measured ends the run."""
         return self.looks_at_requests or self.down_s_max is not None
 
     @property

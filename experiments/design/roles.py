@@ -153,9 +153,9 @@ class Role(Strict):
     port: Port
     """Where it listens."""
     state: Literal["none", "copied", "own"] | None = None
-    """What a machine keeps: none (a spare serves as any other does), copied (a machine that joins
-    gets it from the others, and serves), own (it is lost with the machine, or no other takes its
-    place: a cold spare is no availability)."""
+    """State that a machine keeps: none (a spare serves as any other does), copied (a machine that
+    joins gets it from the others, and serves), own (it is lost with the machine, or no other takes
+    its place: a cold spare is no availability)."""
     arbiter: bool = True
     """Whether a tier of it may have an arbiter."""
     image_of: str | None = None

@@ -61,7 +61,7 @@ def burn_figure(runs: Sequence[Run]) -> Figure:
 
 
 def plan_figure(runs: Sequence[Run]) -> Figure:
-    """What the planned fleet costs, night by night."""
+    """Cost of the planned fleet, night by night."""
     return _of_runs(
         runs, "plan-nights", "Planned cost over nights",
         "The cheapest fleet that meets the SLO by what the run measured, USD a month at the price "
@@ -71,7 +71,7 @@ def plan_figure(runs: Sequence[Run]) -> Figure:
 
 
 def million_figure(runs: Sequence[Run]) -> Figure:
-    """What a million good requests cost on the fleet that was measured."""
+    """Cost of a million good requests on the fleet that was measured."""
     return _by_arm(
         runs, "million-nights", "Cost of a million good requests over nights",
         "USD for a million requests that are answered ok, by the fleet and the rate that were "

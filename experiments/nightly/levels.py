@@ -1,4 +1,4 @@
-"""What is watched over nights: for each design a series of every figure, a value a night.
+"""Levels that are watched over nights: for each design a series of every figure, a value a night.
 
 Gains are held against the baseline of the same run, so that a slower host alone is no change. That
 says nothing of both arms becoming slower, dearer or faulty together: hence the levels themselves.
@@ -82,7 +82,7 @@ class Series:
 
     @property
     def noise_min(self) -> float:
-        """What nights differ by at least, on that scale."""
+        """The least noise of a night, on that scale."""
         if self.yes_no:
             return YES_NOISE_MIN
         if self.share and self.values:

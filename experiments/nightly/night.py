@@ -52,7 +52,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a night is done with: the command that it calls, its clocks, the host's speed."""
+    """Tools of a night: the command that it calls, its clocks, the host's speed."""
 
     sparecraft: Sequence[str] = SPARECRAFT
     now: Callable[[], datetime] = _now

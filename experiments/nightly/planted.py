@@ -39,7 +39,7 @@ _KERNEL_PER_S, _USD_A_MONTH, _USD_A_MILLION = 14.0, 100.0, 8.5
 
 @dataclass(frozen=True)
 class Planted:
-    """What is different from the night of the change on: factors, and failed requests an arm."""
+    """Differences from the night of the change on: factors, and failed requests an arm."""
 
     words: str
     slower: float = 1.0
@@ -155,7 +155,7 @@ def write_nights(
 def told_of(
     nights: Sequence[Sequence[Run]], tell: Callable[[int, Sequence[Change]], None]
 ) -> dict[int, list[str]]:
-    """What each night tells that no earlier one told, by its number."""
+    """Changes that each night tells and no earlier one told, by its number."""
     found: dict[int, list[str]] = {}
     runs: list[Run] = []
     ends: list[End] = []
@@ -171,7 +171,7 @@ def told_of(
 
 
 def main() -> None:
-    """What is told of each planted change, night by night."""
+    """Print what is told of each planted change, night by night."""
     for planted in PLANTED:
         print(f"\n{planted.words}:")
         nights = made_up_nights(planted)

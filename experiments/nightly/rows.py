@@ -135,7 +135,7 @@ def _levels(result: Result) -> dict[str, float]:
 
 
 def _per_million(cost: Mapping[str, float | None], figures: Mapping[str, Any]) -> dict[str, float]:
-    """What a million requests cost that are answered ok, at the rate and the fleet measured."""
+    """Cost of a million requests that are answered ok, at the rate and the fleet measured."""
     per_month, good_per_s = cost["usd_per_month"], figures.get("goodput_per_s")
     if per_month is None or not good_per_s:
         return {}

@@ -1,4 +1,4 @@
-"""What is watched, in words and in its unit."""
+"""Figures that are watched, in words and in their units."""
 
 from __future__ import annotations
 

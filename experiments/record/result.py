@@ -228,7 +228,7 @@ def _check_head(body: Mapping[str, Any]) -> None:
 
 
 def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """What a kind reads of its own part of a run's result. Raises InputError where that part is
+    """Read a kind's own part of a run's result, by `read`. Raises InputError where that part is
     not what the kind wrote."""
     try:
         return dict(read())

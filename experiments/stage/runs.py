@@ -40,7 +40,7 @@ class Active:
 
     @property
     def words(self) -> str:
-        """What goes on, for whoever has to wait for it."""
+        """A name for the run or night, for whoever has to wait for it."""
         return f"{'night' if self.is_night else 'run'} of {self.design or self.experiment}"
 
 

@@ -332,7 +332,7 @@ def _of_s3(request: BaseHTTPRequestHandler, body: bytes) -> Iterator[Asked]:
 
 
 def _attributes(action: str, given: Mapping[str, str]) -> dict[str, str | list[str]]:
-    """What AWS says of a call besides its resources."""
+    """Condition keys of a call besides those of its resources."""
     if action.startswith("Modify") and action.endswith("Attribute"):
         names = [key.removesuffix(".Value") for key in given if key.endswith(".Value")]
         return {"ec2:Attribute": names}

@@ -143,7 +143,7 @@ def group_of_one(made: MadeFleet, subnet: str, machine: str) -> str:
 
 
 def files(made: MadeFleet) -> None:
-    """What the machines are made of, below the VPC's id in the account's bucket."""
+    """Objects that the machines are made of, below the VPC's id in the account's bucket."""
     s3, bucket = client("s3"), f"sparecraft-fleets-123456789012-{REGION}"
     if bucket not in {one["Name"] for one in s3.list_buckets()["Buckets"]}:
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})

@@ -64,7 +64,7 @@ def moto_settings(directory: Path) -> dict[str, str]:
 
 
 def prepared(url: str) -> None:
-    """What an account has before its first fleet (infra/account): roles of machines, the bucket."""
+    """Make what `infra/account` has before the first fleet: roles of machines, the bucket."""
     keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
     iam, s3 = (
         boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
@@ -193,14 +193,14 @@ class AppliedStack:
         return str(load["bucket"]), str(load["prefix"])
 
     def settings(self, machine: str) -> Any:
-        """What a machine finds in the bucket, by the checksum that its user data names."""
+        """Content that a machine finds in the bucket, by the checksum that its user data names."""
         (sha256,) = re.findall(r"SC_SETTINGS='(\w+)'", self.user_data(machine))
         bucket, prefix = self.files()
         key = f"{prefix}/machines/{sha256}.json"
         return json.load(self.client("s3").get_object(Bucket=bucket, Key=key)["Body"])
 
     def user_data(self, machine: str) -> str:
-        """What a machine's instance is given, by its own or by its group's template."""
+        """Attributes that a machine's instance is given, by its own or by its group's template."""
         ec2, one = self.client("ec2"), self.instances()[machine]
         if "aws:autoscaling:groupName" in tags(one):
             (version,) = ec2.describe_launch_template_versions(

@@ -1,4 +1,4 @@
-"""What a user of `infra/account` wants, and what an attacker would: named, as the authorisations
+"""Wishes of a user of `infra/account` and of an attacker: named, as the authorisations
 that each takes. An attack is refused where one of its authorisations is."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def handler(event: dict[str, Any], _: object) -> list[str]:
 
 
 def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> list[str]:
-    """What was ended, or with `dry_run` would be: "kind id" of each; also printed."""
+    """End what outlived its fleet, with `dry_run` only name it: "kind id" of each, also printed."""
     done = []
     for region in regions:
         ec2 = boto3.client("ec2", region_name=region)
@@ -66,7 +66,7 @@ def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> li
 
 
 def outlived(things: Iterable[Held], now: datetime) -> list[Held]:
-    """What has to go, groups before machines: a group would make its machines anew."""
+    """Things that have to go, groups before machines: a group would make its machines anew."""
     found = list(things)
     ends = dict[str, datetime]()
     for one in found:

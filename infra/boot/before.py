@@ -54,7 +54,7 @@ def fingerprint() -> dict[str, Any]:
 
 
 def entries(places: Iterable[str]) -> list[str]:
-    """What lies in these folders, but for what is ours, and what each boot makes anew."""
+    """Files in these folders, but for what is ours, and what each boot makes anew."""
     return sorted(
         str(path)
         for place in places

@@ -114,7 +114,7 @@ def end_step() -> None:
 
 
 def _enabled(etc: Path) -> set[str]:
-    """What a boot starts: units by links of `systemctl enable`, scripts by those of update-rc.d."""
+    """Units that a boot starts, by links of `systemctl enable`, and scripts, by update-rc.d's."""
     links = (*etc.glob("systemd/system/*.wants/*"), *etc.glob("systemd/system/*.requires/*"))
     scripts = etc.glob("rc[2-5S].d/S[0-9][0-9]*")
     return {link.name for link in links} | {f"{script.name[3:]}.service" for script in scripts}

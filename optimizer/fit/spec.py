@@ -106,7 +106,7 @@ def _tier(
 
 @functools.cache
 def _roles_untold() -> dict[str, Any]:
-    """What roles say, for runs until 23 November 2026, which do not tell it."""
+    """Roles as they are now, for runs until 23 November 2026, which do not tell them."""
     file = Path(__file__).with_name("roles_untold.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 

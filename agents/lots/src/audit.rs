@@ -1,4 +1,4 @@
-//! What clients were told, beside what was done: their records against the ledger and the cars.
+//! Holds the records of what clients were told against the ledger and the cars.
 //!
 //! The ledger has a row for each change that was made, so it shows a change that was made twice,
 //! one that was promised and is not there, and one that nobody asked for. The cars must be where
@@ -22,7 +22,7 @@ pub struct Asked {
     outcome: String,
 }
 
-/// What does not fit; all but the first are 0 where each change was made once.
+/// Differences; all but the first are 0 where each change was made once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
     /// Changes that clients were told to have been made.
@@ -58,7 +58,7 @@ fn clients(asked: &[Asked]) -> Vec<i32> {
     found
 }
 
-/// What does not fit.
+/// Differences between the records and the database.
 #[must_use]
 pub fn findings(asked: &[Asked], booked: &Booked) -> Findings {
     let mut made: HashMap<Request, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Whether the role answers, by its own `ready.sh`, which may what the role may and no more: it lies
+//! Asks the role's own `ready.sh` for an answer. It may what the role may and no more: it lies
 //! where a role that is root can write.
 
 use std::path::PathBuf;

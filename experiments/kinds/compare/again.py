@@ -48,7 +48,7 @@ def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) 
 
 
 def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
-    """What the host did to the block; "" for nothing that is known.
+    """Reasons to measure the block again; "" where there is none.
 
     Parameters: records (n,) as in requests.parquet; their warm-up does not count.
     """

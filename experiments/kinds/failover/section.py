@@ -86,7 +86,7 @@ class FailoverSection(Strict):
     )
     """What happens to servers, each in blocks of its own."""
     calls: Literal["reads", "all"] = "reads"
-    """What clients call: one method that changes nothing, or all that the service has, of which
+    """Methods that clients call: one that changes nothing, or all that the service has, of which
     each change is checked to be made once."""
     clients: Annotated[tuple[int, ...], Field(strict=False, min_length=1)] = (1,)
     """How many, each number in blocks of its own."""

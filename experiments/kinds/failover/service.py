@@ -47,7 +47,7 @@ class Service(ABC):
 
     @abstractmethod
     def audit(self, records: Path) -> Mapping[str, int]:
-        """What a block's clients were told, beside what the service keeps, once the clients have
+        """Holds what a block's clients were told against what the service keeps, once they have
         ended: `changes`, how many were promised; all else is 0 where each was made once."""
 
     @abstractmethod

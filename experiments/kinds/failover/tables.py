@@ -74,7 +74,7 @@ def _met(row: Mapping[str, Any] | None) -> Cell:
 
 
 def calls_table(rows: Rows) -> Table | None:
-    """What was invoked, and what the service kept of it; None of a run without audits."""
+    """Invocations, and what the service kept of them; None of a run without audits."""
     told = [row for row in rows if row["audit"] is not None]
     if not told:
         return None

@@ -1,5 +1,5 @@
-"""What a row's operations have to fill before the row can lock up by it, and how much of it a run's
-operations could fill: the memory of a leader, the places of a cluster, a detector's patience.
+"""The dose of a row: how much a run's operations put into the mechanism by which the row locks up,
+beside how much fills it: the memory of a leader, the places of a cluster, a detector's patience.
 
 What is compared is what was asked for, not how full it got: a release that mends the mechanism
 never fills it. An operation that asks for less than `share_least` of the bound ends before the
@@ -27,15 +27,15 @@ class Mechanism(Strict):
     """The `[mechanism]` of a row."""
 
     what: Annotated[str, Field(min_length=1)]
-    """What has to be full, in words."""
+    """The store that has to be full, in words."""
     put: Literal["megabytes", "operations", "seconds"]
-    """What a run puts into it: its operations' bytes, their number, or how long the fault lasts."""
+    """The unit of what a run puts in: its operations' bytes or number, or the fault's length."""
     bound: Positive | Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
     """How much it holds: a number, `memory_mb` of a machine as designed, or a white-box metric."""
     at: str | None = None
     """The part on whose machine the metric is told."""
     per_node: bool = False
-    """Whether each healthy node that is asked holds so much."""
+    """True: each healthy node that is asked holds so much."""
     share_least: Positive = 1.0
     """How much of the bound has to be put in before the mechanism can act."""
     verdicts: Annotated[list[Class], Field(min_length=1)]
@@ -46,7 +46,7 @@ class Mechanism(Strict):
 
 @dataclass(frozen=True)
 class Dose:
-    """What a run put into a mechanism, beside its bound; None where nothing says the bound."""
+    """Amount that a run put into a mechanism, and its bound; None where nothing says the bound."""
 
     what: str
     unit: str

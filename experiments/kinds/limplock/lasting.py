@@ -1,4 +1,4 @@
-"""What was done over time by an operation that goes on under its fault, until a server has died and
+"""The course of an operation that goes on under its fault, until a server has died and
 beyond: for result.json, and as the paper's Figure 4."""
 
 from __future__ import annotations

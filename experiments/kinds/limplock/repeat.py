@@ -106,7 +106,7 @@ class Repeat:
                 self._tell()
 
     def _warm(self) -> None:
-        """What was started anew is rehearsed."""
+        """Rehearse the operation on servers that were started anew."""
         if self.cold and self._section.rehearse:
             self._rehearse()
 
@@ -245,7 +245,7 @@ class Repeat:
         return found
 
     def _has_ended(self, machine: str) -> bool:
-        """Whether its program has, by its agent; False where that does not answer."""
+        """True where its agent says that its program has ended; False without an answer."""
         try:
             return str(self._stage.fleet.agents[machine].health()["service"]) == "crashed"
         except AgentError:

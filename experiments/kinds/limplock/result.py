@@ -90,7 +90,7 @@ def _keys(windows: Sequence[Window], spec: Mapping[str, Any]) -> list[Key]:
 
 
 class _Doses:
-    """What each row's operations put into what it locks up by."""
+    """Doses of all rows of a run."""
 
     def __init__(self, left: Left, spec: Mapping[str, Any], whitebox: pl.DataFrame) -> None:
         self._left = left

@@ -69,7 +69,7 @@ class Course(Strict):
     until_s: Positive | None = None
     """Until when [s]; None: to the end."""
     what: Annotated[str, Field(min_length=1)]
-    """What it is then."""
+    """The state of the service then."""
 
 
 class Paper(Strict):
@@ -115,7 +115,7 @@ class Row(Strict):
     probes: Annotated[list[Probe], Field(min_length=1)]
     """What verdicts on nodes and cluster rest on."""
     mechanism: Mechanism | None = None
-    """What the operations have to fill before the row can lock up; None: nothing, they wait for
+    """The store that operations have to fill before the row can lock up; None: they wait for
     what limps themselves."""
     paper: Paper | None = None
     """None: the paper has not this row."""

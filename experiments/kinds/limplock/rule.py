@@ -66,7 +66,7 @@ class Measured:
     closing: Sequence[tuple[Waited, Waited]] = ()
     """The base of each repeat, and again at its end, of those that have both."""
     dose: Dose | None = None
-    """What the operations put into what the row locks up by; None: it has no such thing."""
+    """How much of the row's mechanism the operations could fill; None: it has none."""
 
 
 @dataclass(frozen=True)

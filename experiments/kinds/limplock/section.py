@@ -95,7 +95,7 @@ class LimplockSection(Strict):
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What is done to a node, in an order of each repeat's own; of a search its ends."""
+        """Scenarios of a node; each repeat draws its own order. Of a search, its ends."""
         if self.search is not None:
             return (self.search.scenario(self.search.low), self.search.scenario(self.search.high))
         return scenarios_of(self.severities, self.crash)

@@ -35,7 +35,7 @@ _TOLD = 10  # one in so many requests, the last ones, tells how warm a tier is
 
 @dataclass(frozen=True)
 class Filled:
-    """What came of it; `sources` are shares of the replies of the last tenth."""
+    """The outcome of a fill; `sources` are shares of the replies of the last tenth."""
 
     repeat: int
     arm: str
@@ -84,7 +84,7 @@ class Filler:
 def paths_of(
     experiment: Experiment, population: Population, block: Block, requests: int
 ) -> list[str]:
-    """What is asked: the choices that follow on the block's own, so of the same popularity."""
+    """Paths to ask for: the choices that follow on the block's own, so of the same popularity."""
     load, length_s = experiment.load, block_length_s(experiment)
     own = len(arrivals(load.arrivals, load.rate_per_s, length_s, block.seed))
     count = len(population.operations)

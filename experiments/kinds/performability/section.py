@@ -142,7 +142,7 @@ class PerformabilitySection(Strict):
                 )
 
     def restarts(self, design: Design) -> list[dict[str, Any]]:
-        """What is restarted beside the design's faults, for `sparecraft check`."""
+        """Restarts beside the design's faults, for `sparecraft check`."""
         return [*self._for_a_fill(design), *self._by_an_operator(design)]
 
     def _for_a_fill(self, design: Design) -> list[dict[str, Any]]:

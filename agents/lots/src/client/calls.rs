@@ -1,4 +1,4 @@
-//! What clients invoke: all ten methods or one, in an order in which each reply is known before.
+//! Invocations of clients: all ten methods or one, in an order in which each reply is known before.
 //!
 //! A client's car enters a lot, is moved, and leaves. Its level is told after each move, and the
 //! order is such that a move that was made twice ends at another level. Lots differ by client and
@@ -74,7 +74,7 @@ const RAISED: [Option<i32>; 11] = [
 ];
 
 impl Method {
-    /// Whether it changes nothing, so that it may be sent twice at a time.
+    /// True where it changes nothing, so that it may be sent twice at a time.
     #[must_use]
     pub fn is_read(self) -> bool {
         !matches!(
@@ -168,7 +168,7 @@ impl Visit {
         self.round += 1;
     }
 
-    /// Whether the client's car is outside before the invocation that is due.
+    /// True where the client's car is outside before the invocation that is due.
     #[must_use]
     pub fn is_outside(&self) -> bool {
         self.calls == Calls::Reads || RAISED[self.place].is_none()
@@ -180,7 +180,7 @@ impl Visit {
 pub struct Reply {
     /// Who it is; behind an arbiter the client does not know it otherwise. Empty of a refusal.
     pub server: String,
-    /// Whether it is this request's, and that of a server that made each change once.
+    /// True of this request's reply, from a server that made each change once.
     pub is_right: bool,
 }
 
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// What the levels would be if each move counted `times`.
+    /// The levels told, where the move `doubled` counted twice.
     fn levels(client: usize, doubled: Option<usize>) -> Vec<i32> {
         let mut visit = Visit::new(Calls::All, client);
         let (_, lowest, highest, _) = LOTS[client % LOTS.len()];

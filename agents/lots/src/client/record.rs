@@ -19,7 +19,7 @@ pub struct Invocation {
     pub id: i32,
     /// The request's.
     pub number: i64,
-    /// What was invoked.
+    /// The method that was invoked.
     pub method: Method,
     /// When.
     pub start_s: f64,

@@ -60,7 +60,7 @@ fn end(world: &World, mut clients: Process, failed_over: usize) {
     assert_eq!(found, once(changes));
 }
 
-/// What the audit says where each of so many changes was made once.
+/// The audit's findings where each of so many changes was made once.
 fn once(changes: u64) -> Value {
     json!({"changes": changes, "twice": 0, "missing": 0, "unasked": 0, "astray": 0})
 }

@@ -17,7 +17,7 @@ const READ_ONLY: &str = "--read-only";
 const WRITABLE: &str = "--writable";
 const NONE: Option<&str> = None;
 
-/// What is closed, and files in it that are not: the role's processes count calls in one.
+/// Closed folders, and files in them that are not: the role's processes count calls in one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Closed {
     pub read_only: Vec<PathBuf>,

@@ -130,7 +130,7 @@ fn host_bytes(key: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// What the host has available, but for its last tenth.
+/// Memory that the host has available [bytes], but for its last tenth.
 fn host_spare() -> Result<u64> {
     let kept = host_bytes("MemTotal")? as f64 * HOST_SPARE_SHARE;
     Ok(host_bytes("MemAvailable")?.saturating_sub(kept as u64))

@@ -273,7 +273,7 @@ impl Role {
             .with_context(|| format!("cannot write {}", self.record.display()))
     }
 
-    /// What the role finds closed: folders of this agent, the program's own among them.
+    /// Folders of this agent that the role finds closed, the program's own among them.
     fn closed(&self, own: &Path) -> Closed {
         let mut closed = Closed {
             read_only: self.folders.to_vec(),

@@ -134,7 +134,7 @@ def _internet_gateway(aws: Aws, identifier: str) -> None:
 
 
 def _vpc(aws: Aws, identifier: str) -> None:
-    """What its machines were made of lies below its id in the account's bucket, and goes first."""
+    """Delete a VPC, and before it what its machines were made of, below its id in the bucket."""
     bucket = f"sparecraft-fleets-{aws.account()}-{aws.region}"
     try:
         for one in aws.pages(

@@ -46,13 +46,13 @@ class Vm:
     folder: Path
 
     def run(self, command: str) -> str:
-        """What the command says, also where it fails or nobody answers."""
+        """Output of the command, also where it fails or nobody answers."""
         ssh = ["ssh", "-F", f"{self.folder}/ssh_config", "vm", command]
         said = subprocess.run(ssh, capture_output=True, text=True, check=False)
         return said.stdout.strip()
 
     def until(self, command: str, holds: Callable[[str], bool]) -> str:
-        """What it says once that holds."""
+        """Wait until that holds; the output then."""
         deadline = time.monotonic() + _PATIENCE_S
         while not holds(said := self.run(command)):
             assert time.monotonic() < deadline, f"{command}: {said}"

@@ -86,7 +86,7 @@ LATENCIES = {f"{arm}/{name}_ms/up" for arm in ("baseline", "replicated") for nam
 
 
 def _told(words: str) -> dict[str, int]:
-    """What is told of a planted change, and in which night."""
+    """Changes told after one was planted, by the night that tells them."""
     told = told_of(made_up_nights(PLANTED_BY_NAME[words]), lambda *_: None)
     return {
         identity.removeprefix("mediawiki-noisy/"): night

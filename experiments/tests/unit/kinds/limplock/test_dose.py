@@ -1,4 +1,4 @@
-"""What decides nothing: operations that cannot fill what a row locks up by, and bases that drift;
+"""Runs that decide nothing: operations that cannot fill what a row locks up by, bases that drift;
 severities come in an order of each repeat's own."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def window(length_s: float, label: str = "leader") -> Window:
 
 
 def share(row: str, scale: float, nodes: int = 3, length_s: float = 6.0) -> tuple[float, float]:
-    """What a run of this scale puts into the row's mechanism, as a share, and the least."""
+    """The dose of a run of this scale, as a share of the row's bound, and the least."""
     known = rows()[row]
     assert known.mechanism is not None
     assert known.workload.count is not None
