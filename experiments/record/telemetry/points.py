@@ -29,7 +29,8 @@ def request_point(
 
     Its latency is the one that it counts with (`core.statistics.percentiles`): dashboards make
     percentiles of it. A point of the same tags and time would take another's place, so the
-    nanoseconds are of the request's number: the same record is the same point, however often it is written.
+    nanoseconds are of the request's number: the same record is the same point, however often it
+    is written.
     """
     return Point(
         "request",
