@@ -14,8 +14,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from core.errors import PlannerError
 from optimizer.availability import models
-from optimizer.errors import PlannerError
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tests.synthetic import plan_instance

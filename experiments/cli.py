@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from experiments.paths import ROOT
 
 if TYPE_CHECKING:
-    from experiments.errors import SparecraftError
+    from core.errors import SparecraftError
 
 _WRONG_USAGE: Any = typer.BadParameter.__base__  # typer.UsageError is not exported
 _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
@@ -173,7 +173,7 @@ def _options(
 def main() -> None:
     """Entry point: every error of ours becomes one message and an exit code; with --json it is
     JSON on the output, where a program looks for an answer."""
-    from experiments.errors import SparecraftError
+    from core.errors import SparecraftError
 
     try:
         if "--json" in sys.argv:
@@ -189,7 +189,7 @@ def main() -> None:
 
 def _of_a_path(error: OSError) -> SparecraftError:
     """The system's refusal of a path, wherever it was used."""
-    from experiments.errors import EnvironmentMissing, InputError
+    from core.errors import EnvironmentMissing, InputError
 
     wrong = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
     kind = InputError if isinstance(error, wrong) else EnvironmentMissing

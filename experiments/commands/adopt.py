@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from core.runfiles.folder import run_folder
+from core.terminal import print_json
 from experiments.commands.options import JsonOption, RunArgument, out
-from optimizer.commands.output import print_json
-from optimizer.named import run_folder
 
 
 def adopt(

@@ -11,6 +11,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from core.config_file import raise_all
+from core.errors import InputError, SparecraftError
+from core.terminal import print_json
 from experiments import kinds
 from experiments.commands import foreseen
 from experiments.commands.options import DesignArgument, JsonOption, out
@@ -19,11 +22,8 @@ from experiments.design.experiment import Arm
 from experiments.design.notes import notes_on
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
-from experiments.errors import InputError, SparecraftError
 from experiments.paths import brief
-from optimizer.commands.output import print_json
 from optimizer.prices import price_book
-from optimizer.source import raise_all
 
 
 def check(design: DesignArgument, as_json: JsonOption = False) -> None:

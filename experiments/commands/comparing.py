@@ -10,16 +10,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from core.config_file import raise_all
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.listing import left_out
 from experiments.commands.options import JsonOption, out, run_folders, words
-from experiments.errors import InputError
 from experiments.record.disturbed import taken_share
 from experiments.record.result import Result, of_kind, read_result
 from experiments.report.text import milliseconds, number, percent, usd
-from optimizer.commands.output import print_json
-from optimizer.named import run_folder
-from optimizer.source import raise_all
 
 
 def compare(

@@ -13,15 +13,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from core.errors import EnvironmentMissing, SparecraftError
+from core.terminal import print_json
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out
 from experiments.design.contracts import CONTRACTS
 from experiments.design.workers import PROGRAM
-from experiments.errors import EnvironmentMissing, SparecraftError
 from experiments.paths import ROOT
 from experiments.record import manifest
 from experiments.stage import runs
-from optimizer.commands.output import print_json
 
 _BIN = ROOT / "build" / "bin"
 _CORES_MIN, _MEMORY_GB_MIN, _DISK_GB_MIN = 2, 4.0, 5.0

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from core.config_file import read_tfvars
+from core.errors import InputError
+from core.terminal import print_json
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, YesOption, confirm, err, out
 from experiments.design import designs_available
 from experiments.design.fleet import NAME
-from experiments.errors import InputError
-from optimizer.commands.output import print_json
-from optimizer.source import read_tfvars
 
 
 @dataclass(frozen=True)

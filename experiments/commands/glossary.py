@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from core.errors import InputError
+from core.terminal import print_json
 from experiments.commands.options import JsonOption, out
-from experiments.errors import InputError
 from experiments.paths import ROOT
-from optimizer.commands.output import print_json
 
 CONCEPTS = ROOT / "docs" / "concepts.md"
 _ROW = re.compile(r"^\| (?P<words>[^|]+) \| (?P<meaning>.+) \|$", re.M)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from core.errors import InputError
+from core.terminal import print_json
 from experiments.commands.options import JsonOption, out
-from experiments.errors import InputError
 from experiments.stage import runs
-from optimizer.commands.output import print_json
 
 
 def halt(

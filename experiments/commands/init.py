@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from core.errors import InputError
 from experiments.commands.options import out
-from experiments.errors import InputError
 
 TEMPLATE = Path(__file__).with_name("template")
 TEMPLATE_NAME = "my-shop"  # what the template's experiment is called

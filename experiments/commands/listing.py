@@ -8,11 +8,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from core.errors import EnvironmentMissing, InputError
+from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out, words
-from experiments.errors import EnvironmentMissing, InputError
-from optimizer.commands.output import print_json
 
 _FOLDED, _WIDTH_MIN = ("found", "question"), 24
 _ASKS = "**What it asks:** "

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from core.terminal import print_json
 from experiments.commands.options import InfluxOption, JsonOption, err, out
 from experiments.console import Narrator
-from optimizer.commands.output import print_json
 
 if TYPE_CHECKING:
     from experiments.nightly.night import Outcome

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.stage.platforms import DEFAULT, Option, PlatformEntry, entries, entry
 
 

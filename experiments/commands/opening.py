@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from core.errors import InputError
+from core.terminal import print_json
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
 from experiments.design import is_path
-from experiments.errors import InputError
 from experiments.record.records import was_cut_short
-from optimizer.commands.output import print_json
 
 _PAGE = "report.html"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from experiments.errors import InputError
+from core.errors import InputError
 
 out = Console()
 err = Console(stderr=True)

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from core.terminal import print_json
 from experiments.commands.options import JsonOption, RegionOption, YesOption, confirm, err, out
 from experiments.stage.platforms.ec2 import sweep, tagged
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.tagged import Tagged
-from optimizer.commands.output import print_json
 
 
 def reap(

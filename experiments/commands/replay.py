@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import print_json
 from experiments.commands.options import InfluxOption, JsonOption, err, out, run_folders
 from experiments.console import Narrator
-from experiments.errors import InputError
-from optimizer.commands.output import print_json
-from optimizer.named import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from core.runfiles.folder import run_folder
+from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.options import JsonOption, RunArgument, out
 from experiments.record.result import read_result
-from optimizer.commands.output import print_json
-from optimizer.named import run_folder
 
 
 def report(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.check import checked, show, summary_of
 from experiments.commands.on_platform import Chosen
@@ -28,7 +29,6 @@ from experiments.design.experiment import Pattern
 from experiments.kinds.kind import Kind
 from experiments.record.result import Result, passed, read_result
 from experiments.stage.platforms import Platform
-from optimizer.commands.output import print_json
 
 
 def run(

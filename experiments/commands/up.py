@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from core.terminal import print_json
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import DesignArgument, JsonOption, YesOption, confirm, err, out
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.stage.fleet import bring_up
-from optimizer.commands.output import print_json
 
 
 def up(

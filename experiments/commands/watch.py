@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from core.errors import EnvironmentMissing, InputError, in_words
+from core.terminal import print_json
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import InfluxOption, JsonOption, out
-from experiments.errors import EnvironmentMissing, InputError, in_words
-from optimizer.commands.output import print_json
 
 if TYPE_CHECKING:
     from experiments.watch.look import Look, Watcher

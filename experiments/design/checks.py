@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from core.config_file import Problem
 from experiments.design.contracts import (
     COMPARE_OFF,
     MACHINE_KINDS,
@@ -24,7 +25,6 @@ from experiments.design.fleet import Fleet, replicas_max
 from experiments.design.injections import peers_of, selected
 from experiments.design.roles import Roles
 from experiments.design.workloads import MODULE, Workload, population_of
-from optimizer.source import Problem
 
 
 def experiment_problems(

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import CoreSchema, core_schema
 
+from core.config_file import Strict, refusal
 from experiments.paths import ROOT
-from optimizer.source import Strict, refusal
 
 CONTRACTS = ROOT / "contracts"
 

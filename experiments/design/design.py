@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
+from core.config_file import Source, Strict, check, raise_all, read_tfvars, read_toml
+from core.errors import InputError
 from experiments.design.checks import experiment_problems
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
@@ -20,8 +22,6 @@ from experiments.design.prediction import PLANNED_ARM, Prediction, read_predicti
 from experiments.design.roles import Roles, find_roles
 from experiments.design.workers import check_worker
 from experiments.design.workloads import Workload, find_workloads
-from experiments.errors import InputError
-from optimizer.source import Source, Strict, check, raise_all, read_tfvars, read_toml
 
 Section = TypeVar("Section", bound=Strict)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from core.config_file import Strict, refusal
 from experiments.design.contracts import (
     COMPARE_MODES,
     COMPARE_OFF,
@@ -21,7 +22,6 @@ from experiments.design.failover import Failover
 from experiments.design.fleet import Fleet, TierName, Tokens
 from experiments.design.guard import Guard
 from experiments.design.workers import DEFAULT
-from optimizer.source import Strict, refusal
 
 # Load is bounded in time and count: a third of what the native worker sends in time on one core,
 # and what one process of Python does.

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from core.config_file import Problem, Strict, refusal
 from experiments.design.fleet import Fleet, TierName
-from optimizer.source import Problem, Strict, refusal
 
 Mechanism = Literal["cloud", "ara", "pf"]
 

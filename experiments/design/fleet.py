@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from core.config_file import Problem, Strict, refusal
 from experiments.design.contracts import PROTOCOLS, TOKENS
 from experiments.design.roles import Port, Roles
-from optimizer.source import Problem, Strict, refusal
 
 INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
 MACHINES_MAX = 100  # of a tier

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from optimizer.source import Strict, refusal
+from core.config_file import Strict, refusal
 
 
 class Guard(Strict):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.config_file import Problem
 from experiments.design.experiment import Experiment
 from experiments.design.failover import watched_tiers
 from experiments.design.fleet import Fleet
 from experiments.design.injections import Most, injections, most_at_once
 from experiments.design.schedule import blocks
-from optimizer.source import Problem
 
 _RADIUS = ("guard", "machines_per_tier_max")
 

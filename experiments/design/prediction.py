@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.config_file import Source, check
+from core.errors import InputError
 from experiments.design.contracts import DEFAULT_POLICY
-from experiments.errors import InputError
-from optimizer.source import Source, check
 
 PLANNED_ARM = "planned"
 

@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from core.config_file import Problem, Strict, check, raise_all, read_json, refusal
+from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS, OneOf
-from experiments.errors import InputError
 from experiments.paths import ROOT
-from optimizer.source import Problem, Strict, check, raise_all, read_json, refusal
 
 ROLES = ROOT / "infra" / "roles"
 ROLE_NAME = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from core.errors import InputError
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Role, Roles
-from experiments.errors import InputError
 
 _SOURCED = "# shellcheck shell="  # how a file begins that others only source
 

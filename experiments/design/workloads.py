@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.paths import ROOT
 
 ROLES = ROOT / "infra" / "roles"

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.errors import InputError
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.design import Design

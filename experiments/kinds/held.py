@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from core.errors import MeasurementFailed
 from experiments.design.contracts import MACHINE_KINDS
 from experiments.design.injections import HELD_S_MAX, Injection, Step
-from experiments.errors import MeasurementFailed
 from experiments.stage.faults import FaultController
 from experiments.stage.radius import Radius
 from experiments.stage.stage import Stage

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from core.config_file import Strict
     from experiments.design import Design
     from experiments.record.result import Findings, Result
     from experiments.stage.platforms import Platform
     from experiments.stage.stage import Stage
-    from optimizer.source import Strict
 
 
 class Kind:

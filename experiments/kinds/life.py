@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.markup import escape
 
+from core.errors import Interrupted, as_reason
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import Interrupted, as_reason
 from experiments.kinds.kind import Kind
 from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import polars as pl
 
+from core.statistics.percentiles import time_out_ms
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
@@ -36,7 +37,6 @@ from experiments.stage.monitor import Monitor
 from experiments.stage.radius import Radius
 from experiments.stage.schemes.at_work import scheme_at_work
 from experiments.stage.settings import configure
-from optimizer.tails import time_out_ms
 
 SETTLING = -1  # the number of the block before the first
 _LEAD_S = 0.5  # between the order to begin and the block's second 0

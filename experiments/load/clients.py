@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS
 from experiments.design.workloads import MODULE, module_at
-from experiments.errors import InputError
 from experiments.load.client import Client
 from experiments.load.plan import ClientClass, LoadPlan, entry_url
 from experiments.load.protocols import client_class

@@ -24,8 +24,8 @@ from typing import Any, Literal
 
 import polars as pl
 
+from core.errors import DiskFull, InputError, MeasurementFailed
 from experiments.design.workers import DEFAULT, worker_command
-from experiments.errors import DiskFull, InputError, MeasurementFailed
 from experiments.load.plan import LoadPlan, RemoteWorkers, write_plan
 from experiments.load.received import Done, NotKept, RecordReader, message_of
 from experiments.record.records import REQUESTS, RequestRecord

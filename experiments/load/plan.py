@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import TypeAdapter
 
+from core.errors import InputError
 from experiments.design.experiment import Experiment, Load
 from experiments.design.schedule import (
     Block,
@@ -25,7 +26,6 @@ from experiments.design.schedule import (
     writes,
 )
 from experiments.design.workloads import Operation, Workload, file_of, population_of
-from experiments.errors import InputError
 from experiments.load.protocols import check_protocol
 from experiments.paths import ROOT
 from experiments.record.records import write_bytes

@@ -36,9 +36,9 @@ from pydantic import Field
 from ruptures.detection.kernelcpd import KernelCPD
 from scipy import stats
 
+from core.config_file import Strict
 from experiments.nightly.history import History, Run
 from experiments.nightly.levels import LOG_NOISE_MIN, Series, all_series
-from optimizer.source import Strict
 
 PENALTY = 8.0
 _SAME = 3  # nights by which the place of one change may be told differently later

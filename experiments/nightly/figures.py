@@ -10,12 +10,12 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.nightly.changes import Change
 from experiments.nightly.history import Gain, Percentile, Run
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
-from optimizer.style import data
 
 NIGHTS_MAX = 120  # that a figure shows
 _SHIFT = 0.16  # of an arm from the next, in nights

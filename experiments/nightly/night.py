@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from rich.markup import escape
 
+from core.errors import Interrupted
 from experiments.console import Narrator
-from experiments.errors import Interrupted
 from experiments.nightly.changes import Change, new_changes
 from experiments.nightly.child import Ended, carry_out
 from experiments.nightly.folders import prune, run_folders

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.nightly.figures import (
     HEIGHT,
     arm_keys,
@@ -20,7 +21,6 @@ from experiments.nightly.history import Run
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from optimizer.style import data
 
 
 def scatter_figure(

@@ -16,13 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from experiments.design import Design, load_design
-from experiments.design.schedule import block_length_s, blocks
-from experiments.design.text import toml_text
-from experiments.errors import InputError
-from experiments.nightly.changes import Watch
-from experiments.nightly.history import read_history
-from optimizer.source import (
+from core.config_file import (
     Source,
     Strict,
     check,
@@ -31,6 +25,12 @@ from optimizer.source import (
     read_toml,
     refusal,
 )
+from core.errors import InputError
+from experiments.design import Design, load_design
+from experiments.design.schedule import block_length_s, blocks
+from experiments.design.text import toml_text
+from experiments.nightly.changes import Watch
+from experiments.nightly.history import read_history
 
 SET_UP_MINUTES = 3.0  # provisioning, getting ready, planning and removing, until it was measured
 UNKNOWN_MINUTES = 20.0  # of a kind that finds out while it measures how long it takes

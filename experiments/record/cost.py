@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.errors import InputError, SparecraftError
+from core.statistics.percentiles import time_out_of
+from core.units import HOURS_PER_MONTH
+from core.vocabulary import Scheme
 from experiments.record.telemetry import Account
-from optimizer.errors import InputError, SparecraftError
 from optimizer.prices import Instance, PriceBook, price_book
-from optimizer.tails import time_out_of
-from optimizer.units import HOURS_PER_MONTH
-from optimizer.words import Scheme
 
 
 def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
 from experiments.record.dose import Dose
 from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
@@ -24,7 +25,6 @@ from experiments.record.telemetry import (
     verdict_point,
 )
 from experiments.record.telemetry.account import EVERY_S
-from optimizer.tails import OK
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from hdrh.histogram import HdrHistogram
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from experiments.errors import DiskFull
-from optimizer.tails import counted
+from core.errors import DiskFull
+from core.statistics.percentiles import counted
 
 OUTCOMES = (
     "ok",
@@ -280,7 +280,7 @@ def sound(events: Iterable[E]) -> list[E]:
 def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, Any]:
     """histograms.json: per arm and block, the latencies after the warm-up that requests count with.
 
-    Parameters: limit_ms, the load's time-out (`optimizer.tails`).
+    Parameters: limit_ms, the load's time-out (`core.statistics.percentiles`).
     HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
     percentiles.
     """

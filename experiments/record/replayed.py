@@ -18,8 +18,9 @@ from typing import Any, cast
 import polars as pl
 import pyarrow.parquet as pq
 
+from core.errors import InputError
+from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
-from experiments.errors import InputError
 from experiments.record.cost import account_of
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord, read_events
 from experiments.record.result import Result, read_manifest, read_result
@@ -32,7 +33,6 @@ from experiments.record.telemetry import (
     verdict_point,
 )
 from experiments.record.telemetry.account import EVERY_S
-from optimizer.tails import OK
 
 _BATCH_ROWS = 5000
 

@@ -18,10 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import InputError
+from core.errors import InputError
+from core.runfiles.manifest import COUNTING
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.manifest import Verdicts
-from optimizer.manifest import COUNTING
 
 SCHEMA = 1
 FILE = "result.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer import style
+from core import chart_style as style
 
 
 @dataclass(frozen=True)

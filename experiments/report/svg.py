@@ -9,8 +9,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from core import chart_style as style
 from experiments.report import palette
-from optimizer import style
 
 _CONFIG: dict[str, Any] = {
     **style.CONFIG,

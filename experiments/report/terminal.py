@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Lines
 
+from core.terminal import fitting
 from experiments.report.tables import Table
-from optimizer.commands.output import fitting
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
+from core.errors import EnvironmentMissing, SparecraftError
 from experiments.design.inventory import Identity, Machine
-from experiments.errors import EnvironmentMissing, SparecraftError
 
 _TIMEOUT = httpx.Timeout(5.0)
 # Crashing a role waits for its end, and starting it for its first answer.

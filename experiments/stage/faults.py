@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
+from core.errors import SparecraftError, as_reason
 from experiments.design.contracts import EPOCH_MS, KINDS, MACHINE_KINDS, MACHINE_REBOOT
 from experiments.design.injections import Injection, Step
-from experiments.errors import SparecraftError, as_reason
 from experiments.record.dose import Dose, dose_of
 from experiments.stage.agents import Agent
 from experiments.stage.platforms import Platform

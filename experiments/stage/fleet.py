@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from core.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
@@ -13,7 +14,6 @@ from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Roles
 from experiments.design.schedule import blocks
-from experiments.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.stage.agents import Agent, connect_agent, connect_arbiter, tls_context
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.platforms import Platform

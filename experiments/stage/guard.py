@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import SparecraftError
+from core.statistics.percentiles import OK, counted_ms, percentile
 from experiments.design.guard import Guard
-from experiments.errors import SparecraftError
 from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
-from optimizer.tails import OK, counted_ms, percentile
 
 _LOOK_EVERY_S = 1.0
 _SAID = {
@@ -70,7 +70,7 @@ class Unready:
 
 class GuardWatch:
     """One block's. Times are monotonic; what was before `began` counts for nothing. `limit_ms` is
-    the load's time-out, which what failed is in p99 with (`optimizer.tails`)."""
+    the load's time-out, which what failed is in p99 with (`core.statistics.percentiles`)."""
 
     def __init__(self, guard: Guard, began: float, limit_ms: float) -> None:
         self._guard = guard

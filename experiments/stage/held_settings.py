@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from core.errors import SparecraftError
 from experiments.design.contracts import LEASE_S_MAX
-from experiments.errors import SparecraftError
 from experiments.stage.agents import GONE, Agent, AgentError
 
 LEASE_S = LEASE_S_MAX

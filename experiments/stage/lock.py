@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 from experiments.stage.agents import Agent, Arbiter
 from experiments.stage.guard import Unready
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 FOLDER = Path(tempfile.gettempdir()) / f"sparecraft-{os.getuid()}"  # of this user's runs
 

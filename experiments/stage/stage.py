@@ -15,11 +15,11 @@ from typing import Any
 
 import polars as pl
 
+from core.errors import SparecraftError
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.inventory import Inventory
 from experiments.design.own import FOLDER, copy_own
-from experiments.errors import SparecraftError
 from experiments.record import manifest as manifests
 from experiments.record.cost import account_of
 from experiments.record.dose import dose_reasons, doses_json

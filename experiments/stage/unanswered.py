@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from core.errors import SparecraftError
 from experiments.design.contracts import PLATFORM_DOSE
-from experiments.errors import SparecraftError
 from experiments.record.dose import Dose
 from experiments.stage.agents import Agent
 

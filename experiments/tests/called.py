@@ -8,8 +8,8 @@ import sys
 
 from typer.testing import CliRunner, Result
 
+from core.errors import SparecraftError
 from experiments.cli import app
-from experiments.errors import SparecraftError
 
 COMMAND = [sys.executable, "-m", "experiments.cli"]
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from core.errors import SparecraftError
 from experiments.design.roles import find_roles
-from experiments.errors import SparecraftError
 from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.received import RecordReader
 from experiments.record.telemetry import InfluxQuery

@@ -29,7 +29,7 @@ from experiments.tests.started import until
 _BY_ITSELF = """
 import sys
 from pathlib import Path
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 from experiments.nightly.night import Tools, nightly
 from experiments.nightly.suite import load_suite
 from experiments.tests.quiet import NOBODY

@@ -17,8 +17,8 @@ from typing import Any
 import jinja2
 import vl_convert
 
+from core import chart_style as style
 from experiments.report import palette
-from optimizer import style
 
 _HERE = Path(__file__).parent
 _POLICY = (

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.errors import InputError
+from core.tolerances import CAPACITY
+from core.units import YEAR_S
 from optimizer.availability.rates import FailureRates
 from optimizer.availability.transient import Flow
-from optimizer.errors import InputError
-from optimizer.tolerances import CAPACITY
-from optimizer.units import YEAR_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

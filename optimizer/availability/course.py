@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import InputError, require_count
+from core.tolerances import U_BRACKET
+from core.vocabulary import Mechanism
 from optimizer.availability.chain import Chain, build
 from optimizer.availability.models import check, depths, shape_of
 from optimizer.availability.rates import HORIZON_S, FailureRates
 from optimizer.availability.transient import law_over_time
-from optimizer.errors import InputError, require_count
-from optimizer.tolerances import U_BRACKET
-from optimizer.words import Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import InputError
+from core.tolerances import U_FLOOR
+from core.units import YEAR_S
+from core.vocabulary import Mechanism, Scheme, mechanism_of
 from optimizer.availability.models import active_route_anywhere, pool_consumed
 from optimizer.availability.placement import Level, Placement, lit_law, sizes_at
 from optimizer.availability.rates import HORIZON_S, FailureRates
-from optimizer.errors import InputError
-from optimizer.tolerances import U_FLOOR
-from optimizer.units import YEAR_S
-from optimizer.words import Mechanism, Scheme, mechanism_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.errors import InputError
+from core.errors import InputError
 
 Matrix = NDArray[np.float64]
 

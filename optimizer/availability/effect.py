@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from optimizer.words import Mechanism, Scheme
+from core.vocabulary import Mechanism, Scheme
 
 _BESIDE = {
     "common_cause_nodes": ("common_cause", "the share of crashes that shocks bring"),

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.errors import InputError, PlannerError, require_count, require_positive
+from core.tolerances import U_BRACKET, U_ERROR_MAX, U_PAST_CUT
+from core.units import YEAR_S
+from core.vocabulary import Mechanism, Scheme, mechanism_of, scheme_of
 from optimizer.availability.chain import DEAD, PAST_CUT, Chain, Shape, build
 from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.transient import expected_rewards
-from optimizer.errors import InputError, PlannerError, require_count, require_positive
-from optimizer.tolerances import U_BRACKET, U_ERROR_MAX, U_PAST_CUT
-from optimizer.units import YEAR_S
-from optimizer.words import Mechanism, Scheme, mechanism_of, scheme_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.errors import InputError, require_count, require_positive
-from optimizer.units import YEAR_S
+from core.errors import InputError, require_count, require_positive
+from core.units import YEAR_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

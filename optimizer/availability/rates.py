@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from optimizer.errors import InputError, require_count, require_positive, require_share
-from optimizer.tolerances import U_FLOOR
-from optimizer.units import YEAR_S
+from core.errors import InputError, require_count, require_positive, require_share
+from core.tolerances import U_FLOOR
+from core.units import YEAR_S
 
 HORIZON_S = YEAR_S
 

@@ -17,6 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from core.errors import InputError
+from core.tolerances import U_FLOOR
+from core.vocabulary import Mechanism, Scheme
 from optimizer.availability.models import (
     active_route_anywhere,
     passive_failover,
@@ -30,9 +33,6 @@ from optimizer.availability.rates import (
     shown,
     told_apart,
 )
-from optimizer.errors import InputError
-from optimizer.tolerances import U_FLOOR
-from optimizer.words import Mechanism, Scheme
 
 _HOUR_S = 3600.0
 FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.tolerances import U_EDGE
+from core.vocabulary import Mechanism, Scheme
 from optimizer.availability.chain import Chain, build
 from optimizer.availability.models import check, depths, shape_of, share
 from optimizer.availability.rates import HORIZON_S, FailureRates
-from optimizer.tolerances import U_EDGE
-from optimizer.words import Mechanism, Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.errors import PlannerError
+from core.tolerances import U_HALVING
 from optimizer.availability import doubling, uniformization
-from optimizer.errors import PlannerError
-from optimizer.tolerances import U_HALVING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, option_of, print_json, say, told_by_option
-from optimizer.errors import InputError, require_count
-from optimizer.units import YEAR_S
-from optimizer.words import Mechanism, Scheme
+from core.errors import InputError, require_count
+from core.terminal import JsonOption, option_of, print_json, say, told_by_option
+from core.units import YEAR_S
+from core.vocabulary import Mechanism, Scheme
 
 if TYPE_CHECKING:
     from optimizer.availability import Availability, FailureRates, Sizing, TimeCourse
@@ -341,7 +341,7 @@ def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> Uncertain
 
 
 def _table(path: Path) -> dict[str, Any]:
-    from optimizer.source import read_toml
+    from core.config_file import read_toml
 
     found = read_toml(path).values.get("rates")
     if not isinstance(found, dict):
@@ -357,7 +357,7 @@ def _table(path: Path) -> dict[str, Any]:
 def _draw(course: TimeCourse, path: Path) -> None:
     import altair as alt
 
-    from optimizer.style import BLUE, data, write_figures
+    from core.chart_style import BLUE, data, write_figures
 
     rows = [
         {"days": t / 86_400.0, "p": p}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, out, print_json, say, told_by_option
-from optimizer.errors import InputError, require_positive
-from optimizer.units import FAULT_MONTH_S
-from optimizer.words import Scheme
+from core.errors import InputError, require_positive
+from core.terminal import JsonOption, out, print_json, say, told_by_option
+from core.units import FAULT_MONTH_S
+from core.vocabulary import Scheme
 
 if TYPE_CHECKING:
     from optimizer.integrity import FaultOutcomes, Integrity, Measured

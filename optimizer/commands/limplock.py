@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, option_of, out, print_json, say, told_by_option
-from optimizer.errors import InputError
-from optimizer.named import run_folder
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import JsonOption, option_of, out, print_json, say, told_by_option
 
 if TYPE_CHECKING:
     from optimizer.limplock import (

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from optimizer.commands.output import JsonOption, print_json
-from optimizer.errors import InputError
-from optimizer.named import run_folder
-from optimizer.words import Scheme
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import JsonOption, print_json
+from core.vocabulary import Scheme
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.overrides import Overrides

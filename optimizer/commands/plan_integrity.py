@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.commands.output import plain_table, print_table, say
+from core.terminal import plain_table, print_table, say
 
 _UNITS = {
     "wrong_per_million": "wrong answers per million",

@@ -11,14 +11,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from optimizer.commands.output import out, plain_table, print_table, say
+from core.terminal import out, plain_table, print_table, say
+from core.vocabulary import Mechanism
 from optimizer.commands.plan_domains import print_domains
 from optimizer.commands.plan_integrity import print_integrity
 from optimizer.commands.plan_limping import print_limping
 from optimizer.plan.explain.curve import Axis
 from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
-from optimizer.words import Mechanism
 
 
 def print_plan(

@@ -11,9 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from typer.core import TyperGroup
 
-from optimizer.commands.output import JsonOption, out, print_json, say, told_by_option
+from core.terminal import JsonOption, out, print_json, say, told_by_option
+from core.units import HOURS_PER_MONTH
 from optimizer.prices import Instance, PriceBook, price_book
-from optimizer.units import HOURS_PER_MONTH
 
 BookOption = Annotated[str, typer.Option(help="ec2, on-prem, or a price book's file.")]
 REFRESHED = Path("prices/ec2.toml")

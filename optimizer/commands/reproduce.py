@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, out, print_json, say
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.terminal import JsonOption, out, print_json, say
 
 if TYPE_CHECKING:
     from optimizer.reproduce.tables import Cell
@@ -207,7 +207,7 @@ def _charts(paper: str) -> Any:
 def _draw(folder: Path | None, charts: Callable[[], dict[str, Any]]) -> list[str]:
     if folder is None:
         return []
-    from optimizer.style import write_figures
+    from core.chart_style import write_figures
 
     if folder.exists() and not folder.is_dir():
         raise InputError("--figures", expected="a folder", came=f"the file {folder}")

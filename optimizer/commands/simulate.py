@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from optimizer.commands.output import JsonOption, out, print_json, say
-from optimizer.errors import InputError
-from optimizer.named import run_folder
-from optimizer.source import read_text
+from core.config_file import read_text
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import JsonOption, out, print_json, say
 
 _NUMBERS = ("requests", "measured", "simulated", "off")
 _WAYS = ("--input", "--example", "--from", "--replay")

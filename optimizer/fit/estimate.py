@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.statistics.percentiles import OK, counted, percentile, time_out_of
+from core.vocabulary import Scheme
 from optimizer.fit.events import Window
 from optimizer.fit.results import Results
 from optimizer.fit.series import (
@@ -28,8 +30,6 @@ from optimizer.fit.series import (
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
-from optimizer.tails import OK, counted, percentile, time_out_of
-from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     import polars as pl

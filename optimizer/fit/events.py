@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, require_number
+from core.errors import InputError, require_number
 
 _START, _END = ("start", "inject"), ("end", "revert")
 _TIMES = ("recovery_s", "repair_s")  # parameters of a fail-over's or repair's end

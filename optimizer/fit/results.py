@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.runfiles.manifest import against_run
 from optimizer.fit.events import Window, read_events, sound, windows
 from optimizer.fit.failovers import NONE, Failovers, failovers
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
-from optimizer.manifest import against_run
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
-from optimizer.manifest import spec_of
+from core.errors import InputError
+from core.runfiles.manifest import spec_of
 
 _PLACE = "manifest.json: spec.fleet.tiers"
 _BY_DEFAULT = "round-robin"  # an arm's policy that does not say

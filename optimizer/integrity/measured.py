@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from core.config_file import read_json
+from core.errors import InputError
 from optimizer.integrity.model import FaultOutcomes
-from optimizer.source import read_json
 
 _KIND = "bitflips"
 

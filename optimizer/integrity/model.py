@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.errors import InputError, require_count, require_positive, require_share
+from core.units import FAULT_MONTH_S, YEAR_S
 from optimizer.availability.doubling import Matrix, Occupancy, occupancy
-from optimizer.errors import InputError, require_count, require_positive, require_share
-from optimizer.units import FAULT_MONTH_S, YEAR_S
 
 _CORRECT, _CORRUPT, _CRASH, _RETRY = range(4)
 _NEGLIGIBLE = 1e-12

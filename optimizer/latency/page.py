@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import InputError, require_positive
+from core.errors import InputError, require_positive
 from optimizer.latency.station import Station, TierLatency, first_of, stays
 
 if TYPE_CHECKING:

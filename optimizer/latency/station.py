@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import (
+from core.errors import (
     InputError,
     UnstableError,
     require_count,

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import InputError, require_count
+from core.errors import InputError, require_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from optimizer.errors import InputError
-from optimizer.source import Strict
+from core.config_file import Strict
+from core.errors import InputError
 
 Text = Annotated[str, Field(min_length=1)]
 _HEAD, _KIND = "result.json", "limplock"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import InputError, require_count, require_share
+from core.errors import InputError, require_count, require_share
 from optimizer.limplock.cluster import Cluster, Limplock
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import InputError, PlannerError, require_number, require_positive
+from core.errors import InputError, PlannerError, require_number, require_positive
+from core.units import HOURS_PER_YEAR
 from optimizer.limplock.cluster import Cluster, any_block_together, limplock
 from optimizer.limplock.measured import MeasuredSlowdown
 from optimizer.limplock.repair import Store, hours_until_loss
-from optimizer.units import HOURS_PER_YEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

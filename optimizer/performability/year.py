@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
-from optimizer.units import YEAR_S
+from core.errors import InputError
+from core.units import YEAR_S
 
 
 @dataclass(frozen=True)

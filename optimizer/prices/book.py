@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.errors import InputError
+from core.config_file import read_toml
+from core.errors import InputError
 from optimizer.prices import owned, rented
 from optimizer.prices.instance import PriceBook
-from optimizer.source import read_toml
 
 BOOK = Path(__file__).parent / "ec2.toml"
 BUILT_IN = {"ec2": BOOK, "on-prem": Path(__file__).parent / "on-prem.toml"}

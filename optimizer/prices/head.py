@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from optimizer.errors import MOST
-from optimizer.source import Strict, refusal
+from core.config_file import Strict, refusal
+from core.errors import MOST
 
 
 def _day(value: Any) -> str:

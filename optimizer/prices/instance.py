@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from optimizer.errors import InputError
-from optimizer.units import HOURS_PER_MONTH
+from core.errors import InputError
+from core.units import HOURS_PER_MONTH
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.config_file import Positive, Source, Strict, check
+from core.units import HOURS_PER_MONTH
 from optimizer.prices.head import Day, Head, NotNegative, Text
 from optimizer.prices.instance import (
     Instance,
@@ -32,8 +34,6 @@ from optimizer.prices.instance import (
     cheapest_first,
     unknown,
 )
-from optimizer.source import Positive, Source, Strict, check
-from optimizer.units import HOURS_PER_MONTH
 
 REGION = "on-prem"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from optimizer.prices.book import load_prices
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first
 

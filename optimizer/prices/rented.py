@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.config_file import Positive, Share, Source, Strict, check
 from optimizer.prices.head import Head, NotNegative
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first, unknown
-from optimizer.source import Positive, Share, Source, Strict, check
 
 _Prices = Annotated[dict[str, Positive], Field(min_length=1)]
 

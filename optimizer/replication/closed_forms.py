@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.errors import (
+from core.errors import (
     InputError,
     require_count,
     require_positive,

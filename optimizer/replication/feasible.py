@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from optimizer.errors import InputError, require_count, require_share
+from core.errors import InputError, require_count, require_share
 from optimizer.replication.closed_forms import (
     TierLoad,
     collision_probability,

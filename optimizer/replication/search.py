@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from optimizer.errors import InputError
+from core.errors import InputError
 
 Replicas = tuple[int, ...]
 Measure = Callable[[Replicas], tuple[float, Sequence[float]]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import LIMIT, colours, data
 from optimizer.limplock import limplock
 from optimizer.reproduce.limplock import BLOCKS, REQUESTS, USUAL, Compared
-from optimizer.style import LIMIT, colours, data
 
 _SIZES = sorted({round(10 ** (i / 40)) for i in range(28, 161)})  # 5 to 10,000
 _TICKS = [5, 10, 20, 30, 50, 100, 200, 500, 1000, 10_000]

@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import BLUE, GREEN, ORANGE, data
 from optimizer.reproduce.measured import FAULTS_PER_MONTH, Row, rows
-from optimizer.style import BLUE, GREEN, ORANGE, data
 
 _PAPER, _HERE, _MOST = "the paper", "here", "here, at most (95 %)"
 _WAYS = {_PAPER: [6, 4], _HERE: [1, 0], _MOST: [2, 2]}

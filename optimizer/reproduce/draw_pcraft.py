@@ -6,6 +6,8 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import AXIS, BLUE, ORANGE, colours, data, nines_axis
+from core.vocabulary import Scheme
 from optimizer.integrity import integrity
 from optimizer.reproduce.draw_measured import figure_7_measured, log_axes
 from optimizer.reproduce.published import published
@@ -15,8 +17,6 @@ from optimizer.reproduce.ranges import (
     integrity_nodes,
     single_node,
 )
-from optimizer.style import AXIS, BLUE, ORANGE, colours, data, nines_axis
-from optimizer.words import Scheme
 
 _RATES = (1.0, 2.0, 6.0)
 _DASHES = [[1, 0], [1, 0], [1, 0], [6, 5]]

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import LIMIT, colours, data
 from optimizer.replication import (
     collision_probability,
     lookup_probability,
@@ -15,7 +16,6 @@ from optimizer.replication import (
 )
 from optimizer.reproduce.published import published
 from optimizer.reproduce.replicas import FAST, THREE_TIERS, interference_share
-from optimizer.style import LIMIT, colours, data
 
 _PANEL = {"width": 270, "height": 260}
 _TICKS = list(range(1, 13))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.vocabulary import Scheme
 from optimizer.availability import FailureRates, passive_failover
 from optimizer.integrity import NODE_TYPES, FaultOutcomes, Integrity, integrity
 from optimizer.reproduce.published import Claim, is_printed_as, published
-from optimizer.words import Scheme
 
 FIGURE_6_NODES = (*range(1, 21), *range(25, 101, 5))
 RULE = "Match: less than one unit of the last printed digit off, or 5 %."

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from core.vocabulary import Scheme
 from optimizer.availability import (
     FailureRates,
     Sizing,
@@ -20,7 +21,6 @@ from optimizer.availability import (
     passive_failover,
 )
 from optimizer.reproduce.published import published
-from optimizer.words import Scheme
 
 READINGS = {"fitted": "columns", "literal": "literal_columns"}
 TABLES = {

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from optimizer.fit import Results, ServiceFit, fit, read_results
 from optimizer.fit.events import Window
 from optimizer.fit.series import tier_series, touched
 from optimizer.simulation.program import percentile_s, reports
-from optimizer.tails import OK, counted, percentile, time_out_of
 
 PERCENTILES = (50.0, 95.0)
 _STEPS = 8

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 
 PROGRAM = Path(__file__).parents[2] / "build" / "bin" / "simulator"
 _LIMIT_S = 900.0

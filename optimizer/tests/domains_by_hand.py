@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from core.units import YEAR_S
 from optimizer.availability import FailureRates, Level
 from optimizer.availability.placement import Placement
-from optimizer.units import YEAR_S
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from core.config_file import Source
 from optimizer.plan.ask.plan_file import checked
 from optimizer.plan.ask.question import Question, asked_as_stated
-from optimizer.source import Source
 
 
 def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: Any) -> Question:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import InputError, require_count, require_share
 from optimizer.availability import Availability, FailureRates
-from optimizer.errors import InputError, require_count, require_share
 from optimizer.uncertainty.rates import UncertainRates
 
 if TYPE_CHECKING:

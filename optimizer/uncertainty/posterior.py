@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from optimizer.errors import InputError, require_count, require_positive
+from core.errors import InputError, require_count, require_positive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from core.errors import InputError, require_share
 from optimizer.availability import FailureRates
-from optimizer.errors import InputError, require_share
 from optimizer.uncertainty.posterior import (
     BootstrapMean,
     ExponentialMean,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import InputError, require_count
+from core.vocabulary import Scheme
 from optimizer.availability import (
     HORIZON_S,
     Availability,
@@ -27,10 +29,8 @@ from optimizer.availability import (
 )
 from optimizer.availability.rates import require_target
 from optimizer.availability.sizing import FAILING_POOL_MAX, SHOCKED_MAX, shocks_alone
-from optimizer.errors import InputError, require_count
 from optimizer.uncertainty.interval import proper_share
 from optimizer.uncertainty.rates import UNCERTAIN, UncertainRates
-from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

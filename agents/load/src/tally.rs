@@ -204,7 +204,7 @@ impl Tally {
     }
 }
 
-/// The latency that a request counts with, by the rule of `optimizer/tails.py`: what a user did not
+/// The latency that a request counts with, by the rule of `core/statistics/percentiles.py`: what a user did not
 /// get enters at the time-out, or with the time that it took where that is longer.
 fn counted_us(outcome: Outcome, took_us: Option<u64>, time_out_us: u64) -> u64 {
     match (outcome, took_us) {

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.bitflips.build import build, make_compiler
 from experiments.kinds.bitflips.inject import Limits, golden, inject
 from experiments.record.result import read_manifest

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import httpx
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import serve
 from experiments.kinds.bitflips.build import ARBITER, Built
 from experiments.kinds.bitflips.services import Service

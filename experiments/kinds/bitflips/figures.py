@@ -7,11 +7,11 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.bitflips.inject import OUTCOMES
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from optimizer.style import data
 
 # correct, corrected, detected, crash, hang, silent: the worst has the colour of faults
 _COLOURS = (

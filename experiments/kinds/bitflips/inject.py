@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.compared import serving_of

@@ -22,7 +22,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.config_file import Strict
 from experiments.kinds.bitflips.services import SERVICES
-from optimizer.source import Strict
 
 Variant = Literal["native", "ilr", "tx", "log", "compared-2", "compared-3"]
 Program = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import record
 from experiments.kinds.bitflips.services import Service
 

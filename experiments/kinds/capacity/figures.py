@@ -7,11 +7,11 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import number
-from optimizer.style import data
 
 _LATENCIES = (
     ("p50_ms", "p50", palette.ARMS[0].light, "circle"),

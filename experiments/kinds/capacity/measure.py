@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from core.statistics.percentiles import time_out_of
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, pair_seed
 from experiments.kinds.blocks import blocks_on
@@ -15,7 +16,6 @@ from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.manifest import spec_json
 from experiments.record.records import write_json
 from experiments.stage.stage import Stage
-from optimizer.tails import time_out_of
 
 ATTEMPTS_MAX = 3
 RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from core.statistics.percentiles import time_out_of
 from experiments.kinds.capacity.analysis import (
     Interval,
     NodeCapacity,
@@ -21,7 +22,6 @@ from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.records import HOSTS, REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
-from optimizer.tails import time_out_of
 
 GENERATOR_CORES_MAX = 0.9
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.config_file import Strict
+from core.errors import InputError
 from experiments.design import Design
 from experiments.design.experiment import Experiment, Rate, User
-from experiments.errors import InputError
-from optimizer.source import Strict
 
 
 class Workload(Strict):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.statistics.percentiles import OK, percentile
 from experiments.record.metrics.frames import measured, prepared
 from experiments.record.metrics.latency import QUANTILES, SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.saturation import lag_limit_ms
-from optimizer.tails import OK, percentile
 
 STEPS = "steps.json"  # of a run's folder: what was asked for
 

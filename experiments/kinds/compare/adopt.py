@@ -14,6 +14,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from core.config_file import Source, check, parse_tfvars
+from core.errors import InputError
+from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import missing_of
 from experiments.design.experiment import Arm, Experiment, Order, TierSettings
@@ -22,9 +25,6 @@ from experiments.design.own import FOLDER, copy_own
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.text import experiment_text, fleet_text
-from experiments.errors import InputError
-from optimizer.manifest import against_run, fleet_of, spec_of
-from optimizer.source import Source, check, parse_tfvars
 
 NAME_LENGTH_MAX = 30  # of infra/stacks/*/variables.tf
 _SUFFIX = "-planned"

@@ -11,17 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from core.errors import SparecraftError
+from core.runfiles.manifest import against
+from core.statistics.percentiles import time_out_of
 from experiments.kinds.compare.availability import modelled
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings, read_manifest, result_of
-from optimizer.errors import SparecraftError
-from optimizer.manifest import against
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.explain.reasons import Wanted
 from optimizer.plan.planner import explained_plan
 from optimizer.simulation.fidelity import fidelity
-from optimizer.tails import time_out_of
 
 _FRONT_S = 10.0  # of the search for each front
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from core.units import HOURS_PER_MONTH
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.cost import (
     has_prices_of_its_own,
@@ -14,7 +15,6 @@ from experiments.record.cost import (
 )
 from experiments.report.tables import Cell, Table
 from experiments.report.text import MISSING, number, percent, usd, usd_more
-from optimizer.units import HOURS_PER_MONTH
 
 _EXTRA_MIN = 0.001  # a request tried again after a crash is no work of replicas
 

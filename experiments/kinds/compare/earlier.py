@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from core.runfiles.manifest import spec_of
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.result import flat, read_manifest, results_in
 from experiments.report.text import interval, number
-from optimizer.manifest import spec_of
 
 _SAME = ("kind", "load", "interference", "faults", "arms", "failover", "fleet")  # of the spec
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.layout import Size
 from experiments.report.text import by_number
-from optimizer.style import data
 
 AXIS_EXTENT = 66  # of labels on the left, the same in all panels that stand below one another
 _LANES_MAX = 24

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.distribution import box_plot, ccdf
 from experiments.record.metrics.frames import measured
@@ -14,7 +15,6 @@ from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import statistic
-from optimizer.style import data
 
 _LATENCY_TITLE = "latency, ms (log scale)"
 _COMPARED = (

@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.compare.figures_disturbed import disturbances_of, shading
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
@@ -16,7 +17,6 @@ from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import by_number
-from optimizer.style import data
 
 PANELS_MAX = 24
 

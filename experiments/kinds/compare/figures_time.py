@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.compare.figures_disturbed import (
     AXIS_EXTENT,
     disturbances_of,
@@ -21,7 +22,6 @@ from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
-from optimizer.style import data
 
 _BINS = 90
 _SEED = 1

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from experiments.errors import InputError, SparecraftError
+from core.errors import InputError, SparecraftError
+from core.runfiles.manifest import spec_of
+from core.statistics.percentiles import time_out_of
 from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.summary import run_end_s
 from experiments.record.metrics.windows import Event, Window, windows
@@ -23,8 +25,6 @@ from experiments.record.records import (
     sound,
 )
 from experiments.record.result import flat, read_result, result_file
-from optimizer.manifest import spec_of
-from optimizer.tails import time_out_of
 
 T = TypeVar("T")
 

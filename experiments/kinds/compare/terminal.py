@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from core.terminal import fitting
 from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.host import host_words, load_words
@@ -20,7 +21,6 @@ from experiments.report.doses import dose_words
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
 from experiments.report.undone import undone_words
-from optimizer.commands.output import fitting
 
 _ROWS = (
     ("requests", "requests", number),

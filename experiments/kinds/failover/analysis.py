@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.statistics.percentiles import percentile
 from experiments.kinds.failover.bought import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
@@ -26,7 +27,6 @@ from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyon
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import milliseconds
-from optimizer.tails import percentile
 
 PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
 QUANTILES = (0.5, 0.9, 0.99, 0.999)

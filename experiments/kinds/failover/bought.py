@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import SparecraftError
+from core.vocabulary import Mechanism, Scheme
 from experiments.kinds.failover.section import FailoverSection
 from experiments.record.cost import book_of, tier_machines, usd_per_month
 from optimizer.availability import FailureRates, availability, least_pool
-from optimizer.errors import SparecraftError
 from optimizer.fit.failovers import Failovers
 from optimizer.uncertainty import rates_from
-from optimizer.words import Mechanism, Scheme
 
 _NEEDED = 1  # servers that answer
 _HOT = 1.0  # a server that stands by fails as often as one that answers

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.failover.section import FailoverSection, Strategy
 
 INVOCATIONS = pl.Schema(

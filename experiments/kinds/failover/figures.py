@@ -9,11 +9,11 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.failover.analysis import PARTS
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
-from optimizer.style import data
 
 _TITLES = ("detection", "waiting", "naming service", "lock", "connecting", "call again")
 _PART_COLOURS = (

@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 
+from core.errors import MeasurementFailed
 from experiments.design.experiment import Experiment
 from experiments.design.injections import Step
 from experiments.design.inventory import Machine
 from experiments.design.schedule import Block, blocks, stream
-from experiments.errors import MeasurementFailed
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.section import FailoverSection, Strike
 from experiments.kinds.failover.service import Happened, Service, adapter_of

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from core.config_file import Positive, Strict, refusal
+from core.errors import InputError
+from core.tolerances import U_FLOOR
 from experiments.design import Design
 from experiments.design.contracts import CPU, FAULT_KINDS, KINDS, OneOf
 from experiments.design.fleet import TierName
-from experiments.errors import InputError
 from experiments.kinds.failover.service import MODULE, adapter_of
-from optimizer.source import Positive, Strict, refusal
-from optimizer.tolerances import U_FLOOR
 
 Name = Literal["primary", "cached", "open", "watched", "hedged", "heartbeat", "arbiter"]
 Seconds = Annotated[float, Field(gt=0, le=600)]

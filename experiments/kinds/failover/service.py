@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError
 from experiments.design.inventory import Machine
 from experiments.design.workloads import module_at
-from experiments.errors import InputError
 
 MODULE = "failover.py"
 

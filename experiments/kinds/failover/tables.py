@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.units import YEAR_S
 from experiments.kinds.failover.analysis import PARTS
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, counted, milliseconds, number, percent, usd
-from optimizer.units import YEAR_S
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.limplock.figures import DASHES
 from experiments.kinds.limplock.scenarios import label
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from optimizer.style import data
 
 Rows = list[dict[str, Any]]
 Scenario = Mapping[str, Any]  # of a result

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.design.roles import Role
-from experiments.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.paths import ROOT
 from experiments.record.records import space_for, write_bytes
 

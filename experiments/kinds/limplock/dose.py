@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from core.config_file import Positive, Strict
 from experiments.kinds.limplock.windows import Window
-from optimizer.source import Positive, Strict
 
 Class = Literal["operation", "node", "cluster"]
 MEMORY = "memory_mb"

@@ -15,8 +15,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.config_file import Strict
 from experiments.design.injections import HELD_S_MAX
-from optimizer.source import Strict
 
 OUT_OF_MEMORY = "OutOfMemoryError"
 LINES = 5000  # of what a machine printed: a server without memory prints a few hundred a second

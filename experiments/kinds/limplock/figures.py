@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.limplock.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import PROBE, ROW, Left, Window
@@ -17,7 +18,6 @@ from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import number
-from optimizer.style import data
 
 _BINS = 160
 _PANELS_MAX = 3

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from core.errors import EnvironmentMissing
 from experiments.design import Design
 from experiments.design.contracts import KINDS
 from experiments.design.schedule import blocks
-from experiments.errors import EnvironmentMissing
 from experiments.kinds.limplock.section import LimplockSection, injected_tier
 
 _MEMINFO = Path("/proc/meminfo")

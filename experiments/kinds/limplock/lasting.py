@@ -10,13 +10,13 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import ROW, Left, Window, later_bases
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from optimizer.style import data
 
 BIN_S = 2.0
 _DASHES = ([1, 0], [6, 3], [1.5, 2.5], [9, 2, 2, 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.system import Parts, System, Unsettled

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
+from core.errors import MeasurementFailed
 from experiments.design.schedule import Block, blocks
-from experiments.errors import MeasurementFailed
 from experiments.kinds.limplock.clients import Clients, Lane, command
 from experiments.kinds.limplock.repeat import Moved, Repeat, whole
 from experiments.kinds.limplock.row import Row

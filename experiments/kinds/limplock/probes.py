@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock.slowdown import Waited, median
 
 Needs = Literal["limpware", "node", "neither"]

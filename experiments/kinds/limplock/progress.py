@@ -18,6 +18,7 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import Left, Window, client_log, later_bases
@@ -25,7 +26,6 @@ from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
-from optimizer.style import data
 
 _BYTES_MAX = 64 << 20  # of a log
 _LINE_BYTES_MAX = 64 << 10

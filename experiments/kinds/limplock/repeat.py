@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from core.errors import MeasurementFailed, SparecraftError
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
-from experiments.errors import MeasurementFailed, SparecraftError
 from experiments.kinds.held import held
 from experiments.kinds.limplock.cast import Cast, cast_of
 from experiments.kinds.limplock.clients import ClientEnded, Clients, Lane

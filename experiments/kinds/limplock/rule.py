@@ -26,10 +26,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from core.config_file import Share, Strict
 from experiments.kinds.limplock.dose import Class, Dose
 from experiments.kinds.limplock.probes import Seen, Stream, seen
 from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
-from optimizer.source import Share, Strict
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
 _SPREAD_LEAST = 2  # base values, without which nothing says how much they differ

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from core.config_file import refusal
 from experiments.design.contracts import KINDS
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.row import Row
@@ -17,7 +18,6 @@ from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Sce
 from experiments.kinds.limplock.slowdown import Waited, median
 from experiments.kinds.limplock.windows import Window, later_bases
 from experiments.kinds.limplock.zones import Point, Zones, judge_zones
-from optimizer.source import refusal
 
 _DIGITS = 4
 _PARTS = {"nic": "card", "disk": "disk"}

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from core.errors import InputError, SparecraftError
 from experiments.design.inventory import Machine
 from experiments.design.workloads import module_at
-from experiments.errors import InputError, SparecraftError
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.row import Load, Row
 

@@ -30,8 +30,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from core.config_file import Positive, Strict, refusal
 from experiments.kinds.limplock.slowdown import Slowdown, Waited, median, slowdown
-from optimizer.source import Positive, Strict, refusal
 
 Measure = Callable[[float], Sequence[Waited]]
 

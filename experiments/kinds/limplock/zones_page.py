@@ -7,13 +7,13 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.limplock.scenarios import Axis
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import factor, number
-from optimizer.style import data
 
 AXES: Mapping[Axis, str] = {
     "slower": "times slower than its nominal rate the part is (log scale)",

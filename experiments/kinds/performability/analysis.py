@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.statistics.percentiles import OK, rank_of
 from experiments.kinds.performability.compared import COMPARED, cost_of, over_all, paired
 from experiments.kinds.performability.folder import Measured, Run, between, read_run
 from experiments.kinds.performability.paper import beside
@@ -21,7 +22,6 @@ from experiments.record.metrics.performability import user_metrics
 from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
-from optimizer.tails import OK, rank_of
 
 _WARMTH_OFF_MAX = 0.05  # of a source's share of replies
 _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

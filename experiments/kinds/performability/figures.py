@@ -9,13 +9,13 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from core.chart_style import data
 from experiments.kinds.performability.folder import Run, between
 from experiments.kinds.performability.tables import waited_s
 from experiments.record.metrics.weights import performability_weights
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
-from optimizer.style import data
 
 _CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
 

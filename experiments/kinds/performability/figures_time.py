@@ -8,13 +8,13 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from core.chart_style import data
+from core.statistics.percentiles import OK
 from experiments.kinds.performability.folder import Measured, Run
 from experiments.kinds.performability.phases import periods
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
-from optimizer.style import data
-from optimizer.tails import OK
 
 _GROUPS = (  # as the report's curves; whatever is none of these had no answer in time
     ("answered well", (OK,), palette.ARMS[0].light),

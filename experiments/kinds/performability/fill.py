@@ -16,10 +16,10 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from core.errors import MeasurementFailed
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, arrivals, block_length_s, operation_choices
 from experiments.design.workloads import Population, population_of
-from experiments.errors import MeasurementFailed
 from experiments.kinds.performability.section import Fill
 from experiments.load.block import entries_for
 from experiments.load.plan import entry_url

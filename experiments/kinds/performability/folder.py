@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
+from core.statistics.percentiles import OK, time_out_of
 from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.record.metrics.frames import arm_names, measured, prepared
 from experiments.record.metrics.performability import Ideal
 from experiments.record.metrics.windows import Window, of_kind, windows
 from experiments.record.records import ARBITERS, REQUESTS, read_events, read_table, sound
-from optimizer.tails import OK, time_out_of
 
 
 @dataclass(frozen=True)

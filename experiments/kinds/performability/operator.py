@@ -12,16 +12,16 @@ import time
 from collections.abc import Sequence
 from threading import Thread
 
+from core.errors import SparecraftError
+from core.statistics.percentiles import OK
 from experiments.design.experiment import Fault
 from experiments.design.schedule import Block
-from experiments.errors import SparecraftError
 from experiments.kinds.performability.phases import WHAT
 from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tiers_of
 from experiments.load.plan import LoadPlan
 from experiments.record.records import RequestRecord
 from experiments.stage.restart import restart_tier
 from experiments.stage.stage import Stage
-from optimizer.tails import OK
 
 LATE_S = 1.0  # a younger request may still be answered well
 

@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.statistics.percentiles import percentile
 from experiments.kinds.performability.folder import Run, between
 from experiments.kinds.performability.phases import periods
 from experiments.kinds.performability.section import fault_name
 from experiments.report.text import percent
 from optimizer.reproduce.published import Claim, published
-from optimizer.tails import percentile
 
 NAME = "performability"  # of its data
 _GOODPUT_OFF = 0.1  # how far a share that is read off a curve may be off

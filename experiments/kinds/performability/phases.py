@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from core.statistics.percentiles import OK
 from experiments.kinds.performability.section import PerformabilitySection
-from optimizer.tails import OK
 
 PHASES = ("before", "fault", "degraded", "recovery", "reset", "after")
 CALM_PERIODS = 5

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from core.config_file import Positive, Strict
+from core.errors import InputError
 from experiments.design import Design
 from experiments.design.experiment import PHASE_S_MAX
 from experiments.design.fleet import TierName
 from experiments.design.injections import selected
-from experiments.errors import InputError
 from optimizer.reproduce.published import published
-from optimizer.source import Positive, Strict
 
 LOOK_S = 3.0  # what an operator judges by: requests of so long before
 FILLED_PER_S = 1000.0  # about, for how long a run takes

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.windows import Window, of_kind
@@ -13,7 +14,6 @@ from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
-from optimizer.style import data
 
 SHOWN_MAX = 40
 _WAITS = ("wait_s", "pool_wait_s", "repair_s")

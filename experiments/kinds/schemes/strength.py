@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import SparecraftError
+from core.units import YEAR_S
 from experiments.design.failover import mechanism
 from experiments.design.fleet import Fleet
 from experiments.record.metrics.summary import checked_fleet, run_end_s, seeded, without_nan
@@ -24,10 +26,8 @@ from experiments.record.metrics.windows import Event, Window, of_kind, windows
 from experiments.record.records import REQUESTS, read_events, read_table, sound
 from experiments.record.result import read_manifest
 from optimizer.availability import availability
-from optimizer.errors import SparecraftError
 from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
 from optimizer.uncertainty import rates_from
-from optimizer.units import YEAR_S
 
 CYCLES_MIN = 5
 _DRAWS = 2000

@@ -24,12 +24,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
+from core.statistics.percentiles import rank_of
 from experiments.kinds.tune.section import Target
 from experiments.record.metrics.bootstrap import Sample, Stratum, Value, intervals
 from experiments.record.metrics.improvement import STATISTICS
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
-from optimizer.tails import rank_of
 
 Verdict = Literal["better", "worse", "insufficient", "not steady"]
 PERMUTATIONS = 1000

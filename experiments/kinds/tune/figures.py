@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import data
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from optimizer.style import data
 
 # What a step came to: colour and shape, so that neither alone has to tell.
 _LOOKS = {

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
+from core.statistics.percentiles import rank_of
 from experiments.kinds.tune.section import Target
 from optimizer.replication import TierLoad
-from optimizer.tails import rank_of
 
 Poll = Mapping[str, Any]  # {"stats": /v1/stats, "latency": /v1/latency}
 

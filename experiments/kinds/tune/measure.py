@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import EnvironmentMissing, InputError
+from core.statistics.percentiles import time_out_of
 from experiments.design import Design
 from experiments.design.contracts import COMPARE_OFF, POLICIES
 from experiments.design.experiment import Arm, Order, Phases, TierSettings
 from experiments.design.fleet import replicas_max
 from experiments.design.schedule import Block, pair_seed, stream
-from experiments.errors import EnvironmentMissing, InputError
 from experiments.kinds.blocks import blocks_on
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
@@ -30,7 +31,6 @@ from experiments.record.records import write_json
 from experiments.stage.stage import Stage
 from optimizer.replication import Replicas, TierLoad, feasible_replicas
 from optimizer.simulation import program
-from optimizer.tails import time_out_of
 
 REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.source import Strict
+from core.config_file import Strict
 
 Target = Literal["mean", "p95", "p99"]
 Start = Literal["ones", "simulated"]

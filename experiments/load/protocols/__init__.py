@@ -6,8 +6,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from core.errors import InputError
 from experiments.design.contracts import SPOKEN
-from experiments.errors import InputError
 from experiments.load.client import Client
 
 _HERE = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))

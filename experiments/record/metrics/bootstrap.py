@@ -35,8 +35,8 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.statistics.percentiles import rank_of
 from experiments.record.metrics.latency import Floats
-from optimizer.tails import rank_of
 
 CONFIDENCE = 0.95
 DRAWS_MAX = 600

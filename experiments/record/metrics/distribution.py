@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from core.statistics.percentiles import percentile
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats
-from optimizer.tails import percentile
 
 BOX_QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.50, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from experiments.errors import InputError
+from core.errors import InputError
+from core.statistics.percentiles import counted
 from experiments.record.records import OUTCOMES, REQUESTS
-from optimizer.tails import counted
 
 WARM_UP = "warm-up"
 DROPPED = "dropped"
@@ -35,9 +35,9 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
     """The requests with two latencies for every row.
 
     Parameters: limit_ms, the load's time-out.
-    Returns: `latency_ms` is what the request counts with (`optimizer.tails`): what a user did not
-    get enters at the time-out. `waited_ms` is how long it took, whatever came of it, for what
-    counts failures by themselves; where it was never sent, the time-out.
+    Returns: `latency_ms` is what the request counts with (`core.statistics.percentiles`): what a
+    user did not get enters at the time-out. `waited_ms` is how long it took, whatever came of it,
+    for what counts failures by themselves; where it was never sent, the time-out.
     Raises: InputError where a column is missing or an outcome is unknown.
     """
     missing = [name for name in _NEEDED if name not in requests.columns]

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.statistics.percentiles import percentile, rank_of
 from experiments.record.metrics.weights import performability_weights
-from optimizer.tails import percentile, rank_of
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,8 @@ def share_above(latencies_ms: Floats, threshold_s: float) -> float | None:
 def latency_statistics(latencies_ms: Floats) -> dict[str, Any]:
     """Mean, trimmed mean, spread, percentiles with their counts, and shares above the thresholds.
 
-    Parameters: latencies_ms (n,) float [ms], every request by `optimizer.tails`; n >= 0.
+    Parameters: latencies_ms (n,) float [ms], every request as
+    `core.statistics.percentiles` counts it; n >= 0.
     Returns: a JSON-ready dict; every statistic of an empty sample is None and insufficient.
     """
     weights = performability_weights()

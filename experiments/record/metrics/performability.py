@@ -12,7 +12,8 @@ so both terms grow with the number of requests, and `demerits_per_request` compa
 The report's clients record how long a request took, whatever came of it (section 3.3.2), and count
 its failure apart: `waited` is the mean of that, so that a failure is weighed once. Mean,
 percentiles, thresholds and punctuality are of the latency that requests count with
-(`optimizer.tails`): by the report's own, a service that refuses at once is a punctual one.
+(`core.statistics.percentiles`): by the report's own, a service that refuses at once is a punctual
+one.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.statistics.percentiles import OK, percentile
 from experiments.record.metrics.frames import ANSWERED
 from experiments.record.metrics.latency import latency_statistics, threshold_key
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.metrics.windows import Window
 from experiments.record.records import OUTCOMES
-from optimizer.tails import OK, percentile
 
 _UNDISTURBED_MIN = 30
 

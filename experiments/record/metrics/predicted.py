@@ -17,6 +17,8 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.statistics.percentiles import OK, percentile
+from core.units import HOURS_PER_YEAR
 from experiments.design.contracts import KINDS
 from experiments.design.fleet import Fleet
 from experiments.design.prediction import PLANNED_ARM, Prediction
@@ -29,8 +31,6 @@ from experiments.record.metrics.bootstrap import (
 )
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 from experiments.record.metrics.windows import Window, of_kind
-from optimizer.tails import OK, percentile
-from optimizer.units import HOURS_PER_YEAR
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.config_file import Source, check
+from core.runfiles.manifest import fleet_of
+from core.statistics.percentiles import time_out_of
 from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
@@ -26,9 +29,6 @@ from experiments.record.metrics.weights import performability_weights
 from experiments.record.metrics.windows import Event, Window, of_kind, windows
 from experiments.record.records import HOSTS, read_events, read_table, sound
 from experiments.record.result import Findings, read_manifest
-from optimizer.manifest import fleet_of
-from optimizer.source import Source, check
-from optimizer.tails import time_out_of
 
 _BLOCK_S = 10.0
 

@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
+from core.statistics.percentiles import OK
 from experiments.record.dose import dose_reasons
 from experiments.record.metrics.frames import ALLOWED
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.saturation import lag_limit_ms
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
-from optimizer.tails import OK
 
 _DOUBT_MAX = 0.05
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.statistics.percentiles import OK, time_out_ms
 from experiments.record.metrics.frames import ALLOWED
 from experiments.record.telemetry.line import Point
-from optimizer.tails import OK, time_out_ms
 
 EVERY_S = 5.0  # between two points of `slo` and `cost`
 _ERRORS = "max_error_share"

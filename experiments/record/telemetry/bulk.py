@@ -7,7 +7,7 @@ from itertools import islice
 
 import httpx
 
-from experiments.errors import EnvironmentMissing, in_words
+from core.errors import EnvironmentMissing, in_words
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.writer import BATCH_LINES, DATABASE
 from grafana.address import client_of, without_login

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 START_S = 120.0
 _CONFIG = """

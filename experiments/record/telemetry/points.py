@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from core.statistics.percentiles import counted_ms
 from experiments.design.schedule import Block
 from experiments.record.records import RequestRecord
 from experiments.record.telemetry.account import Account
 from experiments.record.telemetry.line import Point
-from optimizer.tails import counted_ms
 
 _EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "id")
 _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
@@ -27,9 +27,10 @@ def request_point(
     """A request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0 on the
     wall clock.
 
-    Its latency is the one that it counts with (`optimizer.tails`): dashboards make percentiles of
-    it. A point of the same tags and time would take another's place, so the nanoseconds are of the
-    request's number: the same record is the same point, however often it is written.
+    Its latency is the one that it counts with (`core.statistics.percentiles`): dashboards make
+    percentiles of it. A point of the same tags and time would take another's place, so the
+    nanoseconds are of the request's number: the same record is the same point, however often it
+    is written.
     """
     return Point(
         "request",

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import polars as pl
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.record.records import HOSTS
 from experiments.record.telemetry.writer import DATABASE
 from grafana.address import client_of, without_login

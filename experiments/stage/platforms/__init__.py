@@ -8,7 +8,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.stage.platforms.base import Option, Platform, PlatformEntry
 
 __all__ = ["DEFAULT", "Option", "Platform", "PlatformEntry", "entries", "entry"]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 from experiments.stage.platforms.watchdog import Watchdog
 
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from core.errors import EnvironmentMissing
 from experiments.design.inventory import Identity, Inventory
-from experiments.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 _Output = TypeVar("_Output", bound=BaseModel)

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.errors import EnvironmentMissing, as_reason
+from core.errors import EnvironmentMissing, as_reason
 from experiments.program import program
 from experiments.stage import runs
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from core.errors import SparecraftError
 from experiments.design.failover import Failover, Mechanism
-from experiments.errors import SparecraftError
 from experiments.stage.schemes.heartbeat import Heartbeats, Lost
 from experiments.stage.schemes.journal import Journal
 from experiments.stage.schemes.operations import BlockEnded, MachineOperations, silent

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 from experiments.stage.schemes.journal import Journal
 from experiments.stage.schemes.operations import MachineOperations
 

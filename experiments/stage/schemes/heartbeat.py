@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 
 _JOIN_S = 30.0
 

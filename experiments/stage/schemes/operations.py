@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.errors import EnvironmentMissing, SparecraftError
+from core.errors import EnvironmentMissing, SparecraftError
 from experiments.stage.agents import Agent, Arbiter, await_in
 from experiments.stage.held_settings import HeldSettings
 from experiments.stage.platforms import Platform

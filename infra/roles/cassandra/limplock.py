@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.jvm import exported, read_jvm, samples
 from experiments.kinds.limplock.row import Load, Row

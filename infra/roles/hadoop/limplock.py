@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.jvm import look_at_jvm_by_page

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import InputError, MeasurementFailed
 from experiments.design.workloads import module_at
-from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.jvm import look_at_jvm_by_page

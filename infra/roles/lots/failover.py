@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from core.errors import SparecraftError
 from experiments.design.roles import read_role
-from experiments.errors import SparecraftError
 from experiments.kinds.failover.service import Happened, Service
 from experiments.paths import ROOT
 

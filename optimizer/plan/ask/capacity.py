@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
-from optimizer.manifest import against
+from core.config_file import read_json
+from core.errors import InputError
+from core.runfiles.manifest import against
 from optimizer.plan.ask.plan_file import PlanFile, StatedTier
-from optimizer.source import read_json
 
 _OF_CAPACITY = ("capacity", "workload")
 _CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT

@@ -15,9 +15,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from core.config_file import Positive, Source, Strict, check, refusal
+from core.errors import InputError
+from core.vocabulary import scheme_of
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
-from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
 from optimizer.plan.ask.domains import Domain, Machines, covers_of, placed
@@ -30,8 +32,6 @@ from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
-from optimizer.source import Positive, Source, Strict, check, refusal
-from optimizer.words import scheme_of
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
 _NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep

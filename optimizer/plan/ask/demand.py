@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.vocabulary import MECHANISMS, Mechanism
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan.solve.options import TierDemand
-from optimizer.words import MECHANISMS, Mechanism
 
 KEPT_ALONE = "own"  # a role's state that a cold spare has none of
 _CV2_RANGE = (0.05, 10.0)

@@ -15,11 +15,11 @@ from typing import Annotated, Protocol
 
 from pydantic import Field, model_validator
 
+from core.config_file import Positive, Problem, Strict, refusal
 from optimizer.availability import FailureRates, Level
 from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
 from optimizer.plan.solve.spread import Rule, Spread, SpreadCovers, Spreads
 from optimizer.prices import Instance
-from optimizer.source import Positive, Problem, Strict, refusal
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 

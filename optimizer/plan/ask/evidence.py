@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.errors import UnstableError
+from core.errors import UnstableError
 from optimizer.fit import ArmMeasure, Estimate, ServiceFit
 from optimizer.latency import (
     PageLatency,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.integrity import NODE_TYPES, read_counts
 from optimizer.plan.ask.capacity import read_capacity
 from optimizer.plan.ask.integrity import StatedVariant

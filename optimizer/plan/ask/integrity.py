@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from optimizer.errors import MOST
+from core.config_file import Positive, Share, Strict, refusal
+from core.errors import MOST
 from optimizer.integrity import Recovery
-from optimizer.source import Positive, Share, Strict, refusal
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, le=10**12)]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from core.config_file import Source, check
+from core.errors import InputError
 from optimizer.limplock import LimpRun, MeasuredSlowdown, measured_slowdown
-from optimizer.source import Source, check
 
 KEYS = ("limp_capacity", "limp_speed")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from optimizer.source import Positive, Strict, refusal
+from core.config_file import Positive, Strict, refusal
 
 _MEAN_OFF = 0.02  # of a day's 24 shares, which people round
 

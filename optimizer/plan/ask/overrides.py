@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError, require_positive
+from core.config_file import Source
+from core.errors import InputError, require_positive
+from core.vocabulary import Scheme
 from optimizer.fit import fit, read_results
 from optimizer.plan.ask.capacity import read_capacity
 from optimizer.plan.ask.case import PERCENTILES, slo_from
 from optimizer.plan.ask.plan_file import PlanFile, checked, read_plan
 from optimizer.plan.ask.question import Question, asked_as_stated, asked_of_service
 from optimizer.prices import BUILT_IN, price_book
-from optimizer.source import Source
-from optimizer.words import Scheme
 
 _SLO = ("availability", *PERCENTILES, "confidence")
 

@@ -22,9 +22,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from optimizer.errors import InputError
-from optimizer.source import Positive, Strict, refusal
-from optimizer.tolerances import LIMIT_INSIDE
+from core.config_file import Positive, Strict, refusal
+from core.errors import InputError
+from core.tolerances import LIMIT_INSIDE
 
 Text = Annotated[str, Field(min_length=1)]
 _HEAD, _KIND = "result.json", "performability"

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
+from core.config_file import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
+from core.errors import MOST, InputError
+from core.vocabulary import MECHANISMS, MechanismText, SchemeText
 from optimizer.availability.effect import without_effect
-from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.ask.domains import Domain, problems_of
@@ -23,9 +25,7 @@ from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.purchase import Purchase
 from optimizer.plan.ask.remedy import Remedy
 from optimizer.plan.solve.options import NODES_MAX, Limits
-from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
-from optimizer.words import MECHANISMS, MechanismText, SchemeText
 
 Text = Annotated[str, Field(min_length=1)]
 Rate = Annotated[float, Field(ge=1, le=MOST)]

@@ -14,9 +14,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from optimizer.errors import LEAST, MOST, InputError
+from core.config_file import Strict, refusal
+from core.errors import LEAST, MOST, InputError
 from optimizer.prices import Instance, PriceBook
-from optimizer.source import Strict, refusal
 
 
 class Purchase(Strict):

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
+from core.errors import InputError
+from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates
 from optimizer.availability.effect import without_effect
-from optimizer.errors import InputError
 from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
@@ -28,7 +29,6 @@ from optimizer.plan.ask.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
-from optimizer.words import Mechanism, Scheme
 
 _DEFAULT_RATES = {
     "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from core.config_file import Positive, Share, Source, Strict, refusal
+from core.errors import MOST, InputError
 from optimizer.availability import FailureRates
-from optimizer.errors import MOST, InputError
 from optimizer.plan.solve.options import Degraded
-from optimizer.source import Positive, Share, Source, Strict, refusal
 
 _TAKEN = ("nothing", "spares", "replication", "plan")  # as `limping.cheapest` calls other ways
 _RATES = ("limp_per_year", "limp_recovery_s", "limp_capacity")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from core.vocabulary import Scheme
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
 from optimizer.plan.ask.demand import stated
 from optimizer.plan.ask.plan_file import FIGURES, MACHINE, PlanFile, StatedTier
 from optimizer.prices import BUILT_IN, PriceBook, price_book
-from optimizer.words import Scheme
 
 _DEFAULTS: Mapping[str, float] = {
     "requests_per_copy": 1.0,

@@ -23,10 +23,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from core.units import FAULT_MONTH_S, YEAR_S
 from optimizer.plan.ask.integrity import IntegritySlo
 from optimizer.plan.ask.margin import level_of
 from optimizer.plan.solve.options import TierDemand
-from optimizer.units import FAULT_MONTH_S, YEAR_S
 
 MILLION = 1e6
 LIMITS = ("wrong_per_million", "corrupt_s_per_month")

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.tolerances import CENT
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
-from optimizer.tolerances import CENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

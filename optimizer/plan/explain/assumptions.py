@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from core.units import HOURS_PER_MONTH
+from core.vocabulary import Scheme
 from optimizer.fit import ServiceFit
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.margin import RECORDED
 from optimizer.plan.solve.options import usd_when_off
-from optimizer.units import HOURS_PER_MONTH
-from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.question import Question

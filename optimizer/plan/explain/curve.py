@@ -18,11 +18,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from core.errors import PlannerError
+from core.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
 from optimizer.availability.rates import shown
-from optimizer.errors import PlannerError
 from optimizer.plan.solve.model import LIMIT_S, Solution, solve
 from optimizer.plan.solve.problem import Path, Problem, stands, unavailability_of
-from optimizer.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
 
 UNPROVED = "at a limit where no proof was found in time"
 FAR = 256.0  # the widest step into the unknown

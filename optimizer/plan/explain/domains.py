@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.errors import UnstableError
+from core.tolerances import CENT
 from optimizer.availability import sizes_at
-from optimizer.errors import UnstableError
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.domains import Domain
 from optimizer.plan.explain.curve import fleet_text
 from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path
-from optimizer.tolerances import CENT
 
 _SECONDS = 5.0  # of each solve
 _RULES: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
+from core.chart_style import BLUE, LIMIT, ORANGE, data, svg
 from optimizer.plan.explain.curve import nines
-from optimizer.style import BLUE, LIMIT, ORANGE, data, svg
 
 _WIDTH, _HEIGHT = 720, 340
 _LETTER = 8.0  # pixels of a label's letter, with its distance from its point

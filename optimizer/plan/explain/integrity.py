@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import PlannerError
+from core.errors import PlannerError
+from core.tolerances import CENT
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
 from optimizer.plan.solve.model import NONE, NOT_FOUND, Solution, solve
 from optimizer.plan.solve.problem import Problem
-from optimizer.tolerances import CENT
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.question import Question

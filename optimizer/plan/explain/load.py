@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import UnstableError
+from core.errors import UnstableError
+from core.tolerances import LIMIT_INSIDE
 from optimizer.plan.solve.problem import Path, violations
-from optimizer.tolerances import LIMIT_INSIDE
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.case import Case

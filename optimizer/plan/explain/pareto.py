@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from core.tolerances import CENT
 from optimizer.plan.explain.curve import (
     FAR,
     UNPROVED,
@@ -26,7 +27,6 @@ from optimizer.plan.explain.curve import (
 )
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of
-from optimizer.tolerances import CENT
 
 NINES_BEYOND = 3  # the SLO, up to which availability is drawn
 TIMES_THE_PLAN = 10.0  # the dearest fleet that is drawn: beyond, a tail nears the service time

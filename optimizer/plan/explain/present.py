@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import UnstableError
+from core.errors import UnstableError
+from core.vocabulary import Mechanism
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.solve.model import NONE, attempt
 from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
 from optimizer.replication import collision_probability
-from optimizer.words import Mechanism
 
 if TYPE_CHECKING:
     from optimizer.fit import TierFit

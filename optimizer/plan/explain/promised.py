@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.tolerances import CENT
 from optimizer.plan.ask.case import Case
 from optimizer.plan.solve.model import Solution, attempt
-from optimizer.tolerances import CENT
 
 _SECONDS = 5.0
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.tolerances import CENT
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
 from optimizer.plan.explain.marginal import marginal_prices
 from optimizer.plan.explain.pareto import front
@@ -18,7 +19,6 @@ from optimizer.plan.solve.options import NODES_MAX, Option, usd_when_off
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
-from optimizer.tolerances import CENT
 
 _NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
 _BINDING_S = 5.0  # of each solve

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from optimizer.errors import SparecraftError
+from core.errors import SparecraftError
+from core.tolerances import CENT
 from optimizer.plan.explain.alone import (
     fewest_copies,
     more_copies,
@@ -24,7 +25,6 @@ from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.screen import cost
-from optimizer.tolerances import CENT
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.case import Case

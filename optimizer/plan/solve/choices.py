@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.errors import PlannerError
+from core.errors import PlannerError
 from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, solve
 from optimizer.plan.solve.problem import Problem
 

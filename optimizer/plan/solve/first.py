@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from core.tolerances import GRID_LEAST, GRID_ROUNDING, USD_LESS
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path, Problem, percentile_share, violations
 from optimizer.plan.solve.screen import (
@@ -27,7 +28,6 @@ from optimizer.plan.solve.screen import (
     weights_at,
 )
 from optimizer.plan.solve.table import undominated
-from optimizer.tolerances import GRID_LEAST, GRID_ROUNDING, USD_LESS
 
 _PRICES = (1.0, 3.0, 30.0)  # of availability, times the fair one
 _ROUTES = 12  # routes that are tried at each

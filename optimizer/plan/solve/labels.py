@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.tolerances import LOG_ROUNDING, USD_ROUNDING
 from optimizer.latency import Parts, moments_of
 from optimizer.plan.solve.first import thinned
 from optimizer.plan.solve.options import Option
@@ -46,7 +47,6 @@ from optimizer.plan.solve.screen import (
     weights_at,
 )
 from optimizer.plan.solve.table import undominated
-from optimizer.tolerances import LOG_ROUNDING, USD_ROUNDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -32,7 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.errors import PlannerError
+from core.errors import PlannerError
+from core.tolerances import GAP_LEAST
+from core.vocabulary import Mechanism
 from optimizer.plan.solve.first import first_plan
 from optimizer.plan.solve.labels import GivenUpError, cheap, cheapest
 from optimizer.plan.solve.options import Option
@@ -48,8 +50,6 @@ from optimizer.plan.solve.screen import (
     front,
     weights_at,
 )
-from optimizer.tolerances import GAP_LEAST
-from optimizer.words import Mechanism
 
 LIMIT_S = 120.0
 _CUTS_MAX = 2_000

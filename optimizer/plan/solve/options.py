@@ -14,11 +14,11 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from core.config_file import Share, Strict, refusal
+from core.vocabulary import MECHANISMS, Mechanism, Scheme
 from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
 from optimizer.prices import Instance
-from optimizer.source import Share, Strict, refusal
-from optimizer.words import MECHANISMS, Mechanism, Scheme
 
 NODES_MAX = 200  # a tier then has 20,000 ways to be redundant, each with its availability
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
-from optimizer.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.tolerances import PROBABILITY_ROUNDING, U_FLOOR
+from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
 from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
 from optimizer.availability.placement import Placement
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
-from optimizer.tolerances import PROBABILITY_ROUNDING, U_FLOOR
-from optimizer.words import Mechanism, Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.vocabulary import MECHANISMS, Mechanism
 from optimizer.plan.solve.options import (
     Covers,
     Limits,
@@ -33,7 +34,6 @@ from optimizer.plan.solve.options import (
 )
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
-from optimizer.words import MECHANISMS, Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

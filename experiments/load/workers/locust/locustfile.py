@@ -6,7 +6,7 @@ The runner starts it (see generator.py). By hand, with Locust's page on http://1
         --plan results/X/latest/load/block-00.plan.json --records /tmp/records.jsonl
 
 Locust's own figures are rounded to two digits, and a failed request is in them at the time-out
-(`optimizer/tails.py`); the records are the measurement.
+(`core/statistics/percentiles.py`); the records are the measurement.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from locust import User, events, task
 from locust.env import Environment
 from locust.exception import StopUser
 
+from core.statistics.percentiles import counted_ms, time_out_ms
 from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.workers.locust.open_loop import RecordFile
 from experiments.load.workers.locust.process import Control, settle
 from experiments.load.workers.locust.walk import Walk
-from optimizer.tails import counted_ms, time_out_ms
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
 

@@ -26,7 +26,7 @@ from locust import events
 from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.load.plan import PLAN, LoadPlan, RemoteWorkers, read_plan
 from experiments.load.workers.locust.clock import EXCHANGES, Exchange, Offset, kernel, offset_of
 from experiments.load.workers.locust.local_workers import LocalWorkers

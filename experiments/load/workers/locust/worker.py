@@ -35,7 +35,7 @@ from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import WorkerRunner
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel

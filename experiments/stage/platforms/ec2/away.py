@@ -24,15 +24,15 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from experiments.console import Narrator
-from experiments.design import Design
-from experiments.errors import (
+from core.errors import (
     EnvironmentMissing,
     InputError,
     Interrupted,
     SparecraftError,
     in_words,
 )
+from experiments.console import Narrator
+from experiments.design import Design
 from experiments.record.records import point_latest, write_json
 from experiments.stage import runs
 from experiments.stage.platforms.base import Given

@@ -22,7 +22,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.loaders import create_loader  # type: ignore[import-untyped]
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 
 # Standard mode: three attempts with growing pauses, unless AWS_MAX_ATTEMPTS says otherwise.
 _CONFIG = Config(retries={"mode": "standard"}, connect_timeout=5, read_timeout=30)

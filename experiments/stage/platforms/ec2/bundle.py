@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from core.errors import EnvironmentMissing
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import EnvironmentMissing
 
 _MODULES_BELOW = 3  # infra/stacks/ec2
 

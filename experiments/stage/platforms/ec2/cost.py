@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from experiments.errors import InputError, SparecraftError
+from core.errors import InputError, SparecraftError
+from core.units import HOURS_PER_MONTH
 from optimizer.prices import PriceBook, price_book
 from optimizer.prices.refresh import SOURCE, today_s_prices
-from optimizer.units import HOURS_PER_MONTH
 
 # AWS's list of 2025. A GB-month of gp3 is 0.08 USD in us-east-1, 0.088 in eu-west-1, 0.152 in
 # sa-east-1, the dearest known here; a public IPv4 address is the same everywhere.

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from core.config_file import check, read_tfvars
+from core.errors import EnvironmentMissing
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Identity, Inventory
-from experiments.errors import EnvironmentMissing
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.machines import Ec2Machines
 from experiments.stage.platforms.terraform import Progress
-from optimizer.source import check, read_tfvars
 
 HANDED = Path("/etc/sparecraft/runner.json")
 

@@ -12,11 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from core.errors import InputError
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Inventory
-from experiments.errors import InputError
 from experiments.stage.platforms.base import Given, Offer
 from experiments.stage.platforms.ec2 import TTL_HOURS
 from experiments.stage.platforms.ec2.cost import (

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from core.errors import EnvironmentMissing
 from experiments.design.inventory import Identity, Inventory
-from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import sweep, tagged
 from experiments.stage.platforms.ec2.aws import Aws, advice

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms.ec2.aws import Aws, AwsRefused, answering
 from experiments.stage.platforms.ec2.tagged import Tagged
 from experiments.stage.platforms.terraform import Progress

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from experiments.errors import InputError
+from core.errors import InputError
 
 
 class Host(BaseModel):

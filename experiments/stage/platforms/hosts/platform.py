@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from core.errors import EnvironmentMissing, InputError
 from experiments.design.inventory import Identity, Inventory
-from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.stage.platforms.hosts.listed import Host, Hosts, read
 from experiments.stage.platforms.hosts.packed import packed

@@ -12,7 +12,7 @@ from ipaddress import IPv4Network
 
 import httpx
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms.local.engines import HERE, Engine
 
 LABEL = "sparecraft.experiment"

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from optimizer.source import Strict, check, read_toml
+from core.config_file import Strict, check, read_toml
 
 
 @dataclass(frozen=True)

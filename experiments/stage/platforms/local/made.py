@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 
 def make(command: Sequence[str | Path], place: str, *, expected: str, do: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 PORTS = {"entry_port": 18080, "influxdb_port": 18086, "grafana_port": 13000}
 _TRIES = 200  # ports upwards of each

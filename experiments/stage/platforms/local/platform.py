@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from core.config_file import check, read_tfvars
+from core.errors import EnvironmentMissing
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Identity, Inventory
 from experiments.design.roles import find_roles
-from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage import runs
 from experiments.stage.platforms import terraform
@@ -19,7 +20,6 @@ from experiments.stage.platforms.local import docker, jars, variants
 from experiments.stage.platforms.local.engines import Engine, engines_of
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
-from optimizer.source import check, read_tfvars
 
 STACK = ROOT / "infra" / "stacks" / "local"
 _POWER_LOSS = ("kill", "--signal=KILL")

@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from core.errors import EnvironmentMissing, InputError, Interrupted
 from experiments.design.workloads import find_workloads
-from experiments.errors import EnvironmentMissing, InputError, Interrupted
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import RemoteWorkers
 from experiments.paths import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms import local
 from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.engines import HERE, Engine

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import EnvironmentMissing, InputError
 from experiments.design.roles import find_roles
-from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.stage.fleet import connect, disconnect, wait_ready
 from experiments.stage.platforms.hosts.listed import read

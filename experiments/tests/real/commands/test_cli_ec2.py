@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.aws import Aws

@@ -7,7 +7,7 @@ import re
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms.ec2 import sweep, tagged
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.tagged import Tagged

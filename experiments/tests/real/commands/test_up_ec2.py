@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from core.config_file import Source, check
+from core.errors import InputError
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.roles import Roles, find_roles
-from experiments.errors import InputError
 from experiments.paths import ROOT
 from experiments.tests.spec_fixture import role
-from optimizer.source import Source, check
 
 Spec = dict[str, Any]
 Change = Callable[[Spec], None]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import sweep, tagged
 from experiments.stage.platforms.ec2.machines import Ec2Machines

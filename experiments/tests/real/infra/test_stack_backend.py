@@ -10,7 +10,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms.terraform import Stack
 from experiments.tests.aws import REGION
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.load import generator
 from experiments.paths import ROOT
 from experiments.record.records import REQUESTS

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import DiskFull, MeasurementFailed
+from core.errors import DiskFull, MeasurementFailed
+from core.statistics.percentiles import time_out_ms
 from experiments.load.plan import write_plan
 from experiments.paths import ROOT
 from experiments.tests.disks import fill, mounted
@@ -28,7 +29,6 @@ from experiments.tests.load_fixture import (
     waiting,
 )
 from experiments.tests.servers import deaf, refusing, serving
-from optimizer.tails import time_out_ms
 
 of_both = pytest.mark.parametrize("worker", ["native", "locust"])
 

@@ -19,12 +19,12 @@ import polars as pl
 import pytest
 from hdrh.histogram import HdrHistogram
 
+from core.statistics.percentiles import counted, time_out_ms
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.load.plan import LoadPlan, write_plan
 from experiments.tests.load_fixture import free_port, make_plan
 from experiments.tests.servers import serving
 from experiments.tests.started import until
-from optimizer.tails import counted, time_out_ms
 
 # What any user of Locust has, and what keeps the worker's own histogram.
 LOCUSTFILE = """

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import MeasurementFailed
 from experiments.design.contracts import SPOKEN
 from experiments.design.roles import Session
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.design.workloads import Operation
-from experiments.errors import MeasurementFailed
 from experiments.load.block import with_session
 from experiments.load.plan import LoadPlan, entry_url
 from experiments.tests.load_fixture import PLAN, make_plan, run, waiting

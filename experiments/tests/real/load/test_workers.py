@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.load.plan import RemoteWorkers
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.saturation import saturation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.load.plan import ClientClass
 from experiments.tests.load_fixture import (
     EXPECTED,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import DiskFull
+from core.errors import DiskFull
 from experiments.nightly.history import FILE, Writer, read_history
 from experiments.tests.disks import fill
 from experiments.tests.nightly_fixture import made_up_run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import DiskFull
+from core.errors import DiskFull
 from experiments.nightly.history import FILE, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.nightly.history import read_history
 from experiments.nightly.points import night_points
 from experiments.record.replayed import replayed

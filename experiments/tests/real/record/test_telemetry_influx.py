@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.record.records import HOSTS
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, Point, TelemetryStats
 from experiments.tests.disks import fill

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import httpx
 import pytest
 
+from core.errors import EnvironmentMissing, SparecraftError
 from experiments.design.inventory import Identity
-from experiments.errors import EnvironmentMissing, SparecraftError
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, Point
 from experiments.record.telemetry.bulk import deliver
 from experiments.tests.called import call, refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.ec2.aws import ADVICE, Aws, AwsRefused, advice
 from experiments.tests.aws import REGION
 from optimizer.tests.answers import answering

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.hosts.platform import HostsPlatform
 from experiments.stage.platforms.terraform import Stack
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import EnvironmentMissing, InputError
 from experiments.design import load_design
-from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.stage.platforms import Platform
 from experiments.stage.platforms.ec2 import tagged

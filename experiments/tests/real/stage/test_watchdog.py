@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from core.errors import EnvironmentMissing
 from experiments.console import Narrator
 from experiments.design import load_design
-from experiments.errors import EnvironmentMissing
 from experiments.kinds.kind import Kind
 from experiments.kinds.life import carry_out
 from experiments.paths import ROOT

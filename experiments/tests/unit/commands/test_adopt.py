@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config_file import check, read_toml
+from core.errors import InputError
 from experiments.design import designs_available, load_design
 from experiments.design.experiment import Arm, Experiment, Interference, TierSettings
 from experiments.design.own import FOLDER, copy_own
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text
-from experiments.errors import InputError
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
 from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
 from experiments.tests.spec_fixture import TOML, design, write
-from optimizer.source import check, read_toml
 from random_tests import examples
 
 

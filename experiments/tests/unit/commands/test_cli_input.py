@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import SparecraftError
+from core.errors import SparecraftError
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run

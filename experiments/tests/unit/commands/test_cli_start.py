@@ -8,8 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from core.errors import EnvironmentMissing
 from experiments.cli import COMMANDS, app, command, first_paragraph
-from experiments.errors import EnvironmentMissing
 
 HEAVY = ("altair", "boto3", "httpx", "numpy", "polars", "pydantic", "pyomo", "rich", "scipy")
 

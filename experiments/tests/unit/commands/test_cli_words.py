@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.vocabulary import MECHANISMS
 from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
@@ -21,7 +22,6 @@ from experiments.paths import ROOT
 from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.report_fixture import fake_run
-from optimizer.words import MECHANISMS
 
 
 def _commands(name: tuple[str, ...], one: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.commands.init import make_design
-from experiments.errors import InputError
 from experiments.tests.called import call
 
 

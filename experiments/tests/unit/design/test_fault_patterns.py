@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from core.errors import InputError
 from experiments.cli import app
 from experiments.design import Design, load_design
 from experiments.design.experiment import Again, Fault, Selector
 from experiments.design.injections import injections, most_at_once, peers_of, selected
 from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
-from experiments.errors import InputError
 from experiments.tests.spec_fixture import TOML, write
 from random_tests import examples
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.commands.opening import newest
 from experiments.design import designs_available, load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.tests.called import call, refusal
 from experiments.tests.spec_fixture import write
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.platforms.local.places import PORTS, networks_of, places, ports_of
 
 

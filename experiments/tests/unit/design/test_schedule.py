@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from experiments.design import load_design
 from experiments.design.experiment import Experiment, Interference
 from experiments.design.fleet import Fleet
@@ -30,7 +31,6 @@ from experiments.design.workloads import (
     lines_of,
     module_at,
 )
-from experiments.errors import InputError
 from experiments.load.plan import plan_block
 from experiments.paths import ROOT
 from experiments.tests.spec_fixture import TOML, write

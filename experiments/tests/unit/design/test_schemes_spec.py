@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import Design, load_design
 from experiments.design.failover import mechanism
 from experiments.design.schedule import crashes
-from experiments.errors import InputError
 from experiments.paths import ROOT
 
 DESIGN = ROOT / "experiments" / "tests" / "designs" / "failover"

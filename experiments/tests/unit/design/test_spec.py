@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from core.config_file import Strict
+from core.errors import InputError
 from experiments.design import load_design
 from experiments.design.contracts import DEFAULT_POLICY
 from experiments.design.experiment import Selector
 from experiments.design.injections import selected
 from experiments.design.schedule import blocks
-from experiments.errors import InputError
 from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write
-from optimizer.source import Strict
 
 
 def refusal(directory: Path, tfvars: str = TFVARS, toml: str = TOML) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import EnvironmentMissing
 from experiments.design import load_design
 from experiments.design.roles import find_roles
-from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms.local import variants
 

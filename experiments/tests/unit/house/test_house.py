@@ -13,7 +13,7 @@ import pytest
 from experiments.paths import ROOT
 
 SPECIAL_OF = {"schemes": "compare"}  # a kind that is another with something added
-EVERYWHERE = {"console", "errors", "paths", "program"}
+EVERYWHERE = {"console", "paths", "program"}
 # A folder of experiments/ and those that it may import.
 MAY_IMPORT: dict[str, set[str]] = {
     "design": set(),
@@ -80,17 +80,26 @@ def test_every_folder_has_its_place_in_the_order() -> None:
     assert found - {"tests", "designs"} == set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("top", ["experiments", "optimizer", "grafana", "infra"])
+@pytest.mark.parametrize("top", ["core", "experiments", "optimizer", "grafana", "infra"])
 def test_no_test_imports_another(top: str) -> None:
     tests = [path for path in (ROOT / top).rglob("test_*.py") if "tests" in path.parts]
     against = {path.name: [m for m in _imports(path) if ".test_" in m] for path in tests}
     assert {name: modules for name, modules in against.items() if modules} == {}
 
 
-def test_the_planner_reads_files_and_imports_no_experiment() -> None:
-    assert [
-        p for p in _code("optimizer") if any(m.startswith("experiments") for m in _imports(p))
-    ] == []
+@pytest.mark.parametrize(
+    ("top", "below"),
+    [("optimizer", {"optimizer", "core"}), ("core", {"core"})],
+)
+def test_a_wing_imports_only_what_lies_below_it(top: str, below: set[str]) -> None:
+    wings = {"experiments", "optimizer", "grafana", "bench", "core", "docs"}
+    against = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in _code(top)
+        for module in _imports(path)
+        if module.split(".")[0] in wings - below
+    }
+    assert against == set()
 
 
 def test_no_kind_knows_another_but_the_one_it_is_a_special_case_of() -> None:

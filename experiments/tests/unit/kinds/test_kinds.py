@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError
 from experiments import kinds
 from experiments.commands.check import checked
 from experiments.design import load_design
-from experiments.errors import InputError
 from experiments.paths import ROOT
 from experiments.tests.called import sparecraft
 

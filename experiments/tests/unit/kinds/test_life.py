@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from core.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.console import Narrator
 from experiments.design import load_design
-from experiments.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.kinds.kind import Kind
 from experiments.kinds.life import Outcome, carry_out
 from experiments.paths import ROOT

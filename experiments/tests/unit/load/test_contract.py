@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from experiments.design.workers import worker_command
-from experiments.errors import InputError
 from experiments.load.plan import PLAN as PLANS
 from experiments.load.received import RecordReader
 from experiments.load.schemas import SCHEMAS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.load.generator import remote_workers
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import Exchange, Offset, offset_of

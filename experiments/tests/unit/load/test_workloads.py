@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.design.workloads import ROLES, find_workloads, population_of
-from experiments.errors import InputError
 
 HEAD = """\
 from experiments.design.workloads import Operation, Population, Workload

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.errors import EnvironmentMissing
 from experiments.cli import app, command
-from experiments.errors import EnvironmentMissing
 from experiments.nightly.child import carry_out
 from experiments.nightly.folders import prune
 from experiments.nightly.history import ASIDE, FILE, Run, incomplete, read_history

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.kinds import kind_of, section_of
 from experiments.kinds.limplock.row import rows
 from experiments.nightly.suite import digest_of, load_suite, variant

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
+from core.units import HOURS_PER_MONTH
 from experiments.stage.platforms.ec2.cost import (
     USD_PER_ADDRESS_HOUR,
     USD_PER_GB_MONTH,
@@ -19,7 +20,6 @@ from experiments.stage.platforms.ec2.cost import (
 )
 from experiments.stage.platforms.ec2.offer import within
 from optimizer.tests.pricing_api import PricingApi, product, serving
-from optimizer.units import HOURS_PER_MONTH
 
 TODAY = date(2026, 2, 3)
 

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.manifest import against, against_run
 from experiments.commands.comparing import column
 from experiments.commands.listing import _row, _shown
 from experiments.kinds.compare.again import spoiled_by
@@ -35,7 +36,6 @@ from experiments.record.result import (
 from experiments.stage.host import HostBlock
 from experiments.tests.nightly_fixture import T0
 from experiments.tests.report_fixture import fake_run
-from optimizer.manifest import against, against_run
 
 GOOD = {name: {"ok": True, "reasons": []} for name in VERDICTS}
 SLO = {"asked": {"p95_ms": 300.0}, "arm": "b", "met": False, "reasons": ["p95: 9 of 100"],

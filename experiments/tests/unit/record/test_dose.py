@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.kinds.compare.page import write_report
 from experiments.record.dose import dose_of, dose_reasons, doses_json
 from experiments.record.result import read_result

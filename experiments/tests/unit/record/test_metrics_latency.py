@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.statistics.percentiles import percentile, rank_of
 from experiments.record.metrics.distribution import box_plot, ccdf
 from experiments.record.metrics.latency import (
     SAMPLES_BEYOND_MIN,
@@ -14,7 +15,6 @@ from experiments.record.metrics.latency import (
     samples_beyond,
     trimmed_mean,
 )
-from optimizer.tails import percentile, rank_of
 
 LATENCIES = st.lists(st.floats(0.01, 8000.0), min_size=1, max_size=300)
 

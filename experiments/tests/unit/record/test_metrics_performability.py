@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
 from experiments.record.metrics.weights import performability_weights

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.units import YEAR_S
 from experiments.kinds.schemes.strength import cycles_of, strength
 from experiments.record.metrics.windows import Window, windows
 from experiments.tests.strength_fixture import Events, cloud_events, fleet_of
 from optimizer.availability import FailureRates, availability
-from optimizer.units import YEAR_S
 
 BLOCK_S = 1000.0
 

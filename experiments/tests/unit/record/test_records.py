@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from experiments.errors import DiskFull
+from core.errors import DiskFull
 from experiments.record.records import (
     ARBITERS,
     REQUESTS,

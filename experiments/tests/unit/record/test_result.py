@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.errors import InputError
 from experiments.cli import app
-from experiments.errors import InputError
 from experiments.record.records import point_latest
 from experiments.record.result import (
     Findings,

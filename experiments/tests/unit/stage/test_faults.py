@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import DiskFull, EnvironmentMissing, MeasurementFailed
 from experiments.design.injections import Injection, Step
-from experiments.errors import DiskFull, EnvironmentMissing, MeasurementFailed
 from experiments.kinds import held as holding
 from experiments.stage import faults
 from experiments.stage.faults import FaultController, Tally

@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from core.errors import EnvironmentMissing
 from experiments.cli import app
 from experiments.console import Narrator
 from experiments.design import Design, load_design
@@ -27,7 +28,6 @@ from experiments.design.guard import Guard
 from experiments.design.inventory import Endpoints, Entry, Inventory, Machine
 from experiments.design.schedule import Block
 from experiments.design.workloads import Operation, Population, Workload
-from experiments.errors import EnvironmentMissing
 from experiments.kinds.kind import Kind
 from experiments.kinds.life import carry_out
 from experiments.load.block import BlockRun

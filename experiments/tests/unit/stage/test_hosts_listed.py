@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.stage.platforms.hosts.listed import read
 from experiments.stage.platforms.hosts.platform import HostsPlatform
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms.local import jars
 

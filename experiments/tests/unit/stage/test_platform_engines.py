@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.local import docker, engines
 from experiments.stage.platforms.local.platform import LocalPlatform
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.stage import platforms
 from experiments.tests.called import call, refusal
@@ -26,7 +26,7 @@ MACHINES = """
 from pathlib import Path
 
 from experiments.design.inventory import Endpoints, Inventory
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 
 LENT = Path(__file__).parent / "lent"
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from core.errors import EnvironmentMissing, InputError
 from experiments.design import load_design
 from experiments.design.guarded import most_in_any_block
 from experiments.design.injections import Injection, Step, injections, most_at_once
 from experiments.design.schedule import blocks
-from experiments.errors import EnvironmentMissing, InputError
 from experiments.stage.faults import FaultController, Tally
 from experiments.stage.radius import Radius
 from experiments.tests.spec_fixture import TFVARS, TOML, design, write

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import Design, load_design
-from experiments.errors import InputError
 from experiments.paths import ROOT
 from experiments.stage.fleet import check_capabilities
 from experiments.stage.live_fleet import Fleet

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from core.errors import EnvironmentMissing
 from experiments.stage.runs import Active, active, registered
 
 _HOLD = """

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from optimizer.availability import (
     HORIZON_S,
     FailureRates,
@@ -23,7 +24,6 @@ from optimizer.availability import (
     passive_failover_by_pool,
     steady_state,
 )
-from optimizer.errors import InputError
 from random_tests import examples
 
 _PUBLISHED = Path(__file__).parents[3] / "reproduce/data/pcraft.json"

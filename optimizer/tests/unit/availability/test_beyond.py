@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
+from core.errors import InputError
+from core.units import YEAR_S
 from optimizer.availability import (
     FailureRates,
     active_route_anywhere,
@@ -25,8 +27,6 @@ from optimizer.availability import (
 )
 from optimizer.availability.chain import build
 from optimizer.availability.models import depths, shape_of
-from optimizer.errors import InputError
-from optimizer.units import YEAR_S
 from random_tests import examples
 
 State = tuple[int, int, int]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.tests.command_line import output_of
 
 PF = ["--mechanism", "pf", "--scheme", "on-prem", "--nodes", "10", "--crash-per-year", "1"]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from optimizer.availability import (
     FailureRates,
     Level,
@@ -22,7 +23,6 @@ from optimizer.availability import (
     spread_unavailability,
 )
 from optimizer.availability.placement import PLACEMENTS_MAX, Placement
-from optimizer.errors import InputError
 from optimizer.tests.domains_by_hand import domains_of, exact_active, patterns, simulated_pool
 from random_tests import examples
 

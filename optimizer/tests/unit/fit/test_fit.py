@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.fit.events import read_events
 from optimizer.tests.synthetic import Truth, manifest_of_old, write_run

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.units import FAULT_MONTH_S
 from optimizer.integrity import (
     NODE_TYPES,
     FaultOutcomes,
@@ -23,7 +24,6 @@ from optimizer.integrity import (
     integrity,
 )
 from optimizer.tests.command_line import output_of
-from optimizer.units import FAULT_MONTH_S
 from random_tests import examples
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from optimizer.errors import InputError, UnstableError
+from core.errors import InputError, UnstableError
 from optimizer.latency import PageLatency, Station, TierLatency, stays
 from random_tests import examples
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError, UnstableError
+from core.errors import InputError, UnstableError
 from optimizer.latency import PageLatency, Station, TierLatency, stays, zero_load_s
 from random_tests import examples
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError, PlannerError
+from core.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, any_block_together, limplock, nodes_in_limplock
 from optimizer.tests.command_line import output_of
 from random_tests import examples

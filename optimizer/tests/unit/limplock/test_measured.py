@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError, PlannerError
+from core.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, LimpRates, Year, year, year_range
 from optimizer.tests.command_line import output_of
 

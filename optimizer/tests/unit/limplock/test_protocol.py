@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.limplock import Cluster, Simulated, any_block_together, limplock, simulate
 from optimizer.limplock.protocol import _distinct
 from random_tests import examples

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError, PlannerError
+from core.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, LimpRates, any_block_together, limplock, year
 from optimizer.limplock.repair import loss_share
 from random_tests import examples

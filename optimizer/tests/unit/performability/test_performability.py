@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.units import YEAR_S
 from optimizer.performability import Fault, Level, Stage, expected_year
-from optimizer.units import YEAR_S
 
 NORMAL = Level(goodput=1.0, mean_ms=20.0, demerits=0.0)
 DOWN = Level(goodput=0.0, mean_ms=2000.0, demerits=4.0)

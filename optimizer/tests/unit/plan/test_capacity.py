@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_capacity, asked_of_file
 from optimizer.plan.planner import answer
 

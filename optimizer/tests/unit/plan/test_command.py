@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import Result
 
+from core.errors import InputError
 from optimizer import prices
-from optimizer.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_file, slo_of_run
 from optimizer.tests.command_line import invoke
 

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError, PlannerError
+from core.tolerances import U_FLOOR
+from core.units import YEAR_S
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.models import pool_consumed
-from optimizer.errors import InputError, PlannerError
 from optimizer.latency import TierLatency
 from optimizer.plan.ask.case import Case, Slo
 from optimizer.plan.ask.domains import Domain, own_rates
@@ -26,8 +28,6 @@ from optimizer.plan.solve.options import Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook
 from optimizer.tests.command_line import output_of
 from optimizer.tests.one_tier import asked
-from optimizer.tolerances import U_FLOOR
-from optimizer.units import YEAR_S
 from random_tests import examples
 
 ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "repair_s": 14_400.0,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config_file import Source
+from core.errors import InputError, SparecraftError
 from optimizer.availability import FailureRates, availability
-from optimizer.errors import InputError, SparecraftError
 from optimizer.plan.ask.plan_file import checked
 from optimizer.plan.ask.question import asked_as_stated
 from optimizer.plan.planner import answer
 from optimizer.plan.solve import table
-from optimizer.source import Source
 from random_tests import examples
 
 NUMBERS = st.sampled_from([5e-324, 1e-320, 1e-300, 1e-15, 1e-9, 1e-3, 1.0, 1e3, 1e9, 1e15, 1e300])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.planner import plan_from_file
 

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2
 
+from core.config_file import Source
+from core.errors import InputError
 from optimizer.availability import FailureRates, availability
-from optimizer.errors import InputError
 from optimizer.integrity import FaultOutcomes, Recovery, integrity
 from optimizer.plan.ask.plan_file import checked, read_plan
 from optimizer.plan.ask.question import asked_as_stated
 from optimizer.plan.ask.variants import Figure
 from optimizer.plan.planner import answer
-from optimizer.source import Source
 from optimizer.tests.command_line import output_of
 from random_tests import examples
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Question, asked_as_stated
 

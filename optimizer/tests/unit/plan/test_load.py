@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.plan.ask.load import Load
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.problem import violations

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
+from core.tolerances import U_FLOOR
 from optimizer.availability import FailureRates, availability, least_extra_nodes, least_pool, sizes
 from optimizer.availability.rates import shown
-from optimizer.errors import InputError
 from optimizer.latency import TierLatency
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded, Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook, load_prices
-from optimizer.tolerances import U_FLOOR
 from optimizer.uncertainty import rates_from
 from random_tests import examples
 

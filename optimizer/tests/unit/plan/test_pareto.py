@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from core.tolerances import CENT
 from optimizer.plan.explain import pareto
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
 from optimizer.plan.explain.figures import front_chart
@@ -15,7 +16,6 @@ from optimizer.plan.explain.pareto import NINES_BEYOND, TIMES_THE_PLAN, front
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import small_problems, true_front
-from optimizer.tolerances import CENT
 from random_tests import examples
 
 AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError
 from optimizer.availability import FailureRates, active_route_anywhere, passive_failover
-from optimizer.errors import InputError
 from optimizer.fit import fit, read_results
 from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan import Limits, Plan, plan_from_file, plan_from_results

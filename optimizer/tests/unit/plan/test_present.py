@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError, PlannerError
+from core.errors import InputError, PlannerError
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import answer

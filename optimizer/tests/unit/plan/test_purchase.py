@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError
 from optimizer.availability import FailureRates, availability
-from optimizer.errors import InputError
 from optimizer.plan.planner import answer
 from optimizer.tests.one_tier import asked
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError, PlannerError
 from optimizer.commands.plan_limping import print_limping
-from optimizer.errors import InputError, PlannerError
 from optimizer.plan.ask.case import Case
 from optimizer.plan.explain import remedies as explained_ways
 from optimizer.plan.explain.alone import fewest_copies, replication_alone, spares_alone

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.plan.ask.demand import demands
 from optimizer.plan.ask.plan_file import Stated

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from core.errors import InputError
+from core.units import HOURS_PER_MONTH
 from optimizer.prices import price_book
 from optimizer.prices.owned import Server, Site, monthly_cost
-from optimizer.units import HOURS_PER_MONTH
 
 SIZE = {"watts": 200.0, "rack_units": 2.0, "cores": 32.0, "memory_gb": 128.0}
 SERVER = Server(purchase_usd=6000.0, years=5.0, source="a", as_of="2025-01-01", **SIZE)

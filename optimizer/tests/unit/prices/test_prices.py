@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.prices import load_prices, price_book
 
 GOOD = """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from optimizer.prices import load_prices, price_book
 from optimizer.prices.refresh import refresh, write_book
 from optimizer.tests.command_line import invoke

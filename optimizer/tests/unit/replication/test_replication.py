@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.replication import (
     TierLoad,
     collision_probabilities,

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from core.chart_style import svg
 from optimizer.reproduce import draw_limplock
 from optimizer.reproduce.limplock import NODES, Compared, compared
-from optimizer.style import svg
 from optimizer.tests.command_line import output_of
 
 

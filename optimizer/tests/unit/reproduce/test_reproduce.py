@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from core.errors import InputError
 from optimizer.availability import Sizing
-from optimizer.errors import InputError
 from optimizer.reproduce import ranges, tables
 from optimizer.reproduce.published import is_printed_as, published
 from optimizer.reproduce.show import show_tables

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from optimizer.errors import EnvironmentMissing, InputError
+from core.errors import EnvironmentMissing, InputError
 from optimizer.simulation import program, reports, simulate
 from optimizer.tests.command_line import invoke
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from optimizer.errors import InputError
+from core.errors import InputError
 from optimizer.uncertainty import Posterior, rate_posterior, time_posterior
 from optimizer.uncertainty.posterior import BootstrapMean, ExponentialMean
 from random_tests import examples

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from optimizer.availability import (
     Availability,
     FailureRates,
@@ -20,7 +21,6 @@ from optimizer.availability import (
     least_extra_nodes,
     passive_failover,
 )
-from optimizer.errors import InputError
 from optimizer.uncertainty import (
     UncertainRates,
     availability_interval,

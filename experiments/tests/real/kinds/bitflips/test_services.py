@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import inject as inject_module
 from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.analysis import price_rows

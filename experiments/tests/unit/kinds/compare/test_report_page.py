@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.verdict import gain

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.units import YEAR_S
 from experiments.design import load_design
 from experiments.kinds import find, section_of
 from experiments.kinds.failover.bought import bought, planned
 from experiments.kinds.failover.section import FailoverSection
 from experiments.kinds.failover.tables import bought_table
-from optimizer.units import YEAR_S
 
 FAULT = "process.crash"
 READY_S = [2.0] * 20

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from core.errors import InputError, MeasurementFailed
 from experiments.design import load_design
 from experiments.design.schedule import Block
-from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds import find, section_of
 from experiments.kinds.failover import measure
 from experiments.kinds.failover.analysis import (

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import load_design
-from experiments.errors import InputError
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of

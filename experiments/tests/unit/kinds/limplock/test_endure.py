@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.errors import InputError
 from experiments.design import load_design
-from experiments.errors import InputError
 from experiments.kinds.limplock import endure as lasting_module
 from experiments.kinds.limplock import repeat as module
 from experiments.kinds.limplock.clients import Clients

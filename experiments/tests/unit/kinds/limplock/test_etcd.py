@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
 from experiments.paths import ROOT

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import load_design
-from experiments.errors import InputError
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.row import rows

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from core.errors import InputError, MeasurementFailed
 from experiments.design import load_design
-from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
 from experiments.kinds.limplock.row import rows

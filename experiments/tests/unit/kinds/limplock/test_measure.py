@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from core.errors import DiskFull
 from experiments.design import Design, load_design
-from experiments.errors import DiskFull
 from experiments.kinds.limplock import clients, measure
 from experiments.kinds.limplock.clients import Clients, Did, Lane, Task, command
 from experiments.kinds.limplock.measure import Rows

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.remedies import Ratio, Remedy, ratio, remedies_of
 from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table

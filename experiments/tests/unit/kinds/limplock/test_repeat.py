@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.limplock import repeat as module
 from experiments.kinds.limplock.clients import ClientEnded, Clients, Task
 from experiments.kinds.limplock.repeat import Moved

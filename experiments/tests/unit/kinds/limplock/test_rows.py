@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock.row import FOLDER, Paper, read_row, rows
 
 ROWS = rows()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from experiments.errors import InputError
+from core.errors import InputError
 from experiments.kinds.limplock import calibrate
 from experiments.kinds.limplock.calibrate import SCENARIOS, Scenario, verdicts
 from experiments.kinds.limplock.model import HOLDER, Cluster, Repeat

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.foreseen import disturbances
 from experiments.kinds.limplock.page import headline

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
+from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.kinds.limplock.scenarios import UNITS, Axis
 from experiments.kinds.limplock.search import Search
 from experiments.kinds.limplock.zones_page import AXES

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
+from core.errors import EnvironmentMissing, InputError, MeasurementFailed
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.design.injections import HELD_S_MAX
-from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
 from experiments.kinds.limplock import KIND, foreseen
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.errors import InputError
+from core.config_file import Source, check
+from core.errors import InputError
 from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.zones import Point, Zones, judge_zones, search
-from optimizer.source import Source, check
 
 LONGEST_S = 1000.0
 SEVERITIES = Zones(low=1.0, high=1000.0)

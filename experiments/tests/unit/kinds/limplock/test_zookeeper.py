@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import load_design
-from experiments.errors import InputError
 from experiments.kinds.limplock.jvm import read_jvm
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError, MeasurementFailed
 from experiments import kinds
 from experiments.design import Design, load_design
 from experiments.design.design import DESIGNS
 from experiments.design.schedule import Block
 from experiments.design.workloads import population_of
-from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.performability import fill, measure
 from experiments.kinds.performability.analysis import not_as_warm
 from experiments.kinds.performability.fill import Filler, ask, paths_of, shares_of

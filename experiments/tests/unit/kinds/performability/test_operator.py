@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from core.errors import InputError, SparecraftError
 from experiments.commands.check import checked
 from experiments.design import Design, load_design
 from experiments.design.contracts import LEASE_S_MAX
 from experiments.design.design import DESIGNS
 from experiments.design.inventory import Machine
 from experiments.design.schedule import Block
-from experiments.errors import InputError, SparecraftError
 from experiments.kinds import kind_of, section_of
 from experiments.kinds.performability.compared import typical
 from experiments.kinds.performability.operator import Attendant

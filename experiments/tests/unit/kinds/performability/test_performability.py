@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
-from experiments.errors import InputError
 from experiments.kinds.performability import PerformabilityKind
 from experiments.kinds.performability.compared import difference
 from experiments.kinds.performability.measure import fault_blocks

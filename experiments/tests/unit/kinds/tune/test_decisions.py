@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.errors import MeasurementFailed
+from core.errors import MeasurementFailed
 from experiments.kinds.tune import KIND
 from experiments.kinds.tune.evidence import (
     Pair,

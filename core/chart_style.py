@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
-from optimizer.units import YEAR_S
+from core.errors import InputError
+from core.units import YEAR_S
 
 TEXT, TITLE, GRID, AXIS = "#3b4046", "#22262a", "#e4e6e9", "#8b9097"
 BLUE, ORANGE, GREEN, PURPLE = "#0b6bb0", "#c4500b", "#0a7d5e", "#84479a"

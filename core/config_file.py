@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.errors import LEAST, MOST, InputError, SparecraftError
+from core.errors import LEAST, MOST, InputError, SparecraftError
 
 Key = tuple[str | int, ...]
 Lines = Callable[[], Mapping[Key, int]]  # looked for when somebody asks: few files have an error

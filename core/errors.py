@@ -1,10 +1,14 @@
 """The errors of Sparecraft, one tree. The command line turns each into a message and an exit code.
 
-    SparecraftError                 exit code 1; `experiments.errors` adds what ends a run
+    SparecraftError         exit code
     ├── InputError          2       wrong usage or input: the user's file, key or argument
     │   └── UnstableError   2       a queue was asked for where the load is at least the capacity
     ├── PlannerError        2       a model or a search that came to no answer
+    ├── VerdictFailed       1       the run ended, and an SLO or a verdict did not hold
+    ├── MeasurementFailed   1       the run could not go on; what was measured until then is kept
+    ├── Interrupted         130     Ctrl-C or SIGTERM
     └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
+        └── DiskFull        3       no space left where results are written
 
 Every message has four parts: the place, what was expected, what came, and what to do.
 """
@@ -12,6 +16,7 @@ Every message has four parts: the place, what was expected, what came, and what 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,10 +83,38 @@ class PlannerError(SparecraftError):
     exit_code = 2
 
 
+class VerdictFailed(SparecraftError):
+    """The run ended, and an SLO or a verdict did not hold."""
+
+
+class MeasurementFailed(SparecraftError):
+    """The run could not go on; what was measured until then is kept."""
+
+
+class Interrupted(SparecraftError):
+    """Ctrl-C or SIGTERM; the exit code is the shell's for SIGINT."""
+
+    exit_code = 130
+
+
 class EnvironmentMissing(SparecraftError):
     """Something that Sparecraft needs on this machine is not there."""
 
     exit_code = 3
+
+
+class DiskFull(EnvironmentMissing):
+    """No space left where results are written; the message says what is kept."""
+
+
+def in_words(error: Exception) -> str:
+    """What a connection's error says, without the system's number."""
+    return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
+
+
+def as_reason(error: BaseException) -> str:
+    """What it says; of what is none of ours, its type too."""
+    return str(error) if isinstance(error, SparecraftError) else f"{type(error).__name__}: {error}"
 
 
 def require_number(place: str, value: object) -> float:

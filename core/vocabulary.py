@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.errors import InputError
+from core.errors import InputError
 
 
 class Scheme(StrEnum):

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from optimizer.errors import SparecraftError
+from core.errors import SparecraftError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.tails import OK, counted, counted_ms, percentile, time_out_ms, time_out_of
+from core.statistics.percentiles import (
+    OK,
+    counted,
+    counted_ms,
+    percentile,
+    time_out_ms,
+    time_out_of,
+)
 
 FAILED = (
     "connection_error",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optimizer.manifest import fleet_of, spec_of
+from core.runfiles.manifest import fleet_of, spec_of
 
 OLD: dict[str, Any] = {
     "arms": {

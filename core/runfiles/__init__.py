@@ -1,0 +1,1 @@
+"""Files of a run's results folder: one reader each."""

@@ -1,0 +1,1 @@
+"""Statistics with one rule for the whole project: percentiles."""
