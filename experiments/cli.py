@@ -58,6 +58,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "doctor": f"{_HERE}.doctor:doctor",
         "up": f"{_HERE}.up:up",
         "down": f"{_HERE}.down:down",
+        "prune": f"{_HERE}.prune:prune",
         "reap": f"{_HERE}.reap:reap",
     },
 }

@@ -45,7 +45,7 @@ def down(
     as_json: JsonOption = False,
 ) -> None:
     """Remove a fleet and all of it that runs or is kept, also one that a killed run left behind.
-    Images stay for the next run: `docker image ls 'sparecraft/*'` shows them.
+    Images stay for the next run: `sparecraft prune --all` shows them.
 
     Exit code 0 too where nothing of it is left; 2 where no fleet, design or run has that name.
 

@@ -1,0 +1,58 @@
+"""`sparecraft prune`: images that no machine uses, listed, and removed if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from core.terminal import plain_table, print_json, print_table
+from experiments.commands.options import JsonOption, YesOption, confirm, err, out
+from experiments.stage.platforms.local import images
+from experiments.stage.platforms.local.images import Image
+
+
+def prune(
+    all_unused: Annotated[
+        bool,
+        typer.Option("--all", help="Also images that the next run would use; it builds them anew."),
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what is listed, after a question.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List Docker images of Sparecraft that no machine uses, with their size; with --remove,
+    remove them.
+
+    Without --all only those whose place a newer build has taken.
+
+    Example: sparecraft prune --remove
+    """
+    found = [one for one in images.unused() if all_unused or one.superseded]
+    if not as_json:
+        _show(found)
+    removed: list[str] = []
+    if found and remove:
+        confirm(f"Remove these {len(found)} images?", yes)
+        for one in found:
+            images.remove(one)
+            removed.append(one.id)
+            (err if as_json else out).print(f"  removed {one.label}", highlight=False)
+    if as_json:
+        print_json({"images": [asdict(one) for one in found], "removed": removed})
+
+
+def _show(found: Sequence[Image]) -> None:
+    if not found:
+        out.print("No image is unused.", highlight=False)
+        return
+    table = plain_table("image", "made", "size", "of its own", left=2)
+    for one in found:
+        table.add_row(one.label, one.made, one.size, one.own_size)
+    print_table(table)
+    out.print("Size includes layers that images share; what is of its own is freed with it.",
+              highlight=False, soft_wrap=True)  # fmt: skip
