@@ -244,6 +244,7 @@ def _notes(one: Mapping[str, Any]) -> str:
     words += [f"{number(one['errors'])} failed attempts"] if one["errors"] else []
     words += [f"parts moved in {one['moved']}"] if one["moved"] else []
     words += [f"started anew after {one['anew']}"] if one["anew"] else []
+    words += [f"a service did not start again after {one['stuck']}"] if one.get("stuck") else []
     words += [f"begun cold in {one['cold']}"] if one.get("cold") else []
     words += [f"{one['bases_cold']} bases begun cold"] if one.get("bases_cold") else []
     words += [f"down: {', '.join(down)}"] if down else []

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from core.errors import MeasurementFailed, SparecraftError
+from core.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
 from experiments.kinds.held import held
@@ -31,6 +31,10 @@ from experiments.stage.stage import Stage
 Found = TypeVar("Found")
 _POLL_S = 0.2
 _PROBES_BEFORE_S = 1.0  # connections are made
+
+
+class _Stuck(Exception):
+    """A service does not start again after a fault: an outcome, and the end of its repeat."""
 
 
 class Moved(SparecraftError):
@@ -77,7 +81,8 @@ class Repeat:
 
     def measure(self) -> None:
         """The whole repeat; of one whose base was cut short nothing but that, for no time could be
-        compared with it. Raises Moved where its base says nothing of its parts."""
+        compared with it, and nothing after a fault from which a service does not start again.
+        Raises Moved where its base says nothing of its parts."""
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
@@ -100,6 +105,8 @@ class Repeat:
             for scenario in self._scenarios:
                 self._warm()
                 self._scenario(scenario, base)
+                if self.windows[-1].stuck:
+                    return
             if self._closes:
                 self._warm()
                 self.closing.append(replace(self._base(None), scenario=CLOSING))
@@ -185,7 +192,11 @@ class Repeat:
             died_s = {name: at - since for name, at in deaths.found.items()}
             window = replace(window, cold=self.cold, died_s=died_s)
         self._stage.recorder.block = None
-        window = replace(window, whole_after_s=self._recover(cast.limping))
+        try:
+            window = replace(window, whole_after_s=self._recover(cast.limping))
+        except _Stuck as error:
+            self._stage.narrator.detail(str(error))
+            window = replace(window, stuck=True)
         self.windows.append(window)
         self._tell()
         self._say(scenario, base, window)
@@ -307,7 +318,11 @@ class Repeat:
         for agent in agents.values():
             agent.restart_service()
         begun = time.monotonic()
-        await_ready(stage.fleet, stage.design.roles, agents)
+        try:
+            await_ready(stage.fleet, stage.design.roles, agents)
+        except EnvironmentMissing as error:
+            # A member that lags by more than its heap runs out of memory while it catches up.
+            raise _Stuck(f"{error.place}: its service did not start again") from error
         whole(stage, partial(self._system.parts, self._row), limit_s)
         self._system.mend(self._clients)
         whole(stage, partial(self._await_probes, begun, limit_s), limit_s)

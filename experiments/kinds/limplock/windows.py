@@ -39,7 +39,7 @@ class Window:
     a base; took_s: of the operation, at least so long where `cut`; gone_s: machines whose service
     ended, after so long; moved: whether parts were others at the end; errors: failed attempts;
     cold: services were started anew, and nothing was rehearsed since, nor, of a scenario, was the
-    base run.
+    base run; stuck: a service could not be started again after it.
     """
 
     arm: str
@@ -59,6 +59,7 @@ class Window:
     errors: int
     whole_after_s: float | None = None  # until it was; None: of a base, or it was started anew
     cold: bool = False
+    stuck: bool = False
     died_s: Mapping[str, float] = field(default_factory=dict)  # machines that ran out of memory
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import MeasurementFailed
+from core.errors import EnvironmentMissing, MeasurementFailed
 from experiments.kinds.limplock import repeat as module
 from experiments.kinds.limplock.clients import ClientEnded, Clients, Task
 from experiments.kinds.limplock.repeat import Moved
@@ -125,6 +125,25 @@ def test_what_cannot_be_mended_after_a_start_either_ends_the_run(
     with pytest.raises(MeasurementFailed):
         repeat.measure()
     assert len(faults.steps) == 1
+
+
+def test_a_service_that_does_not_start_again_ends_its_repeat_and_is_an_outcome(
+    clients: Clients, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise EnvironmentMissing("machine a", expected="its service", came="crashed")
+
+    monkeypatch.setattr(module, "await_ready", never)
+    system = Three([A_LEADS])
+    system.mend_fails = 1
+    repeat = repeat_of(system, clients, **SHORT)
+    repeat.measure()
+    assert [(window.stuck, window.whole_after_s) for window in repeat.windows] == [
+        (False, None),
+        (True, None),
+    ]
+    assert repeat.closing == []
+    assert len(faults.steps) == 1, "no fault more on what is not whole"
 
 
 @pytest.mark.parametrize("waits", [True, False])
