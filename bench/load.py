@@ -23,7 +23,7 @@ import polars as pl
 from bench.http import SERVERS, nginx, wrk
 from bench.process import cpu_s
 from bench.turns import spread
-from experiments.design.experiment import RATE_PER_NATIVE_MAX, Load
+from experiments.design.experiment import RATE_PER_NATIVE_MAX, SentLoad
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.design.workloads import Operation
@@ -128,7 +128,7 @@ def sent_at(folder: Path, rate_per_s: float, measured_s: float) -> tuple[pl.Data
 def _plan(rate_per_s: float, measured_s: float) -> LoadPlan:
     """Constant arrivals; the bound on a design's rate is not what is measured here."""
     count = round((WARM_UP_S + measured_s) * rate_per_s)
-    load = Load(
+    load = SentLoad(
         user="static-file",
         arrivals="constant",
         rate_per_s=min(rate_per_s, RATE_PER_NATIVE_MAX),

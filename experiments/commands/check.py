@@ -16,10 +16,10 @@ from core.errors import InputError, SparecraftError
 from core.terminal import print_json
 from experiments import kinds
 from experiments.commands import foreseen
-from experiments.commands.options import DesignArgument, JsonOption, out
+from experiments.commands.options import RESULTS, DesignArgument, JsonOption, out
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
-from experiments.design.notes import notes_on
+from experiments.design.notes import busy_notes, notes_on
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
 from experiments.paths import brief
@@ -87,14 +87,19 @@ def _operation_errors(design: Design) -> list[InputError]:
     ]
 
 
-def summary_of(design: Design) -> dict[str, Any]:
-    """What the design is, for a program."""
+def summary_of(design: Design, results: Path = RESULTS) -> dict[str, Any]:
+    """What the design is, for a program; by earlier runs in `results`, how busy it will be."""
     fleet, experiment = design.fleet, design.experiment
     kind = kinds.kind_of(design)
     section = kinds.section_of(kind, design)
     load_s = kind.load_s(design, section)
     done = kind.adapted(design, section)
     own = kind.disturbs(design, section)
+    utilisation = kind.utilisation(design, results)
+    notes = [
+        *notes_on(fleet, design.roles, kind.plans),
+        *busy_notes(experiment, (utilisation or {}).get("arms") or {}),
+    ]
     return {
         "experiment": fleet.experiment,
         "folder": str(design.directory),
@@ -119,7 +124,8 @@ def summary_of(design: Design) -> dict[str, Any]:
         "unguarded": kind.unguarded or experiment.guard.unguarded,
         "load_s": load_s,
         "cost": _cost(design, load_s),
-        "notes": [asdict(note) for note in notes_on(fleet, design.roles, kind.plans)],
+        "utilisation": utilisation,
+        "notes": [asdict(note) for note in notes],
     }
 
 
@@ -155,10 +161,10 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, folder in found["roles"].items():
         yield f"role {name}", brief(Path(folder))
     load = found["load"]
-    said = f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s" if load else ""
-    yield "load", said or f"what kind {found['kind']} asks"
+    yield "load", _load_words(load) if load else f"what kind {found['kind']} asks"
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
+    yield from _utilisation_rows(found["utilisation"])
     yield from foreseen.rows(found)
     yield from _guard_rows(found["guard"], found["unguarded"])
     load_s = found["load_s"]
@@ -174,6 +180,30 @@ def _price(cost: Mapping[str, Any]) -> str:
     if cost["usd_of_load"] is not None:
         usd += f", {cost['usd_of_load']:g} USD while there is load"
     return f"{usd}; nothing in Docker on this host"
+
+
+def _load_words(load: Mapping[str, Any]) -> str:
+    share = load["utilisation"]
+    much = (
+        f"{load['rate_per_s']:g}/s"
+        if share is None
+        else f"{share:.0%} of the CPU of the tier that binds, by a calibration"
+    )
+    return f"{load['user']}, {load['arrivals']}, {much}"
+
+
+def _utilisation_rows(found: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if found is None:
+        return
+    if not found["arms"]:
+        yield "utilisation", "not known before a first valid run"
+        return
+    for arm, tiers in found["arms"].items():
+        yield f"utilisation {arm}", ", ".join(f"{tier} {u:.0%}" for tier, u in tiers.items())
+    by = "at most, whatever each tier's work is"
+    if not found["at_most"]:
+        by = f"by the work of run {found['run']}, at {found['rate_per_s']:.3g}/s"
+    yield "utilisation is", by
 
 
 def _guard_rows(guard: Mapping[str, Any], unguarded: str | None) -> Iterator[tuple[str, str]]:

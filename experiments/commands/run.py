@@ -72,7 +72,7 @@ def run(
     wanted = _with_pattern(load_design(design), interference)
     kind = kinds.kind_of(wanted)
     if dry_run:
-        _say(wanted, as_json)
+        _say(wanted, results, as_json)
         return
     if kind.needs_fleet:
         narrator = Narrator(err if as_json else out)
@@ -137,8 +137,8 @@ def _same_options(interference: Pattern | None, quiet_wait_s: float) -> list[str
     return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
 
 
-def _say(design: Design, as_json: bool) -> None:
-    found = summary_of(checked(design))
+def _say(design: Design, results: Path, as_json: bool) -> None:
+    found = summary_of(checked(design), results)
     if as_json:
         print_json({"dry_run": True, **found})
         return

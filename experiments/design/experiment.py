@@ -35,19 +35,18 @@ NOBODY = "nobody"  # the user where a design has no [load]
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
+Utilisation = Annotated[float, Field(ge=0.01, le=0.9)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
 Pattern = Literal["none", "front", "back", "both"]
 
 
-class Load(Strict):
-    """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
+class Requests(Strict):
+    """Who asks what, and its limits: all of a load but how much of it there is."""
 
     user: User
     """Which workload."""
     arrivals: Literal["poisson", "constant"]
     """How they are spaced."""
-    rate_per_s: Rate
-    """Arrivals a second, on average."""
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
     """Limit of a connection."""
     response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
@@ -69,14 +68,7 @@ class Load(Strict):
         return RATE_PER_NATIVE_MAX if self.worker == DEFAULT else RATE_PER_WORKER_MAX
 
     @model_validator(mode="after")
-    def _bounded(self) -> Load:
-        if self.rate_per_s > self.rate_per_s_max:
-            raise refusal(
-                f"at most {self._rate_per_worker_max:g} per worker",
-                came=f"{self.rate_per_s:g} for workers = {self.workers}",
-                key="rate_per_s",
-                do="Ask for more workers, or for less.",
-            )
+    def _each_worker_sends(self) -> Requests:
         if self.workers > self.max_in_flight:
             raise refusal(
                 f"at most max_in_flight ({self.max_in_flight})",
@@ -85,6 +77,67 @@ class Load(Strict):
                 do="Each worker needs one request in flight.",
             )
         return self
+
+    def _check_rate(self, rate_per_s: float) -> None:
+        if rate_per_s > self.rate_per_s_max:
+            raise refusal(
+                f"at most {self._rate_per_worker_max:g} per worker",
+                came=f"{rate_per_s:g} for workers = {self.workers}",
+                key="rate_per_s",
+                do="Ask for more workers, or for less.",
+            )
+
+
+class SentLoad(Requests):
+    """The open-loop load as a worker is told it."""
+
+    rate_per_s: Rate
+    """Arrivals a second, on average."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SentLoad:
+        self._check_rate(self.rate_per_s)
+        return self
+
+
+class Load(Requests):
+    """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
+
+    rate_per_s: Rate | None = None
+    """Arrivals a second, on average; either this or `utilisation`."""
+    utilisation: Utilisation | None = None
+    """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
+    block finds the rate. Only in kinds compare and schemes."""
+
+    @model_validator(mode="after")
+    def _how_much(self) -> Load:
+        if (self.rate_per_s is None) == (self.utilisation is None):
+            raise refusal(
+                "either rate_per_s = RATE or utilisation = SHARE",
+                came="neither" if self.rate_per_s is None else "both",
+                key="" if self.rate_per_s is None else "utilisation",
+                do="Say one of them.",
+            )
+        if self.rate_per_s is not None:
+            self._check_rate(self.rate_per_s)
+        return self
+
+    @property
+    def sent_per_s(self) -> float:
+        """Arrivals a second. Raises ValueError where a calibration has yet to find them."""
+        if self.rate_per_s is None:
+            raise ValueError("expected a load with a rate; came one that is not calibrated yet")
+        return self.rate_per_s
+
+    def at(self, rate_per_s: float) -> Load:
+        """The same load with this rate [1/s]."""
+        return self.model_copy(update={"rate_per_s": rate_per_s, "utilisation": None})
+
+    @property
+    def sent(self) -> SentLoad:
+        """The load as a worker is told it."""
+        asked = self.model_dump(exclude={"utilisation"})
+        return SentLoad.model_validate({**asked, "rate_per_s": self.sent_per_s})
 
 
 class Phases(Strict):
@@ -253,6 +306,11 @@ class Arm(Strict):
     def of(self, tier: str) -> TierSettings:
         """The settings of a tier."""
         return self.settings.get(tier, TierSettings())
+
+    @property
+    def replicas(self) -> dict[str, int]:
+        """Replicas of the tiers that are named."""
+        return {tier: one.replicas for tier, one in self.settings.items()}
 
     def tokens_of(self, tier: str, fleet: Fleet) -> int:
         """Tokens per server of a tier's arbiter: the arm's, else the fleet's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from core.config_file import Problem
@@ -27,7 +28,8 @@ def most_in_any_block(experiment: Experiment, fleet: Fleet) -> dict[str, Most]:
 def guard_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
     """All that is wrong; the design is right in itself."""
     guard = experiment.guard
-    usual = experiment.load.rate_per_s * guard.window_s
+    rate_per_s = experiment.load.rate_per_s  # none before a calibration
+    usual = math.inf if rate_per_s is None else rate_per_s * guard.window_s
     if guard.looks_at_requests and usual < guard.requests_min:
         yield Problem(
             ("guard", "requests_min"),

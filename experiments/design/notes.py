@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Roles
+from experiments.design.utilisation import BUSY
 
-Code = Literal["no-arbiter", "spare-without-state", "state-not-said"]
+Code = Literal["no-arbiter", "spare-without-state", "state-not-said", "busy-with-copies"]
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,23 @@ def notes_on(fleet: Fleet, roles: Roles, plans: bool) -> Iterator[Note]:
                 "machine keeps: none, copied or own. Say it in role.json."
             )
             yield Note("state-not-said", name, text)
+
+
+def busy_notes(
+    experiment: Experiment, utilisation: Mapping[str, Mapping[str, float]]
+) -> Iterator[Note]:
+    """Tiers that arms with copies fill so far that no law of latency is trusted.
+
+    Parameters: utilisation by arm and tier.
+    """
+    for arm, tiers in utilisation.items():
+        if max(experiment.arms[arm].replicas.values(), default=1) == 1:
+            continue
+        for tier, share in tiers.items():
+            if share > BUSY:
+                text = (
+                    f"{tier} is used to {share:.0%} under arm {arm}, whose copies are part of it: "
+                    f"above {BUSY:.0%} they lengthen queues more than they shorten tails. Ask for "
+                    "less load, or fewer copies."
+                )
+                yield Note("busy-with-copies", tier, text)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from experiments.design.experiment import Experiment, Fault
 
+CALIBRATION_S = 45.0  # about what one takes, beyond [phases] settle
 GAP_S_MIN = 0.5  # between two turns of one fault: its undo and its injection take part of it
 
 Phase = Literal["warm-up", "measure", "fault", "recovery"]
@@ -172,6 +173,13 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
         windows.append(PhaseWindow("fault", first_s, last_s))
         windows.append(PhaseWindow("recovery", last_s, end_s))
     return tuple(window for window in windows if window.end_s > window.start_s)
+
+
+def load_length_s(experiment: Experiment) -> float:
+    """All blocks, and what comes before them."""
+    calibration_s = 0.0 if experiment.load.utilisation is None else CALIBRATION_S
+    blocks_s = len(blocks(experiment)) * block_length_s(experiment)
+    return calibration_s + experiment.phases.settle + blocks_s
 
 
 def block_length_s(experiment: Experiment) -> float:

@@ -121,6 +121,12 @@ def population_of(workload: Workload) -> Population:
     return population
 
 
+def read_share(workload: Workload) -> float:
+    """Share of the requests that only read, and so may be copied."""
+    population = population_of(workload)
+    return 1.0 - population.write_share if population.writes else 1.0
+
+
 def file_of(workload: Workload) -> Path:
     """The module that it stands in."""
     return Path(str(sys.modules[workload.population.__module__].__file__))

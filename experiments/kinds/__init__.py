@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.config_file import Source
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
 
     Raises: InputError with file and key where it, or the design, is not what the kind needs.
     """
+    if design.experiment.load.utilisation is not None and not kind.calibrates:
+        _refuse_utilisation(kind, design)
     section = kind.Section and design.section(kind.Section, kind.name, options)
     own = design.experiment.kind == kind.name
     if own and (design.experiment.failover is not None) != kind.replaces_machines:
@@ -65,6 +68,17 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
         _check_load(design)
     kind.check(design, section)
     return section
+
+
+def _refuse_utilisation(kind: Kind, design: Design) -> None:
+    calibrating = [name for name in names() if find(name).calibrates]
+    source = design.source or Source(design.directory / "experiment.toml", {})
+    raise source.error(
+        "load", "utilisation",
+        expected=f"rate_per_s in kind {kind.name}: only {' and '.join(calibrating)} calibrate",
+        came=f"utilisation = {design.experiment.load.utilisation:g}",
+        do="State rate_per_s instead.",
+    )  # fmt: skip
 
 
 def _check_load(design: Design) -> None:

@@ -30,6 +30,7 @@ class Kind:
     needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
     unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
     plans: ClassVar[bool] = False  # whether a fleet is planned from a run of it
+    calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: Any) -> None:
@@ -51,13 +52,16 @@ class Kind:
 
     def load_s(self, design: Design, section: Any) -> float | None:
         """Seconds of load in all; None where that is found out while it measures."""
-        from experiments.design.schedule import block_length_s, blocks
+        from experiments.design.schedule import load_length_s
 
         del section
-        if not self.needs_fleet:
-            return 0.0
-        experiment = design.experiment
-        return experiment.phases.settle + len(blocks(experiment)) * block_length_s(experiment)
+        return load_length_s(design.experiment) if self.needs_fleet else 0.0
+
+    def utilisation(self, design: Design, results: Path) -> Mapping[str, Any] | None:
+        """Utilisation that each arm's tiers will have, by earlier runs in `results`: asked, run,
+        rate_per_s, at_most, arms; None in kinds that cannot say."""
+        del design, results
+        return None
 
     def measure(self, stage: Stage, section: Any) -> None:
         """Everything that is measured; `stage.keep` sees to it that it is written, also when the

@@ -16,7 +16,7 @@ from core.statistics.percentiles import time_out_ms
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
-from experiments.design.experiment import Experiment, Interference
+from experiments.design.experiment import Experiment, Interference, Load, Phases
 from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Session
@@ -174,20 +174,29 @@ class BlockRun:
         asked = self.design.experiment
         if asked.phases.settle == 0.0:
             return
+        phases = asked.phases.model_copy(update={"warm_up": asked.phases.settle, "measure": 0.0})
+        self.calm(SETTLING, narrator, asked.load, phases)
+
+    def calm(self, number: int, narrator: Narrator, load: Load, phases: Phases) -> LoadHandle:
+        """Load without neighbours and faults on the first arm, of which nothing is kept but its
+        events; returns its records.
+
+        Parameters: number of the block, below 0.
+        """
+        asked = self.design.experiment
         calm = {
-            "phases": asked.phases.model_copy(
-                update={"warm_up": asked.phases.settle, "measure": 0.0}
-            ),
+            "load": load,
+            "phases": phases,
             "interference": Interference(pattern="none"),
             "faults": (),
             "failover": None,
         }
-        seed = pair_seed(asked.design.seed, SETTLING)
-        block = Block(SETTLING, SETTLING, next(iter(asked.arms)), seed)
+        seed = pair_seed(asked.design.seed, number)
+        block = Block(number, number, next(iter(asked.arms)), seed)
         self.run(block, narrator, asked.model_copy(update=calm))
-        self.set_aside(block, "the fleet settled")
-        self.spoiled.pop()
+        self.set_aside(block, "before the first block")
         self.host.pop()
+        return self.spoiled.pop()
 
     def set_aside(self, block: Block, why: str) -> None:
         """The last block's records are kept apart and count for nothing."""
@@ -219,8 +228,9 @@ class BlockRun:
         limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
         self.recorder.event(origin, what="arm", kind=block.arm, action="start")
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
-        if block.repeat == SETTLING:
-            title = f"  settling, {length_s:g} s without neighbours"
+        if block.repeat < 0:
+            what = "settling" if block.repeat == SETTLING else "calibrating"
+            title = f"  {what}, {length_s:g} s without neighbours at {load.rate_per_s:g}/s"
         self.recorder.accounts(origin, block, begins=True)
         guard = GuardWatch(
             self.design.experiment.guard,

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import TypeAdapter
 
 from core.errors import InputError
-from experiments.design.experiment import Experiment, Load
+from experiments.design.experiment import Experiment, SentLoad
 from experiments.design.schedule import (
     Block,
     PhaseWindow,
@@ -65,7 +65,7 @@ class LoadPlan:
     """
 
     entries: dict[str, tuple[str, ...]]
-    load: Load
+    load: SentLoad
     arm: str
     repeat: int
     pair: int
@@ -149,7 +149,7 @@ def plan_block(
 
     Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first.
     """
-    load = experiment.load
+    load = experiment.load.sent
     population = population_of(workload)
     length_s = block_length_s(experiment)
     offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, block.seed)

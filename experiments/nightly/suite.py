@@ -27,7 +27,7 @@ from core.config_file import (
 )
 from core.errors import InputError
 from experiments.design import Design, load_design
-from experiments.design.schedule import block_length_s, blocks
+from experiments.design.schedule import load_length_s
 from experiments.design.text import toml_text
 from experiments.nightly.changes import Watch
 from experiments.nightly.history import read_history
@@ -128,8 +128,7 @@ class Member:
         experiment = self.design.experiment
         if experiment.kind not in ("compare", "schemes"):
             return UNKNOWN_MINUTES
-        load_s = experiment.phases.settle + len(blocks(experiment)) * block_length_s(experiment)
-        return load_s / 60 + SET_UP_MINUTES
+        return load_length_s(experiment) / 60 + SET_UP_MINUTES
 
 
 @dataclass(frozen=True)

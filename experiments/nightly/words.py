@@ -16,6 +16,7 @@ _NAMES = {
     PLANNED: "planned cost a month",
     FEASIBLE: "a feasible plan",
     "nodt_per_s": "NodT",
+    "rate_per_s": "rate of the utilisation asked",
 }
 _SHARES = (ERRORS, MET, FEASIBLE, "utilisation")
 _USD = (PER_MILLION, PLANNED)

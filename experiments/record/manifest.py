@@ -51,6 +51,7 @@ def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[
     """The whole validated specification: the experiment's tables, the fleet's under `fleet`, and
     its kind's own, `section`, under the kind's name, and what its `roles` are."""
     spec = design.experiment.model_dump(mode="json")
+    spec["load"] = design.experiment.load.model_dump(mode="json", exclude_none=True)
     spec["rates"] = design.experiment.rates.model_dump(exclude_none=True)
     spec["fleet"] = design.fleet.model_dump(mode="json")
     roles = {tier.role for tier in design.fleet.tiers.values()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.design.experiment import Load
+from experiments.design.experiment import SentLoad
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workloads import Operation
 from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
@@ -53,7 +53,7 @@ def make_plan(
     """One arrival for each path, `gap_s` apart; the first fifth is warm-up."""
     names = tuple(dict.fromkeys(paths))
     length_s = len(paths) * gap_s
-    load = Load(
+    load = SentLoad(
         user="wiki-reader",
         arrivals="constant",
         rate_per_s=1 / gap_s,

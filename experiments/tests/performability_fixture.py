@@ -108,7 +108,7 @@ def _block(
             event(reset_s[1], "operator", "restart", "end", **restarted),
         ]
     lost_until_s = reset_s[0] if np.isfinite(reset_s[0]) else noticed_s
-    arrivals = np.arange(start_s, end_s, 1.0 / experiment.load.rate_per_s)
+    arrivals = np.arange(start_s, end_s, 1.0 / experiment.load.sent_per_s)
     for index, at_s in enumerate(arrivals):
         lost = began_s <= at_s < lost_until_s and index % LOST_EVERY == 0
         refused = reset_s[0] <= at_s < reset_s[1]

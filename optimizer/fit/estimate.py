@@ -76,6 +76,7 @@ def fit(results: Results) -> ServiceFit:
         missing=tuple(missing),
         thin=(*thin, *_mixed_policies(results), *results.failovers.thin()),
         against=results.against,
+        calibration=manifest.get("calibration"),
     )
 
 

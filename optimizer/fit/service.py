@@ -70,3 +70,4 @@ class ServiceFit:
     missing: tuple[str, ...]  # without these no plan can be made
     thin: tuple[str, ...]  # these were replaced by a stated assumption
     against: str = ""  # why nothing may be concluded from the run
+    calibration: Mapping[str, Any] | None = None  # what set the run's rate, where that was relative

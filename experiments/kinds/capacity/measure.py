@@ -143,7 +143,7 @@ def at_rate(
 
     Parameters: warm_up_s, the least; the design's own may be longer.
     """
-    load = experiment.load.model_copy(update={"user": workload.user, "rate_per_s": rate_per_s})
+    load = experiment.load.at(rate_per_s).model_copy(update={"user": workload.user})
     measure_s = max(experiment.phases.measure, capacity.requests_min / rate_per_s)
     warm_up_s = max(experiment.phases.warm_up, warm_up_s)
     phases = experiment.phases.model_copy(update={"warm_up": warm_up_s, "measure": measure_s})

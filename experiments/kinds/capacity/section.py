@@ -57,7 +57,7 @@ class CapacitySection(Strict):
     def workloads(self, experiment: Experiment) -> tuple[Workload, ...]:
         """All that one node is asked to carry, one after the other."""
         load = experiment.load
-        own = Workload(user=load.user, rate_per_s=load.rate_per_s, p95_ms=experiment.slo.p95_ms)
+        own = Workload(user=load.user, rate_per_s=load.sent_per_s, p95_ms=experiment.slo.p95_ms)
         return (own, *self.also)
 
     def questions(self, experiment: Experiment) -> tuple[Question, ...]:

@@ -13,6 +13,7 @@ from experiments.report.text import factor, interval, statistic, usd
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from experiments.design import Design
     from experiments.record.result import Findings, Result
     from experiments.stage.stage import Stage
 
@@ -23,6 +24,13 @@ class CompareKind(Kind):
     name = "compare"
     summary = "arms of one design, block by block, with improvement factors and a plan"
     plans = True
+    calibrates = True
+
+    def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:
+        """By the work that the newest valid run of the design measured."""
+        from experiments.kinds.compare.utilisation import foreseen
+
+        return foreseen(design, results)
 
     def measure(self, stage: Stage, section: Any) -> None:
         """Every block of the design."""
@@ -69,9 +77,12 @@ class CompareKind(Kind):
         return {**planned, **whose, **gains, **arms}
 
     def levels(self, result: Result) -> Mapping[str, float]:
-        """Utilisation of each tier, in runs of an adopted plan, which measure it."""
-        predicted = result[result["kind"]].get("predicted") or {}
-        return {
+        """Utilisation of each tier, in runs of an adopted plan, which measure it; the rate, where a
+        calibration found it."""
+        body = result[result["kind"]]
+        predicted, calibration = body.get("predicted") or {}, body.get("calibration")
+        rate = {"rate_per_s": float(calibration["rate_per_s"])} if calibration else {}
+        return rate | {
             f"utilisation/{tier}": float(one["measured"])
             for tier, one in (predicted.get("utilisation") or {}).items()
             if one["measured"] is not None

@@ -40,7 +40,7 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
     Raises: InputError for a run or plan that cannot be used, a run that is not valid, a fault that
     the planned fleet has no machine for, a folder that is somebody else's. Nothing is written then.
     """
-    fleet, experiment, run = _source(run_folder)
+    fleet, experiment, run, rate_from = _source(run_folder)
     _check_counts(run_folder, run)
     plan = plan_file or run_folder / "plan.json"
     prediction = read_prediction(plan)
@@ -54,14 +54,17 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
     head = f"{_MADE} from the plan of run {run} of {fleet.experiment}"
     text = {
         "fleet.tfvars": fleet_text(planned, f"{head}: {prediction.usd_per_month:.2f} USD a month."),
-        "experiment.toml": experiment_text(asked, f"{head}; plan.json is what it predicts."),
+        "experiment.toml": experiment_text(
+            asked, f"{head}; plan.json is what it predicts.{rate_from}"
+        ),
         "plan.json": plan.read_text(encoding="utf-8"),
     }
     return _write(folder, text, own, asked.load.worker)
 
 
-def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
-    """What the run was asked for, from its manifest, and its name."""
+def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
+    """What the run was asked for, from its manifest; its name; in a line of its own, where the rate
+    is from if the run's calibration found it: a plan is for a demand."""
     path = run_folder / "manifest.json"
     if not path.is_file():
         raise InputError(
@@ -76,6 +79,14 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
         fleet = stated["fleet"]
         spec = {key: value for key, value in stated.items() if key in Experiment.model_fields}
         run = str(manifest["run"])
+        rate_from = ""
+        if calibration := manifest.get("calibration"):
+            spec["load"] = {**spec["load"], "rate_per_s": calibration["rate_per_s"]}
+            del spec["load"]["utilisation"]
+            rate_from = (
+                f"\nrate_per_s is what used {calibration['utilisation']:.0%} of the CPU of "
+                f"{calibration['tier']} in that run, by its calibration."
+            )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             str(path),
@@ -83,7 +94,7 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
             came=f"{type(error).__name__}: {error}",
             do="Run the design again with this version.",
         ) from error
-    return check(Source(path, fleet), Fleet), check(Source(path, spec), Experiment), run
+    return check(Source(path, fleet), Fleet), check(Source(path, spec), Experiment), run, rate_from
 
 
 def _check_counts(run_folder: Path, run: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from experiments.design.contracts import COMPARE_OFF
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report.text import plain
+from experiments.kinds.compare.utilisation import calibration_words
+from experiments.report.text import percent, plain
 
 _ARBITERS = ("policy", "replicas", "tokens", "compare")  # settings that are the arbiter's own
 
@@ -19,7 +20,7 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
     rows = []
     if load:
         rows.append(("load", f"{load.get('user')}, {load.get('arrivals')} arrivals, "
-                     f"{plain(load.get('rate_per_s'))} per second; time-outs "
+                     f"{_rate_words(run)}; time-outs "
                      f"{plain(load.get('connect_timeout_s'))} s to connect, "
                      f"{plain(load.get('response_timeout_s'))} s to answer"))  # fmt: skip
     if phases:
@@ -44,6 +45,16 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
         )
         rows.append(("design", order + paired))
     return rows
+
+
+def _rate_words(run: RunFolder) -> str:
+    """Arrivals a second, as asked or as a calibration found them."""
+    if found := run.summary.get("calibration"):
+        return calibration_words(found)
+    load = run.spec.get("load") or {}
+    if load.get("utilisation") is not None:
+        return f"{percent(load['utilisation'])} of the CPU of the tier that binds"
+    return f"{plain(load.get('rate_per_s'))} per second"
 
 
 def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.design.schedule import blocks
 from experiments.kinds.blocks import blocks_on
 from experiments.kinds.compare.again import measure_again
+from experiments.kinds.compare.calibration import calibrate
 from experiments.record.records import write_bytes
 from experiments.stage.stage import Stage
 
@@ -17,7 +18,10 @@ def measure(stage: Stage) -> None:
         write_bytes(stage.folder / "predicted.json", plan)
     runner = blocks_on(stage)
     with say.step("Measuring"):
-        runner.settle(say)
+        if design.experiment.load.utilisation is None:
+            runner.settle(say)
+        else:
+            calibrate(stage, runner)
         asked = blocks(design.experiment)
         if stage.quiet_wait_s > 0.0:
             measure_again(runner, asked, say)

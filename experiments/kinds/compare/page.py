@@ -14,6 +14,7 @@ from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
 from experiments.kinds.compare.plan import plan_table, plan_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.utilisation import calibration_table, utilisation_table
 from experiments.kinds.compare.verdict import (
     gain_table,
     headline_arms,
@@ -61,6 +62,8 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "slo_notes": slo_notes(run),
         "work": work_words(run),
         "asked": asked_rows(run) if run.spec else [],
+        "calibration": calibration_table(run),
+        "utilisation": utilisation_table(run),
         "figures": all_figures(run),
         "fronts": fronts(run),
         "comparison_baseline": baseline,

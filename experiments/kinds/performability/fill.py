@@ -86,7 +86,7 @@ def paths_of(
 ) -> list[str]:
     """Paths to ask for: the choices that follow on the block's own, so of the same popularity."""
     load, length_s = experiment.load, block_length_s(experiment)
-    own = len(arrivals(load.arrivals, load.rate_per_s, length_s, block.seed))
+    own = len(arrivals(load.arrivals, load.sent_per_s, length_s, block.seed))
     count = len(population.operations)
     chosen = operation_choices(count, own + requests, block.seed, population.zipf)
     return [population.operations[place].request for place in chosen[own:]]

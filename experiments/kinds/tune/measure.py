@@ -43,13 +43,13 @@ def check(design: Design, section: TuneSection) -> None:
         raise InputError(
             "tune.arm", expected=f"one of {', '.join(arms)}", came=section.arm, do="Name one."
         )
-    load = design.experiment.load
-    per_pair = 2 * load.rate_per_s * section.window_s
+    rate_per_s = design.experiment.load.sent_per_s
+    per_pair = 2 * rate_per_s * section.window_s
     if int(section.requests_max / per_pair) < PAIRS_MIN:
         raise InputError(
             "tune.requests_max",
             expected=f"at least {int(np.ceil(PAIRS_MIN * per_pair))}: {PAIRS_MIN} pairs of "
-            f"windows of {section.window_s:g} s at {load.rate_per_s:g} requests/s",
+            f"windows of {section.window_s:g} s at {rate_per_s:g} requests/s",
             came=str(section.requests_max),
             do="Allow more requests, or shorten the windows.",
         )
@@ -64,7 +64,7 @@ def check(design: Design, section: TuneSection) -> None:
 
 def rules_of(design: Design, section: TuneSection) -> Rules:
     """How long a comparison may go on."""
-    pairs = int(section.requests_max / (2 * design.experiment.load.rate_per_s * section.window_s))
+    pairs = int(section.requests_max / (2 * design.experiment.load.sent_per_s * section.window_s))
     burst_s = design.experiment.interference.mean_run_s
     return Rules(section.target, pairs, stretch_s(section.window_s, burst_s))
 

@@ -29,13 +29,13 @@ from experiments.record.metrics.bootstrap import (
     quantile_value,
     stratum,
 )
-from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
+from experiments.record.metrics.utilisation import undisturbed_cores
 from experiments.record.metrics.windows import Window, of_kind
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
 STOPPING = tuple(name for name, one in KINDS.items() if one.stops_service)
-_MARGIN_S = 1.0  # a host sample covers the second before it
 _ROUNDING = 1e-9
 
 
@@ -233,7 +233,15 @@ def _utilisation(
     found = {}
     for tier in records.fleet.tier_order:
         cap = records.fleet.tiers[tier].cpus
-        samples = [_undisturbed_cores(records, tier, block) for block in blocks]
+        machines = records.fleet.nodes_of(tier)
+        samples = [
+            np.empty(0)
+            if records.hosts is None
+            else undisturbed_cores(
+                records.hosts, records.windows, machines, [(block.start_s, block.end_s)]
+            )
+            for block in blocks
+        ]
         shares = [float(cores.mean()) / cap for cores in samples if cores.size]
         entry = _of_blocks(asked.get(tier), shares)
         entry["plan"] = prediction.tiers[tier].utilisation
@@ -260,27 +268,6 @@ def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
         rate_per_s *= visits * prediction.tiers[name].replicas
         found[name] = rate_per_s * processing_s / (tier.nodes * tier.cpus)
     return found
-
-
-def _undisturbed_cores(records: Records, tier: str, block: _Block) -> Floats:
-    """CPU cores in use, a value per machine and second, of a tier's machines in a block."""
-    if records.hosts is None:
-        return np.empty(0)
-    parts = [np.empty(0)]
-    disturbances = of_kind(records.windows, "interference", "fault")
-    for machine in records.fleet.nodes_of(tier):
-        own = records.hosts.filter(
-            (pl.col("machine") == machine)
-            & pl.col("time_s").is_between(block.start_s + _MARGIN_S, block.end_s)
-            & pl.col("cpu_cores").is_not_null()
-        )
-        for window in _on(disturbances, machine):
-            near = pl.col("time_s").is_between(
-                window.start_s - _MARGIN_S, window.end_s + 2 * _MARGIN_S
-            )
-            own = own.filter(~near)
-        parts.append(own["cpu_cores"].to_numpy())
-    return np.concatenate(parts)
 
 
 def _cost(prediction: Prediction, records: Records) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from experiments.record.metrics.generator import generator_blocks, generator_rea
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.metrics.windows import Event, Window, of_kind, windows
@@ -80,6 +81,8 @@ def summarize(
         "agreement": {} if arbiters is None else agreement(arbiters, _blocks(main)),
         "faults": faults,
         "influx_points": (manifest.get("telemetry") or {}).get("in_influxdb", 0),
+        "calibration": manifest.get("calibration"),
+        "utilisation": utilisation(hosts, found, _blocks(main), manifest),
         "host_blocks": (manifest.get("host") or {}).get("blocks") or [],
         "load": {"blocks": load},
         "predicted": _predicted(prediction, main, found, manifest, hosts),

@@ -9,6 +9,7 @@ from core.units import HOURS_PER_MONTH
 from core.vocabulary import Scheme
 from optimizer.fit import ServiceFit
 from optimizer.plan.ask.case import Case
+from optimizer.plan.ask.demand import is_stated
 from optimizer.plan.ask.margin import RECORDED
 from optimizer.plan.solve.options import usd_when_off
 
@@ -69,6 +70,12 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
     else:
         speed = "the core that processing_s is stated for"
     texts = [f"capacity scales with vCPUs: one vCPU is as fast as {speed}"]
+    found = service.calibration
+    if found and not is_stated(service.pages_per_s):
+        texts.append(
+            f"the demand: {found['rate_per_s']:g}/s used {found['utilisation']:.0%} of the CPU of "
+            f"{found['tier']} in the run, and so depends on that host and that fleet"
+        )
     if any(i.baseline_share < 1 for i in case.book.instances(case.region)):
         texts.append(
             "burstable types (t3): sustained load is held against the baseline share, single "

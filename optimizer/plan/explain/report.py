@@ -192,6 +192,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
         "limits": asked.case.limits.model_dump(),
         "policy": asked.case.policy,
         "pages_per_s": _estimate(service.pages_per_s),
+        "calibration": _calibration(service),
         "tiers": {t.spec.name: _tier_inputs(t) for t in service.tiers},
         "arms": {
             a.name: {
@@ -205,6 +206,14 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
             for a in service.arms
         },
     }
+
+
+def _calibration(service: ServiceFit) -> dict[str, Any] | None:
+    """What set the run's rate, if it was relative to its fleet."""
+    found = service.calibration
+    if found is None:
+        return None
+    return {name: found[name] for name in ("utilisation", "tier", "rate_per_s")}
 
 
 def _tier_inputs(tier: TierFit) -> dict[str, Any]:

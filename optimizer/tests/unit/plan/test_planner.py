@@ -275,3 +275,21 @@ def test_a_mechanism_that_is_not_allowed_is_not_planned(tmp_path: Path) -> None:
     )
     web = plan_from_file(cloud).tiers["web"]
     assert (web.mechanism, web.spares, web.nodes) == ("pf", 0, web.needed)
+
+
+def test_a_rate_relative_to_the_fleet_is_named_among_what_is_assumed(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    calibration = {"utilisation": 0.12, "tier": "web", "rate_per_s": 3.25, "pieces": 5}
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "calibration": calibration}))
+    plan = plan_from_results(folder, SLO)
+    assert plan.inputs["calibration"] == {"utilisation": 0.12, "tier": "web", "rate_per_s": 3.25}
+    assert any("3.25/s" in text for text in plan.assumptions)
+    file = tmp_path / "plan.toml"
+    file.write_text("arrival_per_s = 30.0\n[slo]\navailability = 0.999\n")
+    stated = plan_from_file(file, folder)
+    assert not any("3.25/s" in text for text in stated.assumptions)
+    assert plan_from_results(run_dir, SLO).inputs["calibration"] is None

@@ -83,6 +83,30 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     assert docker.find(EXPERIMENT) == []
 
 
+@pytest.mark.long
+def test_a_share_of_the_fleets_cpu_becomes_a_rate_and_is_what_the_run_uses(tmp_path: Path) -> None:
+    design = tmp_path / "design"
+    shutil.copytree(DESIGN, design)
+    toml = design / "experiment.toml"
+    toml.write_text(toml.read_text().replace("rate_per_s = 4.0", "utilisation = 0.15"))
+    _start(tmp_path, design=design).ended(0, 1)
+    folder = tmp_path / EXPERIMENT / "latest"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    found = manifest["calibration"]
+    assert found["ci_low"] < found["rate_per_s"] < found["ci_high"]
+    assert found["arms"]["baseline"][found["tier"]] == pytest.approx(0.15, rel=0.01)
+    assert manifest["spec"]["load"]["utilisation"] == 0.15
+    requests = pl.read_parquet(folder / "requests.parquet")
+    assert set(requests["repeat"]) == {0, 1}, "nothing of the calibration is kept"
+    summary = _summary(tmp_path)
+    for arm in ("baseline", "replicated"):
+        offered_per_s = summary["arms"][arm]["offered_per_s"]
+        assert 0.4 < offered_per_s / found["rate_per_s"] < 2.5  # a Poisson count of 15 s
+        assert summary["utilisation"][arm]["web"]["measured"] > 0
+    foreseen = json.loads(sparecraft("check", str(design), "--json").stdout)["utilisation"]
+    assert foreseen["asked"] == 0.15
+
+
 # What the runner tells of a design with an SLO and a fleet with a price.
 TOLD = ("Burn rate of the p95", "Burn rate of the errors", "USD per hour",
         "USD per million good requests", "annotation: Verdicts")  # fmt: skip

@@ -1,0 +1,350 @@
+"""The rate of `[load] utilisation`, found on the fleet before the first block.
+
+Probes look for a rate near the one that is asked for, each at most ten times the last: a web page
+takes a thousand times the CPU of a cached key. Then the fleet settles at that rate, and what its
+machines use is measured in pieces, as their node agents read it off their control groups. What they
+use without load is measured last, when nothing of the start-up runs any more, and subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from core.errors import MeasurementFailed
+from core.statistics.percentiles import OK
+from experiments.design.experiment import Experiment, Phases
+from experiments.design.fleet import Fleet
+from experiments.design.guarded import guard_problems
+from experiments.design.utilisation import binding_tier, copies_of, cores_of, used
+from experiments.kinds.compare.utilisation import reads_of
+from experiments.load.block import SETTLING, BlockRun
+from experiments.record.metrics.bootstrap import CONFIDENCE
+from experiments.record.metrics.frames import DROPPED
+from experiments.record.telemetry import InfluxQuery
+from experiments.stage.stage import Stage
+
+PLACE = "load.utilisation"
+FIRST_PER_S = 2.0  # any host carries it
+LEAST_PER_S = 1.0  # that is measured: with fewer requests nothing is known
+FASTER_MOST = 10.0  # a probe's rate over the last one's
+PROBES_MAX = 4
+PROBE_S = 3.0
+SETTLE_S = 5.0
+PIECES = 5
+PIECE_S = 4.0
+IDLE_S = 4.0
+TRIES_MAX = 2  # of the pieces, where they differ too much
+OFF_MOST = 0.3  # half the interval of the work, over the work
+SAMPLES_WAIT_S = 15.0
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of the run [s since its start], and the requests that began in it."""
+
+    start_s: float
+    end_s: float
+    requests: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """CPU seconds of a tier per request of a user under the first arm, with the interval over
+    pieces, and the cores that it uses without load."""
+
+    cpu_s: float
+    ci_low: float
+    ci_high: float
+    idle_cores: float
+
+
+def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> float:
+    """Cores that machines use together in a stretch, a sample telling of the second before it.
+
+    Raises: MeasurementFailed where a machine has no sample in it.
+    """
+    rows = hosts.filter(
+        pl.col("time_s").is_between(piece.start_s + 0.5, piece.end_s + 0.5)
+        & pl.col("cpu_cores").is_not_null()
+    )
+    means = dict(rows.group_by("machine").agg(pl.col("cpu_cores").mean()).iter_rows())
+    if missing := [name for name in machines if name not in means]:
+        raise MeasurementFailed(
+            PLACE,
+            expected="samples of every machine's CPU",
+            came=f"none of {', '.join(missing)} from {piece.start_s:.0f} to {piece.end_s:.0f} s",
+            do="See whether influxdb-1 is up and agents reach it, or state rate_per_s.",
+        )
+    return float(sum(means[name] for name in machines))
+
+
+def work_of(
+    hosts: pl.DataFrame, pieces: Sequence[Piece], idle: Piece | None, fleet: Fleet
+) -> dict[str, Work]:
+    r"""Work by tier, s = sum_k (cores_k - idle) T_k / sum_k n_k over pieces k of T_k seconds and
+    n_k requests; its interval is Student's over the pieces' own.
+
+    Parameters: hosts as in hosts.parquet; idle None: nothing is subtracted.
+    Raises: MeasurementFailed where a sample is missing, or a piece has no request.
+    """
+    if not pieces or min(piece.requests for piece in pieces) == 0:
+        raise MeasurementFailed(
+            PLACE,
+            expected="requests in each piece of the calibration",
+            came=", ".join(str(piece.requests) for piece in pieces) or "no piece",
+            do="Ask for a higher utilisation, or state rate_per_s.",
+        )
+    return {tier: _work(hosts, pieces, idle, fleet.nodes_of(tier)) for tier in fleet.tier_order}
+
+
+def _work(
+    hosts: pl.DataFrame, pieces: Sequence[Piece], idle: Piece | None, machines: Sequence[str]
+) -> Work:
+    idle_cores = cores_in(hosts, machines, idle) if idle else 0.0
+    requests = np.array([float(piece.requests) for piece in pieces])
+    lengths_s = np.array([piece.end_s - piece.start_s for piece in pieces])
+    cores = np.array([cores_in(hosts, machines, piece) for piece in pieces])
+    cpu_s = np.maximum(0.0, (cores - idle_cores) * lengths_s)
+    mean_s = float(cpu_s.sum() / requests.sum())
+    if len(pieces) == 1:
+        return Work(mean_s, 0.0, math.inf, idle_cores)
+    off_s = float(np.std(cpu_s / requests, ddof=1) / math.sqrt(len(pieces)))
+    off_s *= float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(pieces) - 1))
+    return Work(mean_s, max(0.0, mean_s - off_s), mean_s + off_s, idle_cores)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The rate at which `tier`, the one that binds, is used as asked, with its interval."""
+
+    tier: str
+    per_s: float
+    ci_low: float
+    ci_high: float
+
+    @property
+    def off(self) -> float:
+        """How uncertain its work is: half the interval over the work."""
+        return (self.per_s / self.ci_low - 1.0) if self.ci_low > 0.0 else math.inf
+
+
+def rate_for(
+    utilisation: float, work: Mapping[str, Work], copies: Mapping[str, float], fleet: Fleet
+) -> Rate:
+    """lambda = u n c / s of the tier that binds, at three digits.
+
+    Parameters: work under the first arm, whose copies these are.
+    Raises: MeasurementFailed where no tier does any work.
+    """
+    per_copy = {tier: one.cpu_s / copies[tier] for tier, one in work.items()}
+    tier = binding_tier(per_copy, copies, fleet)
+    if tier is None:
+        raise MeasurementFailed(
+            PLACE,
+            expected="a tier whose CPU use rises with the load",
+            came="none",
+            do="State rate_per_s: what binds this service is not CPU.",
+        )
+    cores, one = utilisation * cores_of(fleet, tier), work[tier]
+    high = cores / one.ci_low if one.ci_low > 0.0 else math.inf
+    return Rate(tier, float(f"{cores / one.cpu_s:.3g}"), cores / one.ci_high, high)
+
+
+def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
+    """The experiment at that rate.
+
+    Raises: MeasurementFailed where it is too uncertain, above what workers may be asked for, or so
+    low that the design's guard would never look.
+    """
+    load = experiment.load
+    wrong: tuple[str, str, str] | None = None
+    if rate.off > OFF_MOST:
+        wrong = (
+            f"CPU per request within {OFF_MOST:.0%}",
+            f"{rate.per_s:g}/s ({rate.ci_low:.3g} to {rate.ci_high:.3g}) in {PIECES} pieces",
+            "Run it on a quieter host (--quiet-wait 60), let it settle longer, or state "
+            "rate_per_s.",
+        )
+    elif rate.per_s > load.rate_per_s_max:
+        wrong = (
+            f"at most {load.rate_per_s_max:g} requests/s of {load.workers} worker(s)",
+            f"{rate.per_s:g}/s",
+            "Ask for a lower utilisation, more workers, or smaller machines.",
+        )
+    at_rate = experiment.model_copy(update={"load": load.at(rate.per_s)})
+    for problem in guard_problems(at_rate, fleet):
+        key = ".".join(map(str, problem.key))
+        wrong = wrong or (f"{key} of {problem.expected}", problem.came, problem.do)
+    if wrong:
+        raise MeasurementFailed(PLACE, expected=wrong[0], came=wrong[1], do=wrong[2])
+    return at_rate
+
+
+def calibrate(stage: Stage, runner: BlockRun) -> None:
+    """Give the runner's design the rate; the fleet is settled then, too.
+
+    Raises: MeasurementFailed with what to do.
+    """
+    began = time.monotonic()
+    calibration = _Calibration(stage, runner)
+    found = rate, work = calibration.found()
+    stage.setup_s["calibration"] = round(time.monotonic() - began, 2)
+    said = ", ".join(f"{tier} {1e3 * one.cpu_s:.3g} ms" for tier, one in work.items())
+    stage.narrator.detail(f"CPU of a request: {said}; {rate.tier} binds: {rate.per_s:g}/s")
+    experiment = rated(stage.design.experiment, stage.design.fleet, rate)
+    body = calibration_json(
+        stage.design.experiment, stage.design.fleet, found, calibration.pieces,
+        reads_of(stage.design),
+    )  # fmt: skip
+
+    def kept(_: Path) -> dict[str, Any] | None:
+        return {"calibration": body} if runner.handles else None
+
+    stage.keep(kept)
+    runner.design = replace(runner.design, experiment=experiment)
+
+
+def calibration_json(
+    experiment: Experiment,
+    fleet: Fleet,
+    found: tuple[Rate, Mapping[str, Work]],
+    pieces: Sequence[Piece],
+    reads: float,
+) -> dict[str, Any]:
+    """`calibration` of manifest.json: what was asked and found, and what each arm will use."""
+    rate, work = found
+    first = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
+    per_copy = {tier: one.cpu_s / first[tier] for tier, one in work.items()}
+    return {
+        "utilisation": experiment.load.utilisation,
+        "tier": rate.tier,
+        "rate_per_s": rate.per_s,
+        "ci_low": rate.ci_low,
+        "ci_high": rate.ci_high,
+        "confidence": CONFIDENCE,
+        "pieces": len(pieces),
+        "requests": sum(piece.requests for piece in pieces),
+        "tiers": {
+            tier: {"cores": cores_of(fleet, tier), "cpu_s_per_copy": per_copy[tier], **asdict(one)}
+            for tier, one in work.items()
+        },
+        "arms": {
+            name: used(per_copy, rate.per_s, copies_of(arm.replicas, fleet, reads), fleet)
+            for name, arm in experiment.arms.items()
+        },
+    }
+
+
+class _Calibration:
+    """Probes, settling, pieces, and the fleet without load; `pieces` are those that count."""
+
+    def __init__(self, stage: Stage, runner: BlockRun) -> None:
+        self._stage, self._runner = stage, runner
+        self._experiment, self._fleet = stage.design.experiment, stage.design.fleet
+        first = next(iter(self._experiment.arms.values()))
+        self._copies = copies_of(first.replicas, self._fleet, reads_of(stage.design))
+        self._asked = float(self._experiment.load.utilisation or 0.0)
+        self._numbers = count(SETTLING - 1, -1)
+        self.pieces: list[Piece] = []
+
+    def found(self) -> tuple[Rate, dict[str, Work]]:
+        """The rate, and the work by tier that it follows from."""
+        near_per_s = self._near_per_s()
+        settle_s = max(SETTLE_S, self._experiment.phases.settle)
+        for attempt in range(1, TRIES_MAX + 1):
+            self.pieces += self._load(near_per_s, settle_s if attempt == 1 else 1.0)
+            idle = self._idle()
+            work = work_of(self._hosts(idle.end_s), self.pieces, idle, self._fleet)
+            rate = rate_for(self._asked, work, self._copies, self._fleet)
+            if rate.off <= OFF_MOST:
+                break
+            near_per_s = self._next(rate.per_s, near_per_s)
+        return rate, work
+
+    def _next(self, wanted_per_s: float, last_per_s: float) -> float:
+        most_per_s = min(FASTER_MOST * last_per_s, self._experiment.load.rate_per_s_max)
+        return max(LEAST_PER_S, min(wanted_per_s, most_per_s))
+
+    def _near_per_s(self) -> float:
+        """A rate near the one asked for, from below: nothing is subtracted yet. The first probe
+        decides nothing, for its caches are cold."""
+        rate_per_s = FIRST_PER_S
+        for number in range(PROBES_MAX):
+            probe = pieces_of(self._run(rate_per_s, 0.0, PROBE_S), 0.0, PROBE_S, 1)
+            work = work_of(self._hosts(probe[-1].end_s), probe, None, self._fleet)
+            wanted = rate_for(self._asked, work, self._copies, self._fleet).per_s
+            if number > 0 and wanted <= 2.0 * rate_per_s:
+                return self._next(wanted, rate_per_s)
+            rate_per_s = max(FIRST_PER_S, self._next(wanted, rate_per_s))
+        return rate_per_s
+
+    def _load(self, rate_per_s: float, settle_s: float) -> list[Piece]:
+        records = self._run(rate_per_s, settle_s, PIECES * PIECE_S)
+        return pieces_of(records, settle_s, PIECE_S, PIECES)
+
+    def _run(self, rate_per_s: float, warm_up_s: float, measure_s: float) -> pl.DataFrame:
+        rate_per_s = float(f"{rate_per_s:.3g}")
+        load = self._experiment.load.at(rate_per_s).model_copy(update={"arrivals": "constant"})
+        phases = Phases(warm_up=warm_up_s, measure=measure_s)
+        handle = self._runner.calm(next(self._numbers), self._stage.narrator, load, phases)
+        records = handle.records()
+        good = records.filter(outcome=OK).height
+        failed = 1.0 - good / records.height if records.height else 1.0
+        if failed > self._experiment.slo.max_error_share:
+            raise MeasurementFailed(
+                PLACE,
+                expected=f"answers to the calibration's requests, at {rate_per_s:g}/s",
+                came=f"{failed:.1%} of {records.height} failed",
+                do="Look whether the service works: `sparecraft run` with a low rate_per_s.",
+            )
+        return records
+
+    def _idle(self) -> Piece:
+        time.sleep(1.0)  # what the last requests left to do
+        start_s = self._stage.clock.since_s(time.monotonic())
+        time.sleep(IDLE_S)
+        return Piece(start_s, start_s + IDLE_S)
+
+    def _hosts(self, until_s: float) -> pl.DataFrame:
+        """The machines' samples until then, once all have come; at last, those that have."""
+        stage, limit = self._stage, time.monotonic() + SAMPLES_WAIT_S
+        machines = {name for tier in self._fleet.tiers for name in self._fleet.nodes_of(tier)}
+        query = InfluxQuery(stage.fleet.influxdb)
+        try:
+            while True:
+                clock = stage.clock
+                found = query.hosts(
+                    self._fleet.experiment,
+                    t0_ns=clock.ns_at(0.0),
+                    end_ns=clock.ns_at(clock.since_s(time.monotonic())),
+                )
+                late = found.filter(pl.col("time_s") >= until_s - 0.5)["machine"]
+                if machines <= set(late) or time.monotonic() > limit:
+                    return found
+                time.sleep(_LOOK_EVERY_S)
+        finally:
+            query.close()
+
+
+def pieces_of(records: pl.DataFrame, after_s: float, length_s: float, number: int) -> list[Piece]:
+    """Stretches of a block, one after the other, the first `after_s` behind its first arrival."""
+    if not records.height:
+        return []
+    at_s = records.filter(pl.col("outcome") != DROPPED)["intended_s"].to_numpy()
+    edges_s = records["intended_s"].to_numpy().min() + after_s + length_s * np.arange(number + 1)
+    counts, _ = np.histogram(at_s, edges_s)
+    return [
+        Piece(float(low), float(high), int(requests))
+        for low, high, requests in zip(edges_s[:-1], edges_s[1:], counts, strict=True)
+    ]

@@ -1,0 +1,79 @@
+"""CPU that each arm's load used of each tier's machines, beside what a calibration foresaw.
+
+A neighbour runs inside a machine's own cap and would be taken for work: of a machine count the
+seconds in which no neighbour and no fault was on it. A policy that avoids disturbed machines gives
+the others more than an even share, and reads higher here than the tier as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.record.metrics.latency import Floats
+from experiments.record.metrics.windows import Window, of_kind
+
+MARGIN_S = 1.0  # a host sample covers the second before it
+
+Spans = Sequence[tuple[float, float]]
+
+
+def undisturbed_cores(
+    hosts: pl.DataFrame,
+    windows: Sequence[Window],
+    machines: Sequence[str],
+    spans: Spans,
+) -> Floats:
+    """Cores in use, a value per machine and second, within `spans`."""
+    parts = [np.empty(0)]
+    disturbances = of_kind(windows, "interference", "fault")
+    known = hosts.filter(pl.col("cpu_cores").is_not_null())
+    for machine in machines:
+        own = known.filter(pl.col("machine") == machine)
+        for window in (one for one in disturbances if one.machine == machine):
+            start_s, end_s = window.start_s - MARGIN_S, window.end_s + 2 * MARGIN_S
+            own = own.filter(~pl.col("time_s").is_between(start_s, end_s))
+        for start_s, end_s in spans:
+            inside = own.filter(pl.col("time_s").is_between(start_s + MARGIN_S, end_s))
+            parts.append(inside["cpu_cores"].to_numpy())
+    return np.concatenate(parts)
+
+
+def utilisation(
+    hosts: pl.DataFrame | None,
+    windows: Sequence[Window],
+    blocks: Mapping[str, Spans],
+    manifest: Mapping[str, Any],
+) -> dict[str, dict[str, Any]]:
+    """By arm and tier: foreseen by the run's calibration (None without one), measured, samples.
+
+    Parameters: blocks, when each arm was measured.
+    """
+    if hosts is None:
+        return {}
+    tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
+    caps = {name: one["cpus"] for name, one in tiers.items() if one.get("cpus")}
+    found: dict[str, dict[str, Any]] = {}
+    for arm, spans in blocks.items():
+        foreseen = ((manifest.get("calibration") or {}).get("arms") or {}).get(arm) or {}
+        for tier, cap in caps.items():
+            cores = undisturbed_cores(hosts, windows, _nodes(manifest, tier), spans)
+            found.setdefault(arm, {})[tier] = {
+                "foreseen": foreseen.get(tier),
+                "measured": float(cores.mean()) / cap if cores.size else None,
+                "samples": int(cores.size),
+            }
+    return found
+
+
+def _nodes(manifest: Mapping[str, Any], tier: str) -> list[str]:
+    """The tier's machines in service."""
+    machines = (manifest.get("fleet") or {}).get("machines") or ()
+    return [
+        one["name"]
+        for one in machines
+        if one.get("tier") == tier and one.get("role") != "arbiter" and not one.get("standby")
+    ]

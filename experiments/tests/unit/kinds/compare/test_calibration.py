@@ -1,0 +1,289 @@
+"""A rate found from a share of the fleet's CPU, on a fleet that is simulated second by second."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from core.errors import InputError, MeasurementFailed
+from experiments import kinds
+from experiments.console import Narrator
+from experiments.design import Design, load_design
+from experiments.design.experiment import Load, Phases
+from experiments.design.schedule import blocks, load_length_s
+from experiments.design.utilisation import copies_of
+from experiments.kinds.compare import calibration
+from experiments.kinds.compare.calibration import (
+    Piece,
+    Rate,
+    Work,
+    calibrate,
+    calibration_json,
+    rate_for,
+    rated,
+    work_of,
+)
+from experiments.record.records import HOSTS
+from experiments.tests.spec_fixture import TOML, design, write
+
+ASKED = TOML.replace("rate_per_s = 5  # pages", "utilisation = 0.12")
+WEB_S, DB_S, IDLE = 0.036, 0.004, 0.008  # CPU of a page, and cores of an idle machine
+
+
+def asked(tmp_path: Path, changes: Mapping[str, str] | None = None) -> Design:
+    text = ASKED
+    for old, new in (changes or {}).items():
+        text = text.replace(old, new)
+    return load_design(write(tmp_path / "design", toml=text))
+
+
+class _SimulatedFleet:
+    """Machines that use CPU as their load says; its seconds pass when somebody waits."""
+
+    def __init__(self, slow: float = 1.0, noise: float = 0.03, cold_s: float = 4.0) -> None:
+        self.now_s, self.slow, self.noise, self.cold_s = 100.0, slow, noise, cold_s
+        self.rng = np.random.default_rng(7)
+        self.rows: list[dict[str, Any]] = []
+        self.asked: list[tuple[float, float]] = []
+        self.failing = 0.0
+
+    # time
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, length_s: float) -> None:
+        self._pass(length_s, 0.0)
+
+    # runner
+    def calm(self, number: int, _: Narrator, load: Load, phases: Phases) -> Any:
+        length_s, begin_s = phases.warm_up + phases.measure, self.now_s
+        self.asked.append((load.sent_per_s, length_s))
+        at_s = begin_s + np.arange(np.ceil(length_s * load.sent_per_s)) / load.sent_per_s
+        self._pass(length_s, load.sent_per_s)
+        bad = self.rng.random(len(at_s)) < self.failing
+        outcome = ["timeout" if one else "ok" for one in bad]
+        records = pl.DataFrame({"intended_s": at_s, "outcome": outcome})
+        assert number < -1
+        return SimpleNamespace(records=lambda: records)
+
+    def _pass(self, length_s: float, rate_per_s: float) -> None:
+        end_s = self.now_s + length_s
+        while self.now_s < end_s - 1e-9:
+            self.now_s = min(end_s, np.floor(self.now_s + 1e-9) + 1.0)
+            cold = 3.0 if self.now_s < 100.0 + self.cold_s else 1.0
+            for tier, nodes, work_s in (("web", 4, WEB_S), ("db", 3, DB_S)):
+                for node in range(1, nodes + 1):
+                    wanted = rate_per_s * work_s * self.slow * cold / nodes
+                    cores = IDLE + wanted * (1.0 + self.noise * self.rng.standard_normal())
+                    self.rows.append(
+                        {"time_s": self.now_s, "machine": f"{tier}-{node}", "cpu_cores": cores}
+                    )
+
+    # InfluxDB
+    def hosts(self, *_: Any, **__: Any) -> pl.DataFrame:
+        return pl.DataFrame(self.rows, schema=HOSTS)
+
+    def close(self) -> None:
+        pass
+
+
+def found_on(
+    fleet: _SimulatedFleet, of: Design, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, Any], Design]:
+    """What the manifest would say, and the design that the blocks are run by."""
+    kept: list[Any] = []
+    stage: Any = SimpleNamespace(
+        design=of,
+        fleet=SimpleNamespace(influxdb=""),
+        clock=SimpleNamespace(since_s=lambda at_s: at_s, ns_at=lambda at_s: int(at_s * 1e9)),
+        narrator=Narrator(Console(file=io.StringIO())),
+        setup_s={},
+        keep=kept.append,
+    )
+    runner: Any = SimpleNamespace(calm=fleet.calm, design=of, handles=[1])
+    monkeypatch.setattr(calibration, "time", fleet)
+    monkeypatch.setattr(calibration, "InfluxQuery", lambda _: fleet)
+    calibrate(stage, runner)
+    runner.handles.clear()
+    assert kept[0](Path()) is None  # nothing was measured: nothing to keep
+    runner.handles.append(1)
+    return kept[0](Path())["calibration"], runner.design
+
+
+@pytest.mark.parametrize("slow", [1.0, 2.0])
+def test_a_service_twice_as_slow_is_given_half_the_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: float
+) -> None:
+    found, at_rate = found_on(_SimulatedFleet(slow), asked(tmp_path), monkeypatch)
+    true_per_s = 0.12 * 4 * 0.6 / (WEB_S * slow)  # four web servers of 0.6 cores
+    assert found["tier"] == "web"
+    assert found["rate_per_s"] == pytest.approx(true_per_s, rel=0.05)
+    assert found["ci_low"] < found["rate_per_s"] < found["ci_high"]
+    assert at_rate.experiment.load.rate_per_s == found["rate_per_s"]
+    assert at_rate.experiment.load.utilisation is None
+
+
+def test_the_load_of_a_calibration_is_bounded_and_begins_low(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = _SimulatedFleet(slow=0.001)  # 36 us a request: 8,000 a second at 12 %
+    found_on(fast, asked(tmp_path), monkeypatch)
+    rates = [rate for rate, _ in fast.asked]
+    assert rates[0] == calibration.FIRST_PER_S
+    assert all(b <= calibration.FASTER_MOST * a for a, b in pairwise(rates))
+    assert sum(length_s for _, length_s in fast.asked) <= 60.0
+
+
+def test_what_an_idle_machine_uses_is_not_taken_for_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = found_on(_SimulatedFleet(noise=0.0), asked(tmp_path), monkeypatch)
+    assert found["tiers"]["db"]["cpu_s"] == pytest.approx(DB_S, rel=0.05)
+    assert found["tiers"]["db"]["idle_cores"] == pytest.approx(3 * IDLE, rel=0.05)
+
+
+def test_copies_are_foreseen_to_do_a_tiers_work_again_and_that_of_those_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = found_on(_SimulatedFleet(), asked(tmp_path), monkeypatch)
+    base, copied = found["arms"]["baseline"], found["arms"]["replicated"]
+    assert base["web"] == pytest.approx(0.12, rel=0.01)
+    assert copied["web"] == pytest.approx(2 * base["web"])
+    assert copied["db"] == pytest.approx(4 * base["db"])  # (2, 2)
+
+
+def test_a_fleet_that_does_not_answer_ends_the_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = _SimulatedFleet()
+    fleet.failing = 0.5
+    with pytest.raises(MeasurementFailed) as failed:
+        found_on(fleet, asked(tmp_path), monkeypatch)
+    assert failed.value.place == "load.utilisation"
+
+
+def test_work_that_differs_too_much_is_measured_twice_then_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = _SimulatedFleet(noise=8.0)
+    with pytest.raises(MeasurementFailed):
+        found_on(wild, asked(tmp_path), monkeypatch)
+    whole = [length_s for _, length_s in wild.asked if length_s > calibration.PROBE_S]
+    assert len(whole) == calibration.TRIES_MAX
+
+
+def hosts_of(cores: float, machines: tuple[str, ...], until_s: int) -> pl.DataFrame:
+    rows = [
+        {"time_s": float(at_s), "machine": name, "cpu_cores": cores}
+        for at_s in range(until_s + 1)
+        for name in machines
+    ]
+    return pl.DataFrame(rows, schema=HOSTS)
+
+
+def test_a_machine_without_samples_is_no_idle_one(tmp_path: Path) -> None:
+    fleet = design(tmp_path).fleet
+    every = tuple(name for tier in fleet.tiers for name in fleet.nodes_of(tier))
+    pieces = [Piece(0.0, 5.0, 10), Piece(5.0, 10.0, 10)]
+    assert work_of(hosts_of(0.1, every, 10), pieces, None, fleet)["web"].cpu_s == pytest.approx(0.2)
+    with pytest.raises(MeasurementFailed):
+        work_of(hosts_of(0.1, every[1:], 10), pieces, None, fleet)
+    with pytest.raises(MeasurementFailed):
+        work_of(hosts_of(0.1, every, 10), [*pieces, Piece(10.0, 15.0, 0)], None, fleet)
+
+
+def test_the_tier_that_binds_is_the_one_that_fills_first(tmp_path: Path) -> None:
+    fleet = design(tmp_path).fleet  # web 4 of 0.6 cores, db 3 of 1
+    once = copies_of({}, fleet)
+    work = {"web": Work(0.01, 0.009, 0.011, 0.0), "db": Work(0.02, 0.019, 0.021, 0.0)}
+    found = rate_for(0.5, work, once, fleet)
+    assert found.tier == "db"
+    assert found.per_s == pytest.approx(0.5 * 3 / 0.02)
+    with pytest.raises(MeasurementFailed):
+        rate_for(0.5, {name: Work(0.0, 0.0, 0.0, 0.0) for name in work}, once, fleet)
+
+
+@pytest.mark.parametrize(
+    ("rate", "changes"),
+    [
+        (Rate("web", 8.0, 4.0, 16.0), {}),  # half the interval is the rate itself
+        (Rate("web", 20_000.0, 19_000.0, 21_000.0), {}),  # one native worker sends 10,000
+        (Rate("web", 0.1, 0.09, 0.11), {"[design]": "[guard]\nerror_share_max = 0.2\n[design]"}),
+    ],
+)
+def test_a_rate_that_no_run_should_have_is_refused_with_what_to_do(
+    tmp_path: Path, rate: Rate, changes: dict[str, str]
+) -> None:
+    of = asked(tmp_path, changes)
+    with pytest.raises(MeasurementFailed) as failed:
+        rated(of.experiment, of.fleet, rate)
+    assert failed.value.do
+    sound = Rate("web", 8.0, 7.0, 9.0)
+    assert rated(of.experiment, of.fleet, sound).load.rate_per_s == 8.0
+
+
+def test_a_base_arm_with_copies_is_used_as_asked(tmp_path: Path) -> None:
+    of = asked(tmp_path, {"[arms.baseline]": "[arms.baseline.settings]\nweb = { replicas = 2 }"})
+    first = copies_of(of.experiment.arms["baseline"].replicas, of.fleet)
+    work = {"web": Work(0.072, 0.07, 0.074, 0.0), "db": Work(0.008, 0.007, 0.009, 0.0)}
+    rate = rate_for(0.12, work, first, of.fleet)
+    found = calibration_json(of.experiment, of.fleet, (rate, work), [Piece(0, 1, 9)], 1.0)
+    assert found["arms"]["baseline"]["web"] == pytest.approx(0.12)
+    assert found["tiers"]["web"]["cpu_s_per_copy"] == pytest.approx(0.036)
+
+
+def test_writes_are_not_copied(tmp_path: Path) -> None:
+    fleet = design(tmp_path).fleet
+    assert copies_of({"web": 3}, fleet, read_share=0.5) == {"web": 2.0, "db": 2.0}
+
+
+def test_a_calibration_takes_its_time_in_what_is_told_before(tmp_path: Path) -> None:
+    of = asked(tmp_path)
+    plain = of.experiment.model_copy(update={"load": of.experiment.load.at(5.0)})
+    assert load_length_s(of.experiment) > load_length_s(plain)
+    assert blocks(of.experiment) == blocks(plain)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("utilisation = 0.12\nrate_per_s = 4.0", "load.utilisation"),
+        ("", "load"),
+        ("utilisation = 12.0", "load.utilisation"),
+        ("rate_per_s = 20000.0", "load.rate_per_s"),
+    ],
+)
+def test_either_a_rate_or_a_utilisation_is_asked(tmp_path: Path, line: str, key: str) -> None:
+    text = TOML.replace("rate_per_s = 5  # pages", line)
+    with pytest.raises(InputError) as refused:
+        load_design(write(tmp_path, toml=text))
+    file, number, at = refused.value.place.rsplit(":", 2)
+    assert (Path(file).name, at.strip()) == ("experiment.toml", key)
+    assert int(number) > 0
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in kinds.names() if not kinds.find(name).calibrates]
+)
+def test_a_kind_that_does_not_calibrate_refuses_the_key(tmp_path: Path, name: str) -> None:
+    of = asked(tmp_path)
+    experiment = of.experiment.model_copy(update={"kind": name})
+    with pytest.raises(InputError) as refused:
+        kinds.section_of(kinds.find(name), dataclasses.replace(of, experiment=experiment))
+    assert refused.value.place.endswith(": load.utilisation")
+
+
+def test_compare_and_what_is_made_from_it_take_the_key(tmp_path: Path) -> None:
+    calibrating = {name for name in kinds.names() if kinds.find(name).calibrates}
+    assert calibrating == {"compare", "schemes"}
+    assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) is None
