@@ -107,7 +107,7 @@ class Load(Requests):
     """Arrivals a second, on average; either this or `utilisation`."""
     utilisation: Utilisation | None = None
     """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
-    block finds the rate. Only in kinds compare and schemes."""
+    block finds the rate. Only in kinds compare, schemes and tune."""
 
     @model_validator(mode="after")
     def _how_much(self) -> Load:

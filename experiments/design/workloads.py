@@ -121,9 +121,12 @@ def population_of(workload: Workload) -> Population:
     return population
 
 
-def read_share(workload: Workload) -> float:
-    """Share of the requests that only read, and so may be copied."""
-    population = population_of(workload)
+def reads_of(workloads: Mapping[str, Workload], user: str) -> float:
+    """Share of a user's requests that only read, and so may be copied; 1 where there is no such
+    user."""
+    if user not in workloads:
+        return 1.0
+    population = population_of(workloads[user])
     return 1.0 - population.write_share if population.writes else 1.0
 
 

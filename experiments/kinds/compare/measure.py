@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from experiments.design.schedule import blocks
 from experiments.kinds.blocks import blocks_on
+from experiments.kinds.calibration import calibrate
 from experiments.kinds.compare.again import measure_again
-from experiments.kinds.compare.calibration import calibrate
 from experiments.record.records import write_bytes
 from experiments.stage.stage import Stage
 

@@ -9,7 +9,7 @@ from typing import Any
 from core.runfiles.manifest import spec_of
 from experiments.design import Design
 from experiments.design.utilisation import binding_tier, copies_of, most_used, used
-from experiments.design.workloads import read_share
+from experiments.design.workloads import reads_of
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.result import flat, read_manifest, results_in
 from experiments.report.tables import Cell, Table, named
@@ -72,7 +72,7 @@ def foreseen(design: Design, results: Path) -> dict[str, Any]:
     is `run`; without one, of an asked utilisation the most that it can be; else `arms` is empty.
     """
     load, fleet = design.experiment.load, design.fleet
-    reads = reads_of(design)
+    reads = reads_of(design.workloads, design.experiment.load.user)
     copies = {
         arm: copies_of(one.replicas, fleet, reads) for arm, one in design.experiment.arms.items()
     }
@@ -92,12 +92,6 @@ def foreseen(design: Design, results: Path) -> dict[str, Any]:
         arm: used(work_s, rate_per_s, one, fleet) for arm, one in copies.items()
     }  # fmt: skip
     return {**found, "rate_per_s": rate_per_s, "at_most": False, "arms": arms}
-
-
-def reads_of(design: Design) -> float:
-    """Share of its user's requests that may be copied."""
-    user = design.experiment.load.user
-    return read_share(design.workloads[user]) if user in design.workloads else 1.0
 
 
 def earlier_work(design: Design, beside: Path) -> tuple[str | None, dict[str, float]]:
@@ -138,7 +132,9 @@ def work_per_copy(
         return {}
     settings = arms[name].get("settings") or {}
     replicas = {tier: int(one.get("replicas") or 1) for tier, one in settings.items()}
-    copies = copies_of(replicas, design.fleet, reads_of(design))
+    copies = copies_of(
+        replicas, design.fleet, reads_of(design.workloads, design.experiment.load.user)
+    )
     tiers = spec["fleet"]["tiers"]
     return {
         tier: one["measured"] * tiers[tier]["nodes"] * tiers[tier]["cpus"]

@@ -23,6 +23,7 @@ class TuneKind(Kind):
     name = "tune"
     summary = "the replication factors, found on the live fleet (sPARE Alg. 1)"
     Section = TuneSection
+    calibrates = True
 
     def check(self, design: Design, section: TuneSection) -> None:
         """The budget is for a test, the arm and the simulator are there."""

@@ -18,6 +18,7 @@ from experiments.design.experiment import Arm, Order, Phases, TierSettings
 from experiments.design.fleet import replicas_max
 from experiments.design.schedule import Block, pair_seed, stream
 from experiments.kinds.blocks import blocks_on
+from experiments.kinds.calibration import calibrate
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
 from experiments.kinds.tune.result import WALK, walk_json
@@ -43,7 +44,18 @@ def check(design: Design, section: TuneSection) -> None:
         raise InputError(
             "tune.arm", expected=f"one of {', '.join(arms)}", came=section.arm, do="Name one."
         )
-    rate_per_s = design.experiment.load.sent_per_s
+    if design.experiment.load.utilisation is None:
+        _check_budget(design.experiment.load.sent_per_s, section)
+    if section.start == "simulated" and not program.PROGRAM.is_file():
+        raise EnvironmentMissing(
+            'tune.start = "simulated"',
+            expected=f"the simulator, {program.PROGRAM.name}",
+            came="no such program",
+            do="Run `make setup`, or begin with ones.",
+        )
+
+
+def _check_budget(rate_per_s: float, section: TuneSection) -> None:
     per_pair = 2 * rate_per_s * section.window_s
     if int(section.requests_max / per_pair) < PAIRS_MIN:
         raise InputError(
@@ -52,13 +64,6 @@ def check(design: Design, section: TuneSection) -> None:
             f"windows of {section.window_s:g} s at {rate_per_s:g} requests/s",
             came=str(section.requests_max),
             do="Allow more requests, or shorten the windows.",
-        )
-    if section.start == "simulated" and not program.PROGRAM.is_file():
-        raise EnvironmentMissing(
-            'tune.start = "simulated"',
-            expected=f"the simulator, {program.PROGRAM.name}",
-            came="no such program",
-            do="Run `make setup`, or begin with ones.",
         )
 
 
@@ -113,16 +118,20 @@ class Tuning:
     def __init__(self, stage: Stage, section: TuneSection) -> None:
         self._stage = stage
         self._section = section
-        self._design = stage.design
         self._loads: list[TierLoad] = []
         self._feasible: list[Replicas] = []
         self._start: Replicas | None = None
         self._complete = False
         self._rounds: list[list[Measured]] = []
-        self._ends_at = time.monotonic() + section.time_max_s
         self._runner = blocks_on(stage)
+        if stage.design.experiment.load.utilisation is not None:
+            with stage.narrator.step("Finding the rate"):
+                calibrate(stage, self._runner)
+            _check_budget(self._runner.design.experiment.load.sent_per_s, section)
+        self._design = self._runner.design
+        self._ends_at = time.monotonic() + section.time_max_s
         self._walk = Walk(
-            rules_of(stage.design, section),
+            rules_of(self._design, section),
             self._window,
             stream(stage.design.experiment.design.seed, "tune"),
             stage.narrator.detail,

@@ -26,7 +26,7 @@ from experiments.design.experiment import Experiment, Phases
 from experiments.design.fleet import Fleet
 from experiments.design.guarded import guard_problems
 from experiments.design.utilisation import binding_tier, copies_of, cores_of, used
-from experiments.kinds.compare.utilisation import reads_of
+from experiments.design.workloads import reads_of
 from experiments.load.block import SETTLING, BlockRun
 from experiments.record.metrics.bootstrap import CONFIDENCE
 from experiments.record.metrics.frames import DROPPED
@@ -205,7 +205,7 @@ def calibrate(stage: Stage, runner: BlockRun) -> None:
     experiment = rated(stage.design.experiment, stage.design.fleet, rate)
     body = calibration_json(
         stage.design.experiment, stage.design.fleet, found, calibration.pieces,
-        reads_of(stage.design),
+        reads_of(stage.design.workloads, experiment.load.user),
     )  # fmt: skip
 
     def kept(_: Path) -> dict[str, Any] | None:
@@ -253,7 +253,8 @@ class _Calibration:
         self._stage, self._runner = stage, runner
         self._experiment, self._fleet = stage.design.experiment, stage.design.fleet
         first = next(iter(self._experiment.arms.values()))
-        self._copies = copies_of(first.replicas, self._fleet, reads_of(stage.design))
+        reads = reads_of(stage.design.workloads, self._experiment.load.user)
+        self._copies = copies_of(first.replicas, self._fleet, reads)
         self._asked = float(self._experiment.load.utilisation or 0.0)
         self._numbers = count(SETTLING - 1, -1)
         self.pieces: list[Piece] = []

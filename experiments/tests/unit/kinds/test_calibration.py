@@ -22,8 +22,8 @@ from experiments.design import Design, load_design
 from experiments.design.experiment import Load, Phases
 from experiments.design.schedule import blocks, load_length_s
 from experiments.design.utilisation import copies_of
-from experiments.kinds.compare import calibration
-from experiments.kinds.compare.calibration import (
+from experiments.kinds import calibration
+from experiments.kinds.calibration import (
     Piece,
     Rate,
     Work,
@@ -283,7 +283,7 @@ def test_a_kind_that_does_not_calibrate_refuses_the_key(tmp_path: Path, name: st
     assert refused.value.place.endswith(": load.utilisation")
 
 
-def test_compare_and_what_is_made_from_it_take_the_key(tmp_path: Path) -> None:
+def test_the_kinds_that_plan_or_tune_take_the_key(tmp_path: Path) -> None:
     calibrating = {name for name in kinds.names() if kinds.find(name).calibrates}
-    assert calibrating == {"compare", "schemes"}
+    assert calibrating == {"compare", "schemes", "tune"}
     assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) is None
