@@ -115,7 +115,7 @@ class Load(Requests):
             raise refusal(
                 "either rate_per_s = RATE or utilisation = SHARE",
                 came="neither" if self.rate_per_s is None else "both",
-                key="" if self.rate_per_s is None else "utilisation",
+                key="rate_per_s" if self.rate_per_s is None else "utilisation",
                 do="Say one of them.",
             )
         if self.rate_per_s is not None:

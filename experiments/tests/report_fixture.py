@@ -44,7 +44,7 @@ class FakeRun:
         """The result, head and body in one; `changes` take the place of the run's own parts."""
         given = {
             "requests": self.requests, "events": self.events, "manifest": self.manifest,
-            "plan": self.plan, "arbiters": self.arbiters, **changes,
+            "plan": self.plan, "arbiters": self.arbiters, "hosts": self.hosts, **changes,
         }  # fmt: skip
         return flat(result_of("compare", given["manifest"], summarize(**given)))
 

@@ -258,7 +258,7 @@ def test_a_calibration_takes_its_time_in_what_is_told_before(tmp_path: Path) -> 
     ("line", "key"),
     [
         ("utilisation = 0.12\nrate_per_s = 4.0", "load.utilisation"),
-        ("", "load"),
+        ("", "load.rate_per_s"),
         ("utilisation = 12.0", "load.utilisation"),
         ("rate_per_s = 20000.0", "load.rate_per_s"),
     ],
