@@ -2,7 +2,8 @@
 
 A neighbour runs inside a machine's own cap and would be taken for work: of a machine count the
 seconds in which no neighbour and no fault was on it. A policy that avoids disturbed machines gives
-the others more than an even share, and reads higher here than the tier as a whole.
+the others more than an even share, and reads higher here than the tier as a whole. What machines
+use without load is subtracted where a calibration measured it.
 """
 
 from __future__ import annotations
@@ -57,13 +58,17 @@ def utilisation(
     tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
     caps = {name: one["cpus"] for name, one in tiers.items() if one.get("cpus")}
     found: dict[str, dict[str, Any]] = {}
+    calibration = manifest.get("calibration") or {"arms": {}, "tiers": {}}
     for arm, spans in blocks.items():
-        foreseen = ((manifest.get("calibration") or {}).get("arms") or {}).get(arm) or {}
+        foreseen = calibration["arms"].get(arm) or {}
         for tier, cap in caps.items():
-            cores = undisturbed_cores(hosts, windows, _nodes(manifest, tier), spans)
+            machines = _nodes(manifest, tier)
+            cores = undisturbed_cores(hosts, windows, machines, spans)
+            idle = (calibration["tiers"].get(tier) or {}).get("idle_cores", 0.0)
+            one_idle = idle / max(1, len(machines))
             found.setdefault(arm, {})[tier] = {
                 "foreseen": foreseen.get(tier),
-                "measured": float(cores.mean()) / cap if cores.size else None,
+                "measured": float(cores.mean() - one_idle) / cap if cores.size else None,
                 "samples": int(cores.size),
             }
     return found

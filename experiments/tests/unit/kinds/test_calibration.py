@@ -287,3 +287,5 @@ def test_the_kinds_that_plan_or_tune_take_the_key(tmp_path: Path) -> None:
     calibrating = {name for name in kinds.names() if kinds.find(name).calibrates}
     assert calibrating == {"compare", "schemes", "tune"}
     assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) is None
+    tuned = kinds.section_of(kinds.find("tune"), asked(tmp_path), {"target": "p95"})
+    assert tuned.target == "p95"
