@@ -24,7 +24,6 @@ from bench import (
     simulator,
     stalls,
 )
-from bench.process import BUSY_POLL_US
 from experiments.record.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -113,8 +112,7 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
     return (
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
-        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; awake for {BUSY_POLL_US} us: "
-        f"{row['ratio_busy']:.2f}, {row['ratio_cpu_busy']:.2f}; r = 2: {row['ratio_r2']:.2f} "
+        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
         f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
     )
 
@@ -180,8 +178,8 @@ def _mysql_line(count: str, row: dict[str, Any]) -> str:
     return (
         f"mysql, {count:>3} connections: arbiter {row['arbiter_per_s']:.0f}/s, HAProxy "
         f"{row['haproxy_per_s']:.0f}/s; per second of the proxy's CPU: ratio {row['ratio']:.2f} "
-        f"({low:.2f} to {high:.2f}), awake for {BUSY_POLL_US} us {row['ratio_busy']:.2f}, in time "
-        f"{row['ratio_wall']:.2f} and {row['ratio_wall_busy']:.2f}; r = 2: {row['ratio_r2']:.2f}"
+        f"({low:.2f} to {high:.2f}), in time {row['ratio_wall']:.2f}; "
+        f"r = 2: {row['ratio_r2']:.2f}"
     )
 
 
@@ -199,8 +197,7 @@ def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
     return f"{name}: requests/s over twemproxy's " + "; ".join(
         f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
         f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
-        f"{row['ratio_cpu']:.2f}; awake for {BUSY_POLL_US} us: {row['ratio_busy']:.2f}, "
-        f"{row['ratio_cpu_busy']:.2f}; {_forwarding(row)}{_comparing(row)}"
+        f"{row['ratio_cpu']:.2f}; {_forwarding(row)}{_comparing(row)}"
         for pipeline, row in rows
     )
 

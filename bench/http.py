@@ -12,12 +12,11 @@ from typing import Any
 
 import httpx
 
-from bench.process import BUSY_POLL, ROOT, arbiter, haproxy, program, running
+from bench.process import ROOT, arbiter, haproxy, program, running
 from bench.turns import compared, medians, ratio, spread, taken
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
-ARBITER_BUSY = 19016  # one that stays awake after each wake-up
 COMPARING = {"count": 19014, "refuse": 19015}  # r = 2, and what is done with the replies
 CONNECTIONS = (1, 32, 256)
 HALF_LOAD_CONNECTIONS = 32
@@ -42,8 +41,6 @@ def measure(work: Path) -> dict[str, Any]:
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
             "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
         }
-        busy = _arbiter(work, ARBITER_BUSY, 1, BUSY_POLL)
-        proxies["arbiter_busy"] = (ARBITER_BUSY, stack.enter_context(busy))
         for mode, port in COMPARING.items():
             pid = stack.enter_context(_arbiter(work, port, 2, f'compare.mode = "{mode}"\n'))
             proxies[f"arbiter_r2_{mode}"] = (port, pid)
@@ -61,9 +58,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
     for name, ours, key in (
         ("ratio", "arbiter", "rps"),
         ("ratio_r2", "arbiter_r2", "rps"),
-        ("ratio_busy", "arbiter_busy", "rps"),
         ("ratio_cpu", "arbiter", "per_cpu_s"),
-        ("ratio_cpu_busy", "arbiter_busy", "per_cpu_s"),
         ("ratio_cpu_r2", "arbiter_r2", "per_cpu_s"),
     ):
         found |= ratio(name, turns, ours, "haproxy", key)

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.process import BUSY_POLL, ROOT, arbiter, program, running, takes_connections
+from bench.process import ROOT, arbiter, program, running, takes_connections
 from bench.turns import compared, medians, ratio, taken
 
 CONNECTIONS = 50
@@ -45,8 +45,8 @@ def measure_all(work: Path) -> dict[str, Any]:
 
 
 def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str, Any]:
-    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1, one that stays
-    awake, at r = 2, and that with replies compared in each way."""
+    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1 and 2, and at
+    r = 2 with replies compared in each way."""
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
@@ -56,7 +56,7 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
         modes = {f"arbiter_r2_{mode}": f'compare.mode = "{mode}"\n' for mode in COMPARING}
         targets = {"twemproxy": (port + 2, nutcracker)}
         for own, (name, more) in enumerate(
-            {"arbiter": "", "arbiter_busy": BUSY_POLL, "arbiter_r2": "", **modes}.items(), port + 4
+            {"arbiter": "", "arbiter_r2": "", **modes}.items(), port + 4
         ):
             r = 2 if "_r2" in name else 1
             ours = arbiter(work, protocol, own, r, servers, takes_connections(own), more)
@@ -85,13 +85,11 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
     found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
     found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
-    found |= ratio("ratio_busy", turns, "arbiter_busy", "twemproxy", "rps")
     for how in FORWARDING:
         if f"forwarder_{how}" in turns:
             found |= ratio(f"ratio_{how}", turns, f"forwarder_{how}", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
-    found["ratio_cpu_busy"] = found["twemproxy_cpu_us"] / found["arbiter_busy_cpu_us"]
     return found | costs
 
 

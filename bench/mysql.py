@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.process import BUSY_POLL, arbiter, haproxy, program, running
+from bench.process import arbiter, haproxy, program, running
 from bench.turns import medians, ratio, taken
 
 SERVERS = (22001, 22002)
-HAPROXY, ARBITER_1, ARBITER_2, ARBITER_BUSY = 22010, 22011, 22012, 22013
+HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
 CONNECTIONS = (1, 32)
 TURNS = 15
 TURN_S = 1
@@ -49,8 +49,6 @@ def measure(work: Path) -> dict[str, Any]:
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
             "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
         }
-        busy = _arbiter(work, ARBITER_BUSY, 1, BUSY_POLL)
-        proxies["arbiter_busy"] = (ARBITER_BUSY, stack.enter_context(busy))
         rows = {str(count): _compare(proxies, count) for count in CONNECTIONS}
     busiest = rows[str(CONNECTIONS[-1])]
     return {
@@ -67,8 +65,6 @@ def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str,
     for name, ours, key in (
         ("ratio", "arbiter", "per_cpu_s"),
         ("ratio_wall", "arbiter", "per_s"),
-        ("ratio_busy", "arbiter_busy", "per_cpu_s"),
-        ("ratio_wall_busy", "arbiter_busy", "per_s"),
         ("ratio_r2", "arbiter_r2", "per_cpu_s"),
     ):
         found |= ratio(name, turns, ours, "haproxy", key)

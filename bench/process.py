@@ -13,8 +13,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_S = 30
-BUSY_POLL_US = 100  # how long an arbiter that polls stays awake after each wake-up
-BUSY_POLL = f"busy_poll_us = {BUSY_POLL_US}\n"
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 

@@ -34,6 +34,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "agents/policy": ("experiments/tests/fleet/kinds/compare", "infra/roles/tests/fleet"),
     "agents/nodeagent": ("experiments/tests/fleet",),
     "agents/README.md": ("experiments/tests/real/docs",),
+    "agents/arbiter/README.md": ("experiments/tests/real/docs", "experiments/tests/real/load"),
     "agents/simulator": ("experiments/tests/real/kinds",),
     "agents/wire": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
     "agents/Cargo.lock": ("experiments/tests", "infra/roles/tests/fleet"),

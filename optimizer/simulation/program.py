@@ -12,7 +12,7 @@ from core.errors import EnvironmentMissing, InputError
 
 PROGRAM = Path(__file__).parents[2] / "build" / "bin" / "simulator"
 _LIMIT_S = 900.0
-_TRACE = "An arbiter writes one if it is told to: agents/README.md."
+_TRACE = "An arbiter writes one if it is told to: agents/arbiter/README.md."
 
 
 def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> dict[str, Any]:

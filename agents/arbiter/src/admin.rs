@@ -16,12 +16,12 @@ use wire::arbiter::{
     SetServer,
 };
 
-use self::door::Door;
+use self::handshake_limiter::HandshakeLimiter;
 use crate::config::{may_compare, TOKENS_MAX};
 use crate::tier::Tier;
 use crate::{metrics, stats};
 
-mod door;
+mod handshake_limiter;
 
 /// Serves until `stop`.
 ///
@@ -32,7 +32,7 @@ pub async fn serve(
     tier: Arc<Tier>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let door = Door::new(listener, Arc::clone(&tier));
+    let limiter = HandshakeLimiter::new(listener, Arc::clone(&tier));
     let router = Router::new()
         .route(
             "/v1/config",
@@ -54,7 +54,9 @@ pub async fn serve(
         .route("/v1/compare", put(set_compare))
         .route("/v1/servers/{name}", put(set_server))
         .with_state(tier);
-    axum::serve(door, router).with_graceful_shutdown(stop).await
+    axum::serve(limiter, router)
+        .with_graceful_shutdown(stop)
+        .await
 }
 
 type Shared = State<Arc<Tier>>;

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Address, Compare, Guardrails, Policy, Protocol, Server};
 
-use crate::http::forwarded::Told;
 use crate::mysql::auth::Method;
 
 mod checks;
@@ -22,7 +21,7 @@ pub mod tls;
 
 pub use checks::{may_compare, SERVERS_MAX};
 use health::HealthCheck;
-use tls::{AdminTls, ClientTls, ServerTls};
+use tls::AdminTls;
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -84,11 +83,6 @@ pub struct Config {
     /// no transaction open, no subscription made.
     #[serde(default = "default_pinned_idle_ms")]
     pub pinned_idle_ms: u64,
-    /// HTTP: whether servers are told who asked.
-    #[serde(default)]
-    pub forwarded: Told,
-    /// HTTP: the file to which each request is told.
-    pub access_log: Option<PathBuf>,
     /// The percentile of latencies after which `hedge` sends another replica.
     #[serde(default = "default_hedge_percentile")]
     pub hedge_percentile: f64,
@@ -97,9 +91,6 @@ pub struct Config {
     /// Threads that serve clients, each with a listener and server connections of its own.
     #[serde(default = "default_threads")]
     pub threads: usize,
-    /// How long a thread that was woken looks for more before it sleeps again (see `awake`).
-    #[serde(default)]
-    pub busy_poll_us: u64,
     /// Cores of one server, V: what requests that run at the same time share (see `meter`).
     #[serde(default = "default_server_cores")]
     pub server_cores: f64,
@@ -115,14 +106,8 @@ pub struct Config {
     /// How often host names are resolved again.
     #[serde(default = "default_resolve_every_ms")]
     pub resolve_every_ms: u64,
-    /// Places for servers, of which a reload may fill those that are free.
-    pub servers_max: Option<usize>,
-    /// HTTP and TCP: how servers are asked whether they are well.
+    /// TCP: how servers are asked whether they are well.
     pub health_check: Option<HealthCheck>,
-    /// TLS towards clients.
-    pub tls: Option<ClientTls>,
-    /// TLS towards servers.
-    pub server_tls: Option<ServerTls>,
     /// TLS of the admin API.
     pub admin_tls: Option<AdminTls>,
     /// The servers.
@@ -137,9 +122,7 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 12] = [
-    "tls",
-    "server_tls",
+const LIVE: [&str; 10] = [
     "admin_tls",
     "servers",
     "policy",
@@ -367,26 +350,19 @@ impl Config {
         Duration::from_millis(self.streaming_ms_max)
     }
 
-    /// How long a thread stays awake after it was woken.
-    pub fn busy_poll(&self) -> Duration {
-        Duration::from_micros(self.busy_poll_us)
-    }
-
     /// From one resolution of a host name to the next.
     pub fn resolve_every(&self) -> Duration {
         Duration::from_millis(self.resolve_every_ms)
     }
 
-    /// Places for servers, those that a reload may bring in included. A trace is of the servers that
-    /// are there, unless it is told otherwise.
+    /// Places for servers, those that a reload may bring in included: twice as many as there are now.
+    /// A trace is of the servers that are there.
     pub fn places(&self) -> usize {
         let servers = self.servers.len();
-        let usual = if self.trace.is_some() {
-            servers
-        } else {
-            (2 * servers).min(SERVERS_MAX as usize)
-        };
-        self.servers_max.unwrap_or(usual)
+        match self.trace {
+            Some(_) => servers,
+            None => (2 * servers).min(SERVERS_MAX as usize),
+        }
     }
 
     /// How many Redis clients of one address may have a connection of their own.

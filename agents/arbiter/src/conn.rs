@@ -6,6 +6,7 @@
 
 use std::future::{pending, poll_fn, Future};
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::{pin, Pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -161,17 +162,7 @@ impl Conn {
             first = &first[of_first..];
             second = &second[written - of_first..];
         }
-        if self.stream.is_tls() {
-            return self.flush(limit).await;
-        }
         Ok(())
-    }
-
-    /// Waits until what was encrypted has left.
-    async fn flush(&mut self, limit: Duration) -> io::Result<()> {
-        let flushing = self.stream.flush();
-        let flushed = self.alarm.limit(Instant::now() + limit, flushing).await;
-        flushed.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// As `write_both`; false where the peer says something, or closes, before it has taken all: it
@@ -255,19 +246,14 @@ impl Conn {
         self.stream.peer()
     }
 
+    /// The other end's IP address; none on a unix socket.
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        self.stream.peer_ip()
+    }
+
     /// Whether nothing can be read: the peer has neither closed nor sent what nobody asked for.
     pub fn is_silent(&mut self) -> bool {
         self.buffer.is_empty() && self.stream.is_silent()
-    }
-
-    /// Whether it is TLS.
-    pub fn is_tls(&self) -> bool {
-        self.stream.is_tls()
-    }
-
-    /// Ends the connection; everything was said.
-    pub fn part(mut self) {
-        self.stream.part();
     }
 
     /// Ends the connection so that the peer can still read what was written: closing a socket with

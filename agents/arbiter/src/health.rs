@@ -1,4 +1,5 @@
-//! Dead servers are probed until they answer again; living ones are checked, where that is wanted.
+//! Dead servers are probed until they answer again; with TCP living ones are checked, where that is
+//! wanted.
 //!
 //! A server dies for the policy when a connection to it fails (`Tier::server_failed`), or when
 //! `health_check.fall` checks in a row did. From then on it gets no request; it is probed after

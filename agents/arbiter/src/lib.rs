@@ -13,7 +13,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod admin;
-pub mod awake;
 pub mod comparing;
 pub mod config;
 pub mod conn;
@@ -22,7 +21,6 @@ pub mod counters;
 mod delayed;
 pub mod health;
 pub mod http;
-mod http2;
 mod joined;
 pub mod kv;
 pub mod listen;

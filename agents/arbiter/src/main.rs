@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use arbiter::config::Config;
-use arbiter::server::Arbiter;
+use arbiter::server::{thread_runtime, Arbiter};
 use arbiter::tier::Tier;
 use arbiter::tls::Tls;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::signal::unix::{signal, SignalKind};
 
 const USAGE: &str = "usage: arbiter --config FILE [--check]
-  --config FILE  the configuration (TOML); agents/README.md has an example
+  --config FILE  the configuration (TOML); agents/arbiter/README.md has an example
   --check        only say whether the configuration is good
   --policies     print the protocols and policies that there are (JSON)
   --version      print the version";
@@ -81,8 +81,7 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
 }
 
 fn serve(config: Config, path: &Path) -> Result<()> {
-    let runtime =
-        arbiter::awake::runtime(config.busy_poll()).context("cannot start the runtime")?;
+    let runtime = thread_runtime().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;

@@ -58,19 +58,13 @@ impl Memory {
 #[derive(Debug, Clone, Copy)]
 pub struct Holder {
     address: Option<IpAddr>,
-    uncounted: usize,
 }
 
 impl Holder {
-    /// A client at an address, if it has one, which may hold so much uncounted.
-    pub fn new(address: Option<IpAddr>, uncounted: usize) -> Self {
+    /// A client at an address, if it has one.
+    pub fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(network);
-        Self { address, uncounted }
-    }
-
-    /// Whether so many bytes are not counted.
-    pub fn needs_none(self, bytes: usize) -> bool {
-        bytes <= self.uncounted
+        Self { address }
     }
 }
 
@@ -87,7 +81,6 @@ fn network(address: IpAddr) -> IpAddr {
 pub struct Held {
     memory: Arc<Memory>,
     address: Option<IpAddr>,
-    uncounted: usize,
     most: usize,
     bytes: usize,
 }
@@ -98,7 +91,6 @@ impl Held {
         Self {
             memory: Arc::clone(memory),
             address: None,
-            uncounted: UNCOUNTED,
             most: memory.most,
             bytes: 0,
         }
@@ -108,7 +100,6 @@ impl Held {
     pub fn of(memory: &Arc<Memory>, holder: Holder) -> Self {
         let mut held = Self::new(memory);
         held.address = holder.address;
-        held.uncounted = holder.uncounted;
         held.most = memory.most / SHARES;
         held
     }
@@ -116,7 +107,7 @@ impl Held {
     /// Whether this connection may hold so many bytes in all. They are counted if so; if not, what
     /// was counted stays.
     pub fn cover(&mut self, bytes: usize) -> bool {
-        let wanted = if bytes <= self.uncounted {
+        let wanted = if bytes <= UNCOUNTED {
             0
         } else {
             bytes.next_multiple_of(STEP)
@@ -186,7 +177,7 @@ mod tests {
     }
 
     fn client(address: &str) -> Holder {
-        Holder::new(Some(address.parse().unwrap()), UNCOUNTED)
+        Holder::new(Some(address.parse().unwrap()))
     }
 
     #[test]
@@ -210,12 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_an_address_has_a_quarter_too_and_may_have_nothing_uncounted() {
+    fn a_client_without_an_address_has_a_quarter_too() {
         let memory = Memory::new(16 * STEP);
-        let mut one = Held::of(&memory, Holder::new(None, 0));
-        assert!(one.cover(1) && memory.held() == STEP);
+        let mut one = Held::of(&memory, Holder::new(None));
         assert!(one.cover(4 * STEP) && !one.cover(5 * STEP));
-        assert!(Held::of(&memory, Holder::new(None, 0)).cover(4 * STEP));
+        assert!(Held::of(&memory, Holder::new(None)).cover(4 * STEP));
     }
 
     #[test]

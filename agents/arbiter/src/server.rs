@@ -4,6 +4,7 @@
 //! own server connections; the tier is one for all, so that every choice sees every request.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,19 +12,18 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
 use wire::arbiter::{Address, Protocol};
 
-use crate::awake;
 use crate::config::Config;
-use crate::http::log::AccessLog;
 use crate::listen::{self, Listener, SocketFile};
 use crate::stream::Stream;
-use crate::tier::{random, Down, Tier};
+use crate::tier::{Down, Tier};
 use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, health, http, http2, memcached, mysql, names, resp, tcp};
+use crate::{admin, health, http, memcached, mysql, names, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -32,8 +32,6 @@ const CLIENTS_MAX: usize = 20_000;
 const DESCRIPTORS_OWN: usize = 64;
 /// Of the others, for servers: one in so many where connections to them are shared.
 const SERVERS_SHARE: usize = 8;
-/// How long a client may take to shake hands.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// After this long without a file descriptor or memory for it, accepting is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,9 +69,8 @@ impl Arbiter {
         let (clients, file) = listen::for_clients(&config.listen, config.threads)?;
         let admin = listen::port(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
-        let log = begin_log(&config)?;
         let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
-        let (tier, downs) = Tier::new(config, trace, log, tls);
+        let (tier, downs) = Tier::new(config, trace, tls);
         names::resolve_all(&tier).await;
         Ok(Self {
             clients_max: CLIENTS_MAX,
@@ -127,7 +124,7 @@ impl Arbiter {
             // An error means that the sender is gone, which is a stop as well.
             let _ = until.changed().await;
         }));
-        let door = Door {
+        let acceptor = Acceptor {
             tier,
             places: Arc::new(Semaphore::new(self.clients_max)),
             stopped,
@@ -136,13 +133,13 @@ impl Arbiter {
         let own = listeners.next().context("an arbiter without a listener")?;
         let threads = listeners
             .enumerate()
-            .map(|(number, listener)| door.clone().open_thread(number + 2, listener))
+            .map(|(number, listener)| acceptor.clone().open_thread(number + 2, listener))
             .collect::<Result<Vec<_>>>();
-        let tier_of_trace = Arc::clone(&door.tier);
-        let front = Front::new(&door.tier);
-        front.probe_dead(&door.tier, downs);
+        let tier_of_trace = Arc::clone(&acceptor.tier);
+        let front = Front::new(&acceptor.tier);
+        front.probe_dead(&acceptor.tier, downs);
         let started = threads.is_ok();
-        tokio::join!(door.open(own, front), async {
+        tokio::join!(acceptor.open(own, front), async {
             if started {
                 stop.await;
             }
@@ -168,15 +165,6 @@ fn begin_trace(config: &Config) -> Result<Option<Trace>> {
     Ok(Some(trace))
 }
 
-fn begin_log(config: &Config) -> Result<Option<AccessLog>> {
-    let Some(path) = &config.access_log else {
-        return Ok(None);
-    };
-    let log = AccessLog::open(path, random())
-        .with_context(|| format!("access_log = {path:?}: cannot be written"))?;
-    Ok(Some(log))
-}
-
 fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     for thread in threads {
         if thread.join().is_err() {
@@ -186,22 +174,29 @@ fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     Ok(())
 }
 
+/// A runtime of one thread, which is that of its `block_on`.
+///
+/// # Errors
+/// When the system has no descriptors for it.
+pub fn thread_runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
 /// What every thread needs to let clients in.
 #[derive(Clone)]
-struct Door {
+struct Acceptor {
     tier: Arc<Tier>,
     /// Of all threads together.
     places: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
 }
 
-impl Door {
+impl Acceptor {
     /// A thread with a runtime of its own, which accepts on `listener`.
     fn open_thread(self, number: usize, listener: Listener) -> Result<JoinHandle<()>> {
         // A socket belongs to the runtime that it was registered with.
         let listener = listener.park()?;
-        let busy_poll = self.tier.config().busy_poll();
-        let runtime = awake::runtime(busy_poll).context("cannot start a runtime")?;
+        let runtime = thread_runtime().context("cannot start a runtime")?;
         let serve = move || {
             runtime.block_on(async {
                 match listener.unpark() {
@@ -252,25 +247,11 @@ impl Door {
                 tier.counters.client_accepted.inc();
                 tier.meter.connection(tier.now());
                 tier.counters.client_open.inc();
-                if let Some(stream) = met(&tier, stream).await {
-                    front.serve(stream, stopped).await;
-                }
+                front.serve(stream, stopped).await;
                 tier.counters.client_open.dec();
                 drop((place, alive));
             });
         }
-    }
-}
-
-/// The client after its handshake, where it is met by TLS; none where that failed.
-async fn met(tier: &Tier, stream: Stream) -> Option<Stream> {
-    match (tier.tls.clients(), stream) {
-        (Some(acceptor), Stream::Tcp(tcp)) => {
-            // Boxed: a client that needs none carries none of this with it.
-            let shaken = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(tcp))).await;
-            Some(Stream::tls(shaken.ok()?.ok()?.into()))
-        }
-        (_, stream) => Some(stream),
     }
 }
 
@@ -311,7 +292,7 @@ impl Front {
             let prober = prober.clone();
             async move {
                 match prober {
-                    Self::Http(front) => front.probe(server).await,
+                    Self::Http(front) => front.tier.is_reachable(server).await,
                     Self::Tcp(tier) => tier.is_reachable(server).await,
                     Self::Mysql(hub) => hub.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
@@ -325,12 +306,7 @@ impl Front {
 
     async fn serve(self, stream: Stream, stop: watch::Receiver<bool>) {
         match self {
-            Self::Http(front) => {
-                let served = http::client::serve(Arc::clone(&front), stream, stop.clone());
-                if let Some((stream, said)) = served.await {
-                    Box::pin(http2::serve(front, stream, said, stop)).await;
-                }
-            }
+            Self::Http(front) => http::client::serve(front, stream, stop).await,
             // A session has no end that the arbiter could choose: it goes on until the client
             // quits.
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,

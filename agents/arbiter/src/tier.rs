@@ -19,7 +19,6 @@ use wire::guardrails;
 use crate::comparing::Comparing;
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
-use crate::http::log::AccessLog;
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
@@ -51,7 +50,7 @@ pub struct Tier {
     next_request: AtomicU64,
     choices: Mutex<Choices>,
     places: Vec<places::Place>,
-    /// What is shown to clients and asked of servers.
+    /// How clients of the admin API are met.
     pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
     /// What happened so far.
@@ -60,8 +59,6 @@ pub struct Tier {
     pub server_counters: Vec<ServerCounters>,
     /// What is measured beyond counters.
     pub meter: Meter,
-    /// Where requests are told, if anywhere.
-    pub log: Option<AccessLog>,
     /// What clients make the arbiter hold.
     pub memory: Arc<Memory>,
     /// Requests whose bodies are passed on.
@@ -120,7 +117,6 @@ impl Tier {
     pub fn new(
         config: Config,
         trace: Option<Trace>,
-        log: Option<AccessLog>,
         tls: Tls,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
@@ -163,7 +159,6 @@ impl Tier {
             places,
             tls,
             rounds,
-            log,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
             pins: Pins::new(config.pinned_max, config.pinned_per_address_max()),

@@ -38,15 +38,6 @@ impl Address {
             Self::Name { .. } | Self::Unix(_) => None,
         }
     }
-
-    /// What a client calls the host: its name, or its IP address.
-    pub fn host(&self) -> String {
-        match self {
-            Self::Ip(address) => address.ip().to_string(),
-            Self::Name { host, .. } => host.clone(),
-            Self::Unix(_) => "localhost".to_owned(),
-        }
-    }
 }
 
 impl From<SocketAddr> for Address {

@@ -11,8 +11,6 @@ use super::{Config, TOKENS_MAX};
 /// More servers than this in a tier are a mistake.
 pub const SERVERS_MAX: u64 = 1_000;
 const THREADS_MAX: u64 = 64;
-/// Longer than this is always.
-const BUSY_POLL_US_MAX: u64 = 1_000_000;
 /// Requests that wait for tokens.
 const WAITING_MAX: u64 = 1_000_000;
 /// 1 TiB.
@@ -54,13 +52,6 @@ impl Config {
                 " [[servers]] tables",
             ),
             (
-                "servers_max",
-                self.servers_max.unwrap_or(self.servers.len()) as u64,
-                self.servers.len() as u64,
-                SERVERS_MAX,
-                " (no fewer than there are [[servers]] tables)",
-            ),
-            (
                 "replicas",
                 self.replicas as u64,
                 1,
@@ -69,13 +60,6 @@ impl Config {
             ),
             ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
             ("threads", self.threads as u64, 1, threads_max, of_threads),
-            (
-                "busy_poll_us",
-                self.busy_poll_us,
-                0,
-                BUSY_POLL_US_MAX,
-                " us",
-            ),
             ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
             (
                 "request_timeout_ms",
@@ -175,7 +159,6 @@ impl Config {
         if let Some(check) = &self.health_check {
             check.validate(self.protocol)?;
         }
-        self.validate_tls()?;
         self.validate_servers()?;
         if self.redis.is_some() && self.protocol != Protocol::Redis {
             return refuse("redis", "no [redis] table with another protocol", "one");

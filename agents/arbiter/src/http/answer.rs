@@ -4,13 +4,11 @@
 use bytes::BytesMut;
 use tokio::sync::watch;
 
-use super::forwarded::Forwarded;
 use super::head::{RequestHead, ResponseHead};
-use super::log::Outcome;
 use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
-use crate::memory::{Holder, UNCOUNTED};
+use crate::memory::Holder;
 use crate::stream::Stream;
 
 /// A client's connection.
@@ -21,14 +19,8 @@ pub struct Client {
     pub reply: ResponseHead,
     /// An empty buffer, to be exchanged for one that holds a reply.
     pub spare: BytesMut,
-    /// What became of the last request.
-    pub outcome: Outcome,
-    /// What servers are told of it.
-    pub forwarded: Option<Forwarded>,
     /// The server that it is joined to from now on.
     pub tunnel: Option<Conn>,
-    /// What it may hold without being counted: nothing where it is one of many on a connection.
-    pub uncounted: usize,
     holder: Option<Holder>,
     stop: watch::Receiver<bool>,
 }
@@ -51,15 +43,11 @@ pub enum After {
 impl Client {
     /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
     pub fn new(stream: Stream, stop: watch::Receiver<bool>) -> Self {
-        let is_one_of_many = matches!(stream, Stream::Piped(_));
         Self {
-            uncounted: if is_one_of_many { 0 } else { UNCOUNTED },
             holder: None,
             conn: Conn::new(stream),
             reply: ResponseHead::default(),
             spare: BytesMut::new(),
-            outcome: Outcome::default(),
-            forwarded: None,
             tunnel: None,
             stop,
         }
@@ -67,8 +55,7 @@ impl Client {
 
     /// For whom memory is held; asked for once, where it is needed.
     pub fn holder(&mut self) -> Holder {
-        let (conn, uncounted) = (&self.conn, self.uncounted);
-        let holder = || Holder::new(conn.peer().parse().ok(), uncounted);
+        let holder = || Holder::new(self.conn.peer_ip());
         *self.holder.get_or_insert_with(holder)
     }
 
@@ -102,7 +89,6 @@ impl Client {
         unread_body: bool,
     ) -> After {
         front.tier.counters.failed.inc();
-        self.outcome.status = Some(refusal.status);
         let keep = self.keeps(request) && request.minor == 1 && !unread_body;
         let reply = refusal.reply(request.is_head, !keep);
         self.write_last(front, (&reply, &[]), keep, unread_body)

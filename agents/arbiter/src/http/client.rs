@@ -12,48 +12,32 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answer::{After, Client};
-use super::forwarded::{Forwarded, Told};
 use super::head::{RequestHead, HEAD_MAX};
-use super::log::Outcome;
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
 use super::{direct, race, upgrade, Front};
-use crate::http2::PREFACE;
 use crate::stream::Stream;
 
 /// How long a client may keep an idle connection.
-pub const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_secs(60);
 /// After this long without a request a connection's buffers are given back.
 const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 /// How long a client may take for one head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Serves a client until it goes, breaks the protocol, or the arbiter stops. One that begins to speak
-/// HTTP/2 is given back, with what it said.
-pub async fn serve(
-    front: Arc<Front>,
-    stream: Stream,
-    stop: watch::Receiver<bool>,
-) -> Option<(Stream, BytesMut)> {
+/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool>) {
     let mut waiting = stop.clone();
     let mut stopping = pin!(async move {
         // An error means that the sender is gone, which is a stop as well.
         let _ = waiting.changed().await;
     });
     let mut client = Client::new(stream, stop);
-    let told = front.tier.config().forwarded;
-    if told != Told::Off {
-        client.forwarded = Forwarded::new(told, &client.conn.peer(), client.conn.is_tls());
-    }
     let mut request = RequestHead::default();
-    let mut is_first = true;
     loop {
         let after = match client.next_request(&mut request, stopping.as_mut()).await {
-            Ok(true) => client.answer_and_log(&front, &mut request).await,
+            Ok(true) => client.answer(&front, &request).await,
             Ok(false) => After::Close,
-            Err(_) if is_first && client.speaks_http2() => {
-                return Some(client.conn.into_parts());
-            }
             Err(refusal) => {
                 let reply = refusal.reply(false, true);
                 // The client may be gone; there is nobody else to tell.
@@ -61,19 +45,17 @@ pub async fn serve(
                 After::Linger
             }
         };
-        is_first = false;
         match after {
             After::Next => continue,
             After::Linger => client.conn.linger().await,
-            After::Close => client.conn.part(),
-            After::Abort => {}
+            After::Close | After::Abort => {}
             After::Tunnel => {
                 if let Some(server) = client.tunnel {
                     Box::pin(upgrade::pass(&front, client.conn, server)).await;
                 }
             }
         }
-        return None;
+        return;
     }
 }
 
@@ -95,9 +77,6 @@ impl Client {
             }
             if let Some(length) = request.read(&self.conn.buffer)? {
                 self.conn.buffer.advance(length);
-                if let Some(forwarded) = &self.forwarded {
-                    forwarded.add_to(&mut request.forward);
-                }
                 return Ok(true);
             }
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + HEAD_TIME_MAX);
@@ -105,12 +84,6 @@ impl Client {
                 return Ok(false);
             }
         }
-    }
-
-    /// Whether what could not be read is the beginning of HTTP/2.
-    fn speaks_http2(&self) -> bool {
-        let said = &self.conn.buffer[..];
-        !said.is_empty() && PREFACE.starts_with(&said[..said.len().min(PREFACE.len())])
     }
 
     /// Reads on until something new may be seen in an incomplete head: a client that sends byte by
@@ -160,28 +133,11 @@ impl Client {
         }
     }
 
-    async fn answer_and_log(&mut self, front: &Arc<Front>, request: &mut RequestHead) -> After {
-        let Some(log) = &front.tier.log else {
-            return self.answer(front, request).await;
-        };
-        let (received, client) = (Instant::now(), self.conn.peer());
-        let id = log.identify(&mut request.forward);
-        self.outcome = Outcome::default();
-        let after = self.answer(front, request).await;
-        let Outcome { status, server } = self.outcome;
-        let member = server.map(|server| front.tier.server(server));
-        let server = member.as_ref().map(|member| &member.name[..]);
-        let (who, took) = ((&id[..], &client[..]), received.elapsed());
-        log.say(who, &request.forward, (status, server), took);
-        after
-    }
-
     async fn answer(&mut self, front: &Arc<Front>, request: &RequestHead) -> After {
         front.tier.counters.received.inc();
         if let Some(reply) = &request.own_reply {
             let unread_body = request.has_body();
             let keep = self.keeps(request) && !unread_body;
-            self.outcome.status = Some(200);
             let head = reply.with_connection(keep, request.minor);
             let bytes = (&head[..], &reply.body[..]);
             return self.finish(front, bytes, keep, unread_body).await;

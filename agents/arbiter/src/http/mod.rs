@@ -4,8 +4,6 @@
 //! |---|---|
 //! | `head` | parsing request and response heads, what is refused, what is passed on |
 //! | `fields` | what a head's fields say, and which go on |
-//! | `forwarded` | what servers are told of who asked |
-//! | `log` | one line of JSON for each request |
 //! | `body` | where a body ends: length, chunks, end of connection |
 //! | `pool` | idle connections to the servers |
 //! | `exchange` | one request sent to one server, up to the reply's head |
@@ -19,23 +17,19 @@
 //! | `relay` | a reply's way to the client |
 //! | `waiting` | what its client has not taken yet of it |
 //! | `answer` | what ends an exchange |
-//! | `check` | whether a server is well |
 //! | `upgrade` | a connection that becomes a WebSocket |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 
 mod answer;
 pub mod body;
-mod check;
 pub mod client;
 mod digest;
 mod direct;
 mod exchange;
 mod expect;
 mod fields;
-pub mod forwarded;
 pub mod head;
-pub mod log;
 pub mod pool;
 mod race;
 mod refusal;
@@ -48,8 +42,6 @@ mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use policy::ServerId;
 
 use crate::tier::Tier;
 
@@ -69,15 +61,6 @@ impl Front {
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
         let pool = pool::Pool::new(tier.places());
         Arc::new(Self { tier, pool })
-    }
-
-    /// Whether the server takes a connection, and is well by its own word where that is to be asked.
-    pub async fn probe(&self, server: ServerId) -> bool {
-        let check = self.tier.config().health_check.as_ref();
-        match check.and_then(|check| Some((check, check.path.as_ref()?))) {
-            Some((check, path)) => check::is_well(&self.tier, server, check, path).await,
-            None => self.tier.is_reachable(server).await,
-        }
     }
 
     /// Closes dead idle connections, and those to servers that are out of use, for ever.

@@ -15,7 +15,6 @@ use super::answer::{After, Client};
 use super::body::{Body, Framing};
 use super::exchange::{keep, Link};
 use super::head::{is_good, RequestHead, ResponseHead};
-use super::log::Outcome;
 use super::waiting::Waiting;
 use super::Front;
 use crate::memory::{Held, UNCOUNTED};
@@ -70,10 +69,6 @@ pub async fn pass_on(
     let unframes = request.minor == 0 && head.framing == Framing::Chunked;
     let has_end = head.framing != Framing::UntilClose && !unframes;
     let keeps = client.keeps(request) && !sent.unread_body && has_end;
-    client.outcome = Outcome {
-        status: Some(head.status),
-        server: Some(sent.lease.server),
-    };
     let member = front.tier.server(sent.lease.server);
     head.close_for(&member.name, request, keeps, None);
     let mut stream = Stream {
@@ -256,10 +251,6 @@ pub async fn pass_whole(
         let _ = Body::new(Framing::Chunked).unframe(&body, &mut data);
         (body, head.framing) = (data, Framing::UntilClose);
     }
-    client.outcome = Outcome {
-        status: Some(head.status),
-        server: Some(server),
-    };
     let keep = client.keeps(request);
     let member = front.tier.server(server);
     head.close_for(&member.name, request, keep, Some(body.len()));

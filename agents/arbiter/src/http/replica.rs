@@ -14,7 +14,7 @@ use super::head::{is_good, RequestHead, ResponseHead};
 use super::relay::{account, Reply, Sent};
 use super::Front;
 use crate::comparing::{Ballot, Digest};
-use crate::memory::{Held, Holder};
+use crate::memory::{Held, Holder, UNCOUNTED};
 use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease};
 
@@ -181,7 +181,7 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             Err(_) => return race.failed(&sent.flight, Failure::Broken),
         }
         let length = reply.body.len();
-        let may_hold = race.holder.needs_none(length) || {
+        let may_hold = length <= UNCOUNTED || {
             let memory = &race.front.tier.memory;
             let held = || Held::of(memory, race.holder);
             reply.memory.get_or_insert_with(held).cover(length)

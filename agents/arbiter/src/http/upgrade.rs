@@ -9,7 +9,6 @@
 
 use super::answer::{After, Client};
 use super::head::{RequestHead, ResponseHead};
-use super::log::Outcome;
 use super::relay::Sent;
 use super::Front;
 use crate::conn::Conn;
@@ -30,10 +29,6 @@ pub async fn switch(
         ..
     } = sent;
     let server = lease.server;
-    client.outcome = Outcome {
-        status: Some(head.status),
-        server: Some(server),
-    };
     flight.good();
     flight.won();
     drop((flight, lease));

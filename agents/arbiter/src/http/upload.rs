@@ -109,7 +109,7 @@ impl Upload {
 
     fn may_hold_more(&mut self, front: &Front, client: &mut Client) -> bool {
         let length = self.held.len();
-        if length < client.uncounted {
+        if length < UNCOUNTED {
             return true;
         }
         let memory = &front.tier.memory;

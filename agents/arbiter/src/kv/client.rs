@@ -149,6 +149,6 @@ impl<D: Dialect> Client<D> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-        self.socket.flush(limit).await
+        Ok(())
     }
 }

@@ -60,7 +60,7 @@ impl Socket {
             let written = self.write_some(bytes, limit).await?;
             bytes = &bytes[written..];
         }
-        self.flush(limit).await
+        Ok(())
     }
 
     /// Writes what the socket takes, within `limit`.
@@ -79,17 +79,6 @@ impl Socket {
             return Err(io::ErrorKind::WriteZero.into());
         }
         Ok(written)
-    }
-
-    /// Waits until what was encrypted has left, where anything was.
-    ///
-    /// # Errors
-    /// Those of the socket.
-    pub async fn flush(&mut self, limit: Duration) -> io::Result<()> {
-        if self.stream.is_tls() {
-            timeout(limit, self.stream.flush()).await??;
-        }
-        Ok(())
     }
 
     /// As [`Conn::linger`].

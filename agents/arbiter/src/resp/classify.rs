@@ -1,4 +1,4 @@
-//! What a Redis command is: the table of `agents/README.md`.
+//! What a Redis command is: the table of `agents/arbiter/README.md`.
 
 use super::command::arguments;
 

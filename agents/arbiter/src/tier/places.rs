@@ -1,6 +1,6 @@
 //! Places for servers: a server's number is its place, as long as it is in the list.
 //!
-//! There are more places than servers, so that a reload can bring others in (`servers_max`). The place
+//! There are more places than servers, so that a reload can bring others in (`Config::places`). The place
 //! of a server that was removed is given away again when nothing is under way there any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -146,7 +146,7 @@ impl Tier {
         let free: Vec<ServerId> = (0..self.places()).filter(|&it| self.is_free(it)).collect();
         if added.len() > free.len() {
             return Err(format!(
-                "servers: expected at most {} new ones (of the {} places of servers_max, those of \
+                "servers: expected at most {} new ones (of the {} places, those of \
                  removed servers with something under way are not free yet), got {}",
                 free.len(),
                 self.places(),

@@ -58,6 +58,10 @@ fn is_local(error: &io::Error) -> bool {
     code.is_some_and(|code| LOCAL.contains(&code))
 }
 
+async fn tcp(address: SocketAddr) -> io::Result<Stream> {
+    Ok(Stream::tcp(TcpStream::connect(address).await?))
+}
+
 impl Tier {
     /// A connection to the server failed: it is skipped until a probe succeeds.
     pub fn server_failed(self: &Arc<Self>, server: ServerId) {
@@ -156,7 +160,7 @@ impl Tier {
     async fn try_all(&self, member: &Member) -> io::Result<Stream> {
         let limit = self.config().connect_timeout();
         match &member.address {
-            Address::Ip(ip) => timeout(limit, self.meet(&member.address, *ip)).await?,
+            Address::Ip(ip) => timeout(limit, tcp(*ip)).await?,
             Address::Unix(path) => Ok(Stream::Unix(
                 timeout(limit, UnixStream::connect(path)).await??,
             )),
@@ -165,7 +169,7 @@ impl Tier {
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for address in &addresses {
                     let share = limit / addresses.len() as u32;
-                    match timeout(share, self.meet(&member.address, *address)).await {
+                    match timeout(share, tcp(*address)).await {
                         Ok(Ok(stream)) => return Ok(stream),
                         Ok(Err(error)) if is_local(&error) => return Err(error),
                         Ok(Err(error)) => last = error,
@@ -175,17 +179,6 @@ impl Tier {
                 Err(last)
             }
         }
-    }
-
-    /// Connects, and shakes hands where servers are met by TLS.
-    async fn meet(&self, address: &Address, ip: SocketAddr) -> io::Result<Stream> {
-        let stream = TcpStream::connect(ip).await?;
-        if !self.tls.is_towards_servers() {
-            return Ok(Stream::tcp(stream));
-        }
-        // A socket that refuses the option still works.
-        let _ = stream.set_nodelay(true);
-        Ok(Stream::tls(self.tls.meet(address, stream).await?))
     }
 
     /// The server's replies were contradicted too often: to the policy it failed so often that it is

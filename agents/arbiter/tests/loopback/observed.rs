@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::support::http::{front, settings};
+use crate::support::start;
 use crate::support::upstream::{nobody, ok, Behaviour, Upstream};
-use crate::support::web::{get, Connection};
-use crate::support::{eventually, start};
+use crate::support::web::get;
 
 /// Every sample by its name and labels; panics where a line is not of the format.
 fn samples(text: &str) -> BTreeMap<String, f64> {
@@ -71,92 +71,6 @@ async fn metrics_say_what_happened() {
         found[&format!("arbiter_request_latency_seconds_bucket{{tier=\"test\",le=\"{most}\"}}")]
     };
     assert!(le("0.001") <= le("0.1") && le("0.1") <= le("30"));
-}
-
-#[tokio::test]
-async fn servers_are_told_who_asked() {
-    let server = Upstream::start(Behaviour::Reply(ok("x"))).await;
-    let text = settings("tad", 1, 4) + "forwarded = \"replace\"\n";
-    let arbiter = start(&text, &[server.address]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
-        .await;
-    assert_eq!(client.reply(false).await.unwrap().text(), "x");
-    let seen = server.requests().remove(0);
-    assert!(
-        seen.contains("\r\nX-Forwarded-For: 127.0.0.1\r\n"),
-        "{seen}"
-    );
-    assert!(
-        seen.contains("\r\nForwarded: for=127.0.0.1;proto=http\r\n"),
-        "{seen}"
-    );
-    assert!(!seen.contains("9.9.9.9"), "{seen}");
-}
-
-#[tokio::test]
-async fn each_request_has_a_line_in_the_log() {
-    let server = Upstream::start(Behaviour::Reply(ok("x"))).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("access.log");
-    let text = format!("{}access_log = {path:?}\n", settings("tad", 1, 4));
-    let arbiter = start(&text, &[server.address, nobody()]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"GET /a?b=%22 HTTP/1.1\r\nHost: a\r\nX-Request-ID: mine\r\n\r\n")
-        .await;
-    assert_eq!(client.reply(false).await.unwrap().text(), "x");
-    let post = "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
-    client.send(post.as_bytes()).await;
-    assert_eq!(client.reply(false).await.unwrap().status, 400);
-    assert_eq!(get(arbiter.clients, "/d").await.status, 200);
-    let lines: Vec<serde_json::Value> = eventually("three lines", || async {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let lines = text.lines().map(serde_json::from_str);
-        let lines: Vec<_> = lines.collect::<Result<_, _>>().ok()?;
-        (lines.len() == 3).then_some(lines)
-    })
-    .await;
-    assert_eq!(lines[0]["id"], "mine");
-    assert_eq!(lines[0]["target"], "/a?b=%22");
-    assert_eq!(lines[0]["status"], 200);
-    assert_eq!(lines[0]["server"], "s0");
-    assert_eq!(lines[0]["client"], "127.0.0.1");
-    assert_eq!(
-        (&lines[1]["method"], &lines[1]["status"]),
-        (&"POST".into(), &400.into())
-    );
-    assert_eq!(lines[1].get("server"), None);
-    let given = lines[2]["id"].as_str().unwrap();
-    let seen = server.requests();
-    assert!(seen[0].contains("\r\nX-Request-ID: mine\r\n"), "{seen:?}");
-    let last = seen.last().unwrap();
-    assert!(
-        last.contains(&format!("\r\nX-Request-ID: {given}\r\n")),
-        "{seen:?}"
-    );
-}
-
-/// What the unit says, the program knows.
-#[test]
-fn the_systemd_unit_starts_and_reloads_the_program() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
-    let unit = std::fs::read_to_string(format!("{folder}/arbiter.service")).unwrap();
-    let example = format!("{folder}/web.toml");
-    let value = |key: &str| {
-        let line = unit.lines().find_map(|line| line.strip_prefix(key));
-        line.unwrap_or_else(|| panic!("{key} in the unit"))
-    };
-    assert_eq!(value("ExecReload="), "/bin/kill -HUP $MAINPID");
-    let check = value("ExecStartPre=").replace("/etc/arbiter.toml", &example);
-    let start = value("ExecStart=").replace("/etc/arbiter.toml", &example);
-    assert_eq!(format!("{start} --check"), check);
-    let arguments = check.split(' ').skip(1);
-    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(arguments)
-        .status();
-    assert!(checked.unwrap().success());
 }
 
 #[tokio::test]

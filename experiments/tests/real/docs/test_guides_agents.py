@@ -1,4 +1,4 @@
-"""The guides of agents/README.md, followed to the letter.
+"""The guides of agents/README.md and agents/arbiter/README.md, followed to the letter.
 
 A fault and a policy are added to a copy of the workspace, it is built, and the programs print them
 as ci/contracts would write them down.
@@ -23,8 +23,8 @@ STEPS_MAX = 3
 
 
 def steps(title: str) -> list[str]:
-    """The numbered steps under a bold title of the README, each on one line."""
-    text = (AGENTS / "README.md").read_text()
+    """The numbered steps under a bold title of the READMEs, each on one line."""
+    text = "".join((AGENTS / path).read_text() for path in ("README.md", "arbiter/README.md"))
     section = text.split(f"**{title}**", 1)[1].split("\n**", 1)[0]
     found = re.findall(r"^\d\. (.*?)(?=^\d\. |\Z)", section, flags=re.DOTALL | re.MULTILINE)
     return [" ".join(step.split()) for step in found]

@@ -1,4 +1,4 @@
-//! Certificates of an authority of its own, clients that trust it, and servers that show them.
+//! Certificates of an authority of its own, and clients that trust it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +8,12 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
-use tokio::io::{copy_bidirectional, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
 
 /// A certificate and its key, as files.
 #[derive(Debug, Clone)]
@@ -102,54 +101,6 @@ impl Authority {
             }
         };
         shake_hands(config, address, name).await
-    }
-
-    /// As `connect`, to speak one of these inside.
-    pub async fn connect_for(
-        &self,
-        address: SocketAddr,
-        name: &str,
-        inside: &[&[u8]],
-    ) -> io::Result<TlsStream<TcpStream>> {
-        let mut config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(self.roots())
-            .with_no_client_auth();
-        config.alpn_protocols = inside.iter().map(|it| it.to_vec()).collect();
-        shake_hands(config, address, name).await
-    }
-
-    /// TLS in front of a server: it shows these files and, where `asks`, wants a certificate of this
-    /// authority. It ends with the runtime.
-    pub async fn in_front_of(&self, server: SocketAddr, files: &Files, asks: bool) -> SocketAddr {
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap();
-        let builder = match asks {
-            false => builder.with_no_client_auth(),
-            true => {
-                let roots = Arc::new(self.roots());
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-                builder.with_client_cert_verifier(verifier.build().unwrap())
-            }
-        };
-        let (chain, key) = read(files);
-        let config = builder.with_single_cert(chain, key).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            while let Ok((tcp, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    let mut client = acceptor.accept(tcp).await?;
-                    let mut plain = TcpStream::connect(server).await?;
-                    copy_bidirectional(&mut client, &mut plain).await
-                });
-            }
-        });
-        address
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who gets to the admin API: anybody who reaches its port, or, with `[admin_tls]`, who has a
-//! certificate of its authority. Others get a refused handshake and nothing else.
+//! Handshakes of the admin API, so many at a time. With `[admin_tls]` only clients with a certificate of
+//! its authority are let in; others get a refused handshake and nothing else. Without it, anybody is.
 
 use std::future::pending;
 use std::io;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use crate::stream::Stream;
 use crate::tier::Tier;
 
 /// How long a handshake may take.
@@ -21,13 +21,18 @@ const HANDSHAKES_MAX: usize = 64;
 /// After this long without a file descriptor, accepting is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// See the module.
-pub struct Door {
+/// A connection, by TLS or plain.
+pub trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
+type Connection = Box<dyn Bytes>;
+
+/// A listener of the connections whose handshake is done.
+pub struct HandshakeLimiter {
     /// Those that are let in.
-    met: mpsc::Receiver<Stream>,
+    met: mpsc::Receiver<Connection>,
 }
 
-impl Door {
+impl HandshakeLimiter {
     /// Lets them in as the tier's keys say, which a reload may change.
     pub fn new(listener: TcpListener, tier: Arc<Tier>) -> Self {
         let (meets, met) = mpsc::channel(1);
@@ -41,11 +46,11 @@ impl Door {
     }
 }
 
-impl Listener for Door {
-    type Io = Stream;
+impl Listener for HandshakeLimiter {
+    type Io = Connection;
     type Addr = ();
 
-    async fn accept(&mut self) -> (Stream, ()) {
+    async fn accept(&mut self) -> (Connection, ()) {
         match self.met.recv().await {
             Some(stream) => (stream, ()),
             None => pending().await,
@@ -58,7 +63,7 @@ impl Listener for Door {
 }
 
 /// Shakes hands with many at a time: one that is slow holds nobody up.
-async fn accept(listener: TcpListener, tier: Arc<Tier>, meets: mpsc::Sender<Stream>) {
+async fn accept(listener: TcpListener, tier: Arc<Tier>, meets: mpsc::Sender<Connection>) {
     let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -79,10 +84,12 @@ async fn accept(listener: TcpListener, tier: Arc<Tier>, meets: mpsc::Sender<Stre
     }
 }
 
-async fn meet(tier: &Tier, stream: TcpStream) -> Option<Stream> {
+async fn meet(tier: &Tier, stream: TcpStream) -> Option<Connection> {
+    // A socket that refuses the option still works; without it a reply of two writes is delayed.
+    let _ = stream.set_nodelay(true);
     let Some(acceptor) = tier.tls.admin() else {
-        return Some(Stream::tcp(stream));
+        return Some(Box::new(stream));
     };
     let shaken = timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
-    Some(Stream::tls(shaken.ok()?.ok()?.into()))
+    Some(Box::new(shaken.ok()?.ok()?))
 }
