@@ -11,7 +11,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Address, Compare, Guardrails, Policy, Protocol, Server};
 
-use crate::mysql::auth::Method;
+use crate::mysql_auth::Method;
 
 mod checks;
 pub mod health;
@@ -68,7 +68,7 @@ pub struct Config {
     #[serde(default = "default_held_mib_max")]
     pub held_mib_max: usize,
     /// What a client has to send while a server waits for it, and to send or take while memory is
-    /// scarce [KiB/s]: see `pace`.
+    /// scarce [KiB/s]: see `min_rate`.
     #[serde(default = "default_client_kib_per_s_min")]
     pub client_kib_per_s_min: u64,
     /// HTTP: how long a request may hold its token while its body is passed on as it comes.

@@ -1,46 +1,55 @@
 //! The arbiter: the proxy in front of a tier (sPARE section 4).
 //!
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
-//! and drains the losers off the client's path. `config` is the file, `tier` the state that all
-//! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `comparing` whether replicas' replies are held against each other, `memory` what clients make it hold, `pace` how fast they have to be, `contract` what there is to choose
-//! from. `listen` is where clients come in, `stream` what bytes travel on, `tls` how the two ends
-//! prove themselves, `joined` two streams that are one, `names` what host names mean, `health` who
-//! is there, `awake` whether threads sleep in between. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
-//! `memcached` and `tcp` (`kv` is what Redis and memcached share); `admin` is the API to watch and
-//! change it.
+//! and drains the losers off the client's path.
+//!
+//! | module | what |
+//! |---|---|
+//! | `config` | the file |
+//! | `tier` | the state that all share; `traced` is its selector, `meter` what is measured |
+//! | `collision_avoidance` | which servers are kept apart |
+//! | `delayed` | when a hedge is due |
+//! | `comparing`, `voting` | replicas' replies, held against each other |
+//! | `memory`, `min_rate` | what clients make it hold, and how fast they have to be meanwhile |
+//! | `contract` | the protocols and policies that there are |
+//! | `listen`, `stream`, `splice` | where clients come in, what bytes travel on, two streams that are one |
+//! | `dns`, `health` | what host names mean, which servers are there |
+//! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is what Redis and memcached share |
+//! | `admin`, `tls` | the API to watch and change it, and how its clients prove themselves |
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod admin;
+pub mod collision_avoidance;
 pub mod comparing;
 pub mod config;
 pub mod conn;
 pub mod contract;
 pub mod counters;
 mod delayed;
+pub mod dns;
 pub mod health;
 pub mod http;
-mod joined;
 pub mod kv;
 pub mod listen;
 pub mod memcached;
 pub mod memory;
 pub mod meter;
 pub mod metrics;
+pub mod min_rate;
 pub mod mysql;
-pub mod names;
-pub mod pace;
+pub mod mysql_auth;
 pub mod parsers;
 pub mod resp;
 pub mod server;
-pub mod siblings;
+mod splice;
 pub mod stats;
 pub mod stream;
 pub mod tcp;
 pub mod tier;
 pub mod tls;
 pub mod traced;
+pub mod voting;
 
 /// Every step under a lock is total: a panic while it was held leaves nothing half written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

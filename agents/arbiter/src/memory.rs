@@ -7,7 +7,7 @@
 //!
 //! Nor does a bound of the whole leave room for others: a few clients can fill it and let it be full.
 //! So HTTP clients of one address get a share of it at most, and while more than half is held
-//! those that are slow are cut (`pace`).
+//! those that are slow are cut (`min_rate`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

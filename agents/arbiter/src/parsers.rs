@@ -8,7 +8,7 @@ use crate::http::body::{Body, Framing};
 use crate::http::head::{parse_request, parse_response};
 use crate::kv::{Broken, Dialect, Kind};
 use crate::mysql::reply::{End, Follow, Shape};
-use crate::mysql::{classify, hello, packet};
+use crate::mysql::{classify, handshake, packet};
 use crate::resp::command::{arguments, with_lengths, Commands, Found};
 use crate::{memcached, resp};
 
@@ -84,13 +84,13 @@ pub fn mysql_packet(mut bytes: &[u8]) {
 
 /// The connection phase, of both sides.
 pub fn mysql_hello(bytes: &[u8]) {
-    if let Some(greeting) = hello::server_greeting(bytes) {
+    if let Some(greeting) = handshake::server_greeting(bytes) {
         assert!(greeting.nonce.len() <= bytes.len());
     }
-    if let Some((_, nonce)) = hello::method_switch(bytes) {
+    if let Some((_, nonce)) = handshake::method_switch(bytes) {
         assert!(nonce.len() < bytes.len());
     }
-    if let Ok(client) = hello::client_hello(bytes) {
+    if let Ok(client) = handshake::client_hello(bytes) {
         assert!(client.user.len() <= bytes.len());
     }
 }

@@ -17,13 +17,13 @@ use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
 use wire::arbiter::{Address, Protocol};
 
-use crate::config::Config;
+use crate::config::{Config, Mysql};
 use crate::listen::{self, Listener, SocketFile};
 use crate::stream::Stream;
 use crate::tier::{Down, Tier};
 use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, health, http, memcached, mysql, names, resp, tcp};
+use crate::{admin, dns, health, http, memcached, mysql, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -71,7 +71,7 @@ impl Arbiter {
         let trace = begin_trace(&config)?;
         let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
         let (tier, downs) = Tier::new(config, trace, tls);
-        names::resolve_all(&tier).await;
+        dns::resolve_all(&tier).await;
         Ok(Self {
             clients_max: CLIENTS_MAX,
             tier,
@@ -88,7 +88,7 @@ impl Arbiter {
         self
     }
 
-    /// The tier, to reload its configuration.
+    /// The tier, for [`reload`].
     pub fn tier(&self) -> Arc<Tier> {
         Arc::clone(&self.tier)
     }
@@ -116,8 +116,8 @@ impl Arbiter {
     /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let (tier, downs, file) = (self.tier, self.downs, self.file);
-        names::watch(&tier, tier.members(), false);
-        resp::rounds::watch_all(&tier);
+        dns::watch(&tier, tier.members(), false);
+        let shared = Shared::new(&tier);
         let (stopping, stopped) = watch::channel(false);
         let mut until = stopped.clone();
         let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {
@@ -126,6 +126,7 @@ impl Arbiter {
         }));
         let acceptor = Acceptor {
             tier,
+            shared,
             places: Arc::new(Semaphore::new(self.clients_max)),
             stopped,
         };
@@ -136,7 +137,7 @@ impl Arbiter {
             .map(|(number, listener)| acceptor.clone().open_thread(number + 2, listener))
             .collect::<Result<Vec<_>>>();
         let tier_of_trace = Arc::clone(&acceptor.tier);
-        let front = Front::new(&acceptor.tier);
+        let front = Front::new(&acceptor.tier, &acceptor.shared);
         front.probe_dead(&acceptor.tier, downs);
         let started = threads.is_ok();
         tokio::join!(acceptor.open(own, front), async {
@@ -154,6 +155,16 @@ impl Arbiter {
             Err(_) => joined,
         }
     }
+}
+
+/// Takes over what a reload of the file may change, for the requests that follow.
+///
+/// # Errors
+/// When the file changed something else too; then nothing is taken over.
+pub fn reload(tier: &Arc<Tier>, fresh: &Config) -> Result<(), String> {
+    let settled = tier.reload(fresh)?;
+    dns::watch(tier, settled, true);
+    Ok(())
 }
 
 fn begin_trace(config: &Config) -> Result<Option<Trace>> {
@@ -186,6 +197,7 @@ pub fn thread_runtime() -> io::Result<Runtime> {
 #[derive(Clone)]
 struct Acceptor {
     tier: Arc<Tier>,
+    shared: Shared,
     /// Of all threads together.
     places: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
@@ -201,7 +213,7 @@ impl Acceptor {
             runtime.block_on(async {
                 match listener.unpark() {
                     Ok(listener) => {
-                        let front = Front::new(&self.tier);
+                        let front = Front::new(&self.tier, &self.shared);
                         self.open(listener, front).await;
                     }
                     Err(error) => eprintln!("arbiter: thread {number} cannot listen: {error}"),
@@ -255,11 +267,39 @@ impl Acceptor {
     }
 }
 
+/// The protocol, and what its threads share beyond the tier.
+#[derive(Clone)]
+enum Shared {
+    Http,
+    Mysql(Mysql),
+    Redis(Arc<resp::State>),
+    Memcached,
+    Tcp,
+}
+
+impl Shared {
+    /// As the configuration says; also begins what runs beside all clients.
+    fn new(tier: &Arc<Tier>) -> Self {
+        let config = tier.config();
+        match (config.protocol, &config.mysql) {
+            (Protocol::Redis, _) => {
+                let state = resp::State::new(config);
+                state.watch(tier);
+                Self::Redis(state)
+            }
+            (Protocol::Memcached, _) => Self::Memcached,
+            (Protocol::Tcp, _) => Self::Tcp,
+            (_, None) => Self::Http,
+            (_, Some(account)) => Self::Mysql(account.clone()),
+        }
+    }
+}
+
 /// The protocol's own state of one thread.
 #[derive(Clone)]
 enum Front {
     Http(Arc<http::Front>),
-    Mysql(Arc<mysql::hub::Hub>),
+    Mysql(Arc<mysql::server_pool::ServerPool>),
     Redis(Arc<resp::Front>),
     Memcached(Arc<memcached::Front>),
     Tcp(Arc<Tier>),
@@ -267,20 +307,21 @@ enum Front {
 
 impl Front {
     /// Also starts the sweeping of its idle connections.
-    fn new(tier: &Arc<Tier>) -> Self {
-        match (tier.config().protocol, tier.config().mysql.clone()) {
-            (Protocol::Redis, _) => Self::Redis(resp::Front::new(Arc::clone(tier))),
-            (Protocol::Memcached, _) => Self::Memcached(memcached::Front::new(Arc::clone(tier))),
-            (Protocol::Tcp, _) => Self::Tcp(Arc::clone(tier)),
-            (_, None) => {
-                let front = http::Front::new(Arc::clone(tier));
+    fn new(tier: &Arc<Tier>, shared: &Shared) -> Self {
+        let tier = Arc::clone(tier);
+        match shared {
+            Shared::Redis(state) => Self::Redis(resp::Front::new(tier, Arc::clone(state))),
+            Shared::Memcached => Self::Memcached(memcached::Front::new(tier, Arc::new(()))),
+            Shared::Tcp => Self::Tcp(tier),
+            Shared::Http => {
+                let front = http::Front::new(tier);
                 tokio::spawn(Arc::clone(&front).sweep());
                 Self::Http(front)
             }
-            (_, Some(account)) => {
-                let hub = mysql::hub::Hub::new(Arc::clone(tier), account);
-                tokio::spawn(Arc::clone(&hub).sweep());
-                Self::Mysql(hub)
+            Shared::Mysql(account) => {
+                let pool = mysql::server_pool::ServerPool::new(tier, account.clone());
+                tokio::spawn(Arc::clone(&pool).sweep());
+                Self::Mysql(pool)
             }
         }
     }
@@ -294,7 +335,7 @@ impl Front {
                 match prober {
                     Self::Http(front) => front.tier.is_reachable(server).await,
                     Self::Tcp(tier) => tier.is_reachable(server).await,
-                    Self::Mysql(hub) => hub.probe(server).await,
+                    Self::Mysql(pool) => pool.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
                     Self::Memcached(front) => memcached::probe(&front, server).await,
                 }
@@ -309,7 +350,7 @@ impl Front {
             Self::Http(front) => http::client::serve(front, stream, stop).await,
             // A session has no end that the arbiter could choose: it goes on until the client
             // quits.
-            Self::Mysql(hub) => mysql::client::serve(hub, stream).await,
+            Self::Mysql(pool) => mysql::client::serve(pool, stream).await,
             Self::Redis(front) => resp::client::serve(front, stream, stop).await,
             Self::Memcached(front) => memcached::client::serve(front, stream, stop).await,
             Self::Tcp(tier) => tcp::serve(tier, stream).await,

@@ -13,7 +13,7 @@ use std::time::Instant;
 use policy::ServerId;
 use tokio::time::{timeout_at, Instant as Deadline};
 
-use crate::joined::{join, Broken, Sent};
+use crate::splice::{join, Broken, Sent};
 use crate::stream::Stream;
 use crate::tier::{Flight, Lease, Tier, Unreached, Wanted};
 

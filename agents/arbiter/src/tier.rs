@@ -16,21 +16,20 @@ use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Protocol};
 use wire::guardrails;
 
+use crate::collision_avoidance::{Siblings, Stamp};
 use crate::comparing::Comparing;
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
-use crate::resp::pins::Pins;
-use crate::resp::rounds::Rounds;
-use crate::siblings::{Siblings, Stamp};
 use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
 
 mod flight;
 mod leases;
 mod live;
+mod peers;
 mod places;
 mod reach;
 mod uploads;
@@ -42,7 +41,10 @@ pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;
 use uploads::Uploads;
 
-/// See the module.
+/// The server that takes writes, where the protocol has such a one: the first.
+pub const PRIMARY: ServerId = 0;
+
+/// The servers of a tier, who waits for them, and what all protocols count.
 pub struct Tier {
     config: Config,
     started: Instant,
@@ -63,10 +65,6 @@ pub struct Tier {
     pub memory: Arc<Memory>,
     /// Requests whose bodies are passed on.
     uploads: Uploads,
-    /// Places for clients with a connection of their own to a server.
-    pub pins: Arc<Pins>,
-    /// What Redis replicas have, where clients are to read what they wrote.
-    pub rounds: Option<Rounds>,
     /// Which servers the replicas of the tier above hold.
     pub siblings: Siblings,
     /// Of requests that are sent in stamped replicas.
@@ -137,8 +135,6 @@ impl Tier {
             .collect();
         let server_counters = places.iter().map(|_| ServerCounters::default()).collect();
         let meter = Meter::new(places.len(), config.server_cores);
-        let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
-        let rounds = follows.then(|| Rounds::new(places.len()));
         let comparing = Comparing::new(config.compare.clone(), places.len());
         let mut selector = Traced::new(settings, trace);
         for place in config.servers.len()..places.len() {
@@ -158,10 +154,8 @@ impl Tier {
             }),
             places,
             tls,
-            rounds,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
-            pins: Pins::new(config.pinned_max, config.pinned_per_address_max()),
             config,
             downs,
             comparing,
@@ -230,7 +224,7 @@ impl Tier {
     }
 
     /// As `acquire`; for a replica of the tier above, where it can be had, none that a sibling of the
-    /// replica holds. A lease that comes later is to be told to `siblings`.
+    /// replica holds. A lease that comes later is to be told to `collision_avoidance`.
     ///
     /// # Errors
     /// As `acquire`.

@@ -6,9 +6,10 @@ use memchr::memmem::Finder;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use crate::outcome::Outcome;
 use crate::protocol::mysql::{Login, Step};
 use crate::protocol::{Progress, Protocol, Reader, Seen};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::target::Target;
 
 #[derive(Debug)]

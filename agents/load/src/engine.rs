@@ -20,9 +20,10 @@ use mio::{Events, Token};
 use crate::clock::{monotonic_ns, SECOND};
 use crate::conn::{Conn, Took};
 use crate::cpu::CpuUse;
+use crate::outcome::Outcome;
 use crate::plan::{part, Plan};
 use crate::pool::{Mark, Pool};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::waiting::{lead_ns, slot_of, Stop, Waiting};
 
 const EVENTS: usize = 1024;

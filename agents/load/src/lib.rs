@@ -5,6 +5,7 @@
 //! late themselves. Read `engine.rs` first (when a request leaves), then `conn.rs` (what becomes of
 //! it), then `block.rs` (threads and records).
 
+pub mod account;
 mod block;
 pub mod clock;
 mod conn;
@@ -13,11 +14,13 @@ mod control;
 mod cpu;
 mod engine;
 pub mod locust;
+pub mod outcome;
 pub mod plan;
 mod pool;
 pub mod protocol;
 pub mod record;
 mod recorder;
+pub mod refused;
 mod signals;
 mod tally;
 pub mod target;

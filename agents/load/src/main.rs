@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use loadworker::contract;
 use loadworker::locust::{self, NoMaster};
-use loadworker::plan::Refused;
 use loadworker::protocol::Protocol;
+use loadworker::refused::Refused;
 
 const USAGE: &str = "\
 loadworker: an open loop of load

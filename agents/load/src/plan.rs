@@ -5,28 +5,10 @@ use std::collections::BTreeMap;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde::Deserialize;
-use thiserror::Error;
 
 use crate::clock::from_s;
+use crate::refused::Refused;
 use crate::target::Target;
-
-/// A plan that cannot be carried out: what was expected, what came.
-#[derive(Debug, Error)]
-#[error("expected {expected}; came {came}")]
-pub struct Refused {
-    expected: String,
-    came: String,
-}
-
-impl Refused {
-    /// Says it.
-    pub fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
-        Self {
-            expected: expected.into(),
-            came: came.into(),
-        }
-    }
-}
 
 #[derive(Debug, Deserialize)]
 struct PlanFile {
@@ -315,7 +297,7 @@ impl OperationOption {
         };
         let routes = urls.iter().map(|&place| {
             let target = &targets[place];
-            let bytes = target.protocol.request(target, &self.request);
+            let bytes = target.protocol.request(target.address, &self.request);
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());
                 Refused::new(expected, &self.request)

@@ -1,41 +1,7 @@
 //! What became of a request, and how that is written (`contracts/load-record.schema.json`).
 
+use crate::outcome::Outcome;
 use crate::plan::Plan;
-
-/// How a request ended. `experiments/load/client.py` says what each means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Complete in time, and what was asked for.
-    Ok,
-    /// No connection in time, or it ended before the answer was complete.
-    AbortedConnection,
-    /// No connection: refused, unreachable.
-    ConnectionError,
-    /// Not complete in time.
-    TimeOut,
-    /// Complete, and it says that the server failed.
-    BadStatus,
-    /// Complete, and not what was asked for; not of the protocol; too large.
-    BadContent,
-    /// Not sent: too many were under way.
-    Dropped,
-}
-
-impl Outcome {
-    /// Its name in the records.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::AbortedConnection => "aborted_connection",
-            Self::ConnectionError => "connection_error",
-            Self::TimeOut => "time_out",
-            Self::BadStatus => "bad_status",
-            Self::BadContent => "bad_content",
-            Self::Dropped => "dropped",
-        }
-    }
-}
 
 /// One request; times on the monotonic clock.
 #[derive(Debug, Clone, Copy)]

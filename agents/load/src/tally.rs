@@ -10,8 +10,9 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::clock::{wall_s, SECOND};
+use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::record::{Outcome, Record, Start};
+use crate::record::{Record, Start};
 
 /// Plans of more names are counted under the workload's.
 const NAMES_MAX: usize = 100;

@@ -3,22 +3,12 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::plan::Refused;
+use crate::account::Account;
 use crate::protocol::Protocol;
+use crate::refused::Refused;
 
 /// Says on a load machine of a fleet on EC2 that it is one: there 10.0.0.0/8 is the own fleet's.
 const ROLE_FILE: &str = "/etc/sparecraft/role.env";
-
-/// Who logs in to an entry that wants that: `mysql://USER:PASSWORD@ADDRESS/DATABASE`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Account {
-    /// As they stand in the URL.
-    pub user: String,
-    /// Empty: none.
-    pub password: String,
-    /// Empty: none.
-    pub database: String,
-}
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,7 +45,7 @@ __attribute__((constructor)) static void begin(void) {
   if (mapped != MAP_FAILED) control = mapped;
 }
 
-/* Steele and others' SplitMix64 (2014), as in the agent's `store/trouble.rs`. */
+/* Steele and others' SplitMix64 (2014), as in the agent's `store/io_faults.rs`. */
 static uint64_t drawn(uint64_t seed, uint64_t number) {
   uint64_t bits = seed + (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
   bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

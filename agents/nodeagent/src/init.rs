@@ -13,7 +13,7 @@ use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
-use crate::machine::role::own_program;
+use crate::machine::processes::own_program;
 
 /// An agent that dies this often within this time is not started again.
 const RESTARTS_MAX: usize = 5;

@@ -9,9 +9,9 @@ mod api;
 mod body;
 mod clock;
 mod config;
-mod door;
 mod engine;
 mod faults;
+mod handshake_limiter;
 mod influx;
 mod init;
 mod journal;
@@ -68,7 +68,9 @@ fn dispatch(arguments: &[String]) -> Result<i32> {
         ["stream", rest @ ..] => return faults::stream(rest),
         ["store", rest @ ..] => {
             let (joins, words) = joins_and_program(rest)?;
-            return store::run(&joins, &words);
+            setsid().context("cannot make a session for the store")?;
+            machine::cgroup::join(&joins)?;
+            return store::run(&words);
         }
         [] | ["--config", _] if getpid().as_raw() == 1 => return init::run(arguments),
         [] => {

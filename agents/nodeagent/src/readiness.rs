@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::task::spawn_blocking;
 use wire::agent::ServiceState;
 
-use crate::machine::role::own_program;
+use crate::machine::processes::own_program;
 use crate::machine::{processes, Machine};
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);

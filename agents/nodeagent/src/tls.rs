@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
-use crate::door::{Door, Place};
+use crate::handshake_limiter::{HandshakeLimiter, Place};
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
@@ -60,21 +60,21 @@ pub fn acceptor(files: &Tls) -> Result<TlsAcceptor> {
 }
 
 /// Serves until the task is dropped. Before the handshake is done a connection is bounded by the
-/// door, then by `SESSIONS_MAX`.
+/// limiter, then by `SESSIONS_MAX`.
 pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    let door = Arc::new(Door::default());
+    let limiter = Arc::new(HandshakeLimiter::default());
     let sessions = Arc::new(Semaphore::new(SESSIONS_MAX));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let place = door.enter(peer.ip());
+                let place = limiter.enter(peer.ip());
                 let (acceptor, router) = (acceptor.clone(), router.clone());
-                let (door, sessions) = (door.clone(), sessions.clone());
+                let (limiter, sessions) = (limiter.clone(), sessions.clone());
                 tokio::spawn(async move {
                     let Some(stream) = shake_hands(place, acceptor, stream).await else {
                         return;
                     };
-                    door.know(peer.ip());
+                    limiter.know(peer.ip());
                     if let Ok(_session) = sessions.try_acquire() {
                         serve_one(stream, router).await;
                     }

@@ -10,7 +10,7 @@
 //! | `flow` | connections, copies, answers: the arbiter's part |
 //! | `disturbance` | neighbours, limping, crashes |
 //! | `server`, `quota` | processor sharing and first come, first served, in virtual time; CPU quotas |
-//! | `host` | cores that all servers share |
+//! | `host`, `host_sharing` | cores that all servers share |
 //! | `calendar` | pending events |
 //! | `distribution` | random times and counts |
 //! | `measure`, `report` | batches, intervals, the JSON that comes out |
@@ -26,6 +26,7 @@ mod disturbance;
 mod engine;
 mod flow;
 mod host;
+mod host_sharing;
 mod many;
 mod measure;
 mod quota;

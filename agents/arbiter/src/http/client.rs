@@ -15,7 +15,7 @@ use super::answer::{After, Client};
 use super::head::{RequestHead, HEAD_MAX};
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
-use super::{direct, race, upgrade, Front};
+use super::{race, single_server, upgrade, Front};
 use crate::stream::Stream;
 
 /// How long a client may keep an idle connection.
@@ -167,7 +167,7 @@ impl Client {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {
-            direct::run(front, self, request, upload, received).await
+            single_server::run(front, self, request, upload, received).await
         };
         front.tier.request_ended(received.into());
         after

@@ -12,11 +12,12 @@ use smallvec::SmallVec;
 
 use super::body::{Body, Framing};
 use super::head::ResponseHead;
-use crate::comparing::{Ballot, Digest};
+use crate::comparing::Digest;
+use crate::voting::ReplyVote;
 
 /// A reply on its way to being compared.
 pub struct Said {
-    ballot: Arc<Ballot>,
+    ballot: Arc<ReplyVote>,
     hash: Sha256,
     /// Finds the data in chunks.
     chunks: Option<Body>,
@@ -27,7 +28,7 @@ pub struct Said {
 
 impl Said {
     /// A reply whose head has come.
-    pub fn new(ballot: Arc<Ballot>, head: &ResponseHead) -> Self {
+    pub fn new(ballot: Arc<ReplyVote>, head: &ResponseHead) -> Self {
         let mut hash = Sha256::new();
         add_head(&mut hash, head, &ballot.rules.ignored_fields);
         Self {

@@ -1,91 +1,24 @@
-//! A request to one server: all that are not reads, and reads at r = 1. The reply is streamed.
+//! A request to one server, up to the first head of its reply that is not for the arbiter.
 //!
 //! A server that cannot be reached is passed over for the next, each at most once; so is one that
 //! breaks off before its reply, where the request is a read. Other requests are not sent twice. A
 //! client that goes away ends its request: the server's connection is closed.
 
-use bytes::BytesMut;
 use policy::ServerId;
 use tokio::time::{timeout_at, Instant};
 
-use super::answer::{After, Client};
-use super::body::Body;
+use super::answer::Client;
 use super::exchange::{ask, open, reply_head, Failure, Link, Question};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::{refusal_of, Refusal};
-use super::relay::{pass_on, Sent};
+use super::relay::Sent;
 use super::upload::{Broken, Streaming, Upload};
-use super::{expect, upgrade, Front};
-use crate::pace::Pace;
+use super::Front;
+use crate::min_rate::MinRate;
 use crate::tier::{Flight, Lease, UploadPlace, Wanted};
 
 /// Servers that a read is sent to, one after the other.
 pub const READ_TRIES: usize = 3;
-
-/// Serves one request, whose body was read as far as it may be held.
-pub async fn run(
-    front: &Front,
-    client: &mut Client,
-    request: &RequestHead,
-    upload: Upload,
-    received: Instant,
-) -> After {
-    let deadline = received + front.tier.config().request_timeout();
-    let mut reply = std::mem::take(&mut client.reply);
-    reply.may_switch = request.upgrades;
-    let mut exchange = Exchange {
-        reply,
-        front,
-        client,
-        request,
-        deadline,
-    };
-    let asked = if request.expects_continue {
-        expect::ask(&mut exchange, upload).await
-    } else if upload.is_whole() {
-        exchange.ask_whole(&upload.held).await
-    } else {
-        exchange.ask_streaming(upload).await
-    };
-    pass(exchange, asked).await
-}
-
-/// Passes on what came of the request.
-async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
-    let asked = match asked {
-        Ok(mut sent) => match exchange.final_head(&mut sent).await {
-            Ok(()) => Ok(sent),
-            Err(ended) => Err(ended),
-        },
-        ended => ended,
-    };
-    let Exchange {
-        front,
-        client,
-        request,
-        reply,
-        ..
-    } = exchange;
-    match asked {
-        Ok(sent) if reply.status == 101 => {
-            upgrade::switch(front, client, request, sent, reply).await
-        }
-        Ok(sent) => {
-            let body = Body::new(reply.framing);
-            let begun = (BytesMut::new(), None);
-            pass_on(front, client, request, sent, (reply, body), begun).await
-        }
-        Err(Ended::Gone) => {
-            client.reply = reply;
-            front.tier.counters.failed.inc();
-            After::Abort
-        }
-        Err(Ended::Refused(refusal, unread_body)) => {
-            client.reply = reply;
-            client.refuse(front, request, refusal, unread_body).await
-        }
-    }
-}
 
 /// One request of a client, and what came back of it.
 pub struct Exchange<'a> {
@@ -106,7 +39,7 @@ pub enum Ended {
 
 impl Exchange<'_> {
     /// Sends a request whose body is here, and waits for the first head that comes back.
-    async fn ask_whole(&mut self, body: &[u8]) -> Result<Sent, Ended> {
+    pub async fn ask_whole(&mut self, body: &[u8]) -> Result<Sent, Ended> {
         let question = Question {
             request: self.request,
             body,
@@ -120,7 +53,7 @@ impl Exchange<'_> {
     }
 
     /// As `ask_whole`, with a body that does not come fast enough to be here.
-    async fn ask_streaming(&mut self, mut upload: Upload) -> Result<Sent, Ended> {
+    pub async fn ask_streaming(&mut self, mut upload: Upload) -> Result<Sent, Ended> {
         let _place = self.upload_place().await?;
         let (request, mut tried) = (self.request, Vec::new());
         let reaching = reach(self.front, request, self.deadline, &mut tried);
@@ -153,7 +86,7 @@ impl Exchange<'_> {
         let limit = config.request_timeout();
         let streaming = Streaming {
             limit,
-            pace: Pace::of_sender(config),
+            pace: MinRate::of_sender(config),
             by: Instant::now() + config.streaming_max(),
         };
         let sent = upload.send(self.client, &mut link, head, streaming).await;
@@ -187,7 +120,7 @@ impl Exchange<'_> {
     }
 
     /// Passes interim replies on until the final one's head is there.
-    async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
+    pub async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
         let mut interim = 0;
         while self.reply.status < 200 && self.reply.status != 101 {
             interim += 1;

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::Refusal;
 use super::Front;
+use crate::collision_avoidance::{self, Stamp};
 use crate::conn::Conn;
-use crate::siblings::{self, Stamp};
 use crate::tier::Unreached;
 
 /// Interim replies (1xx) that a server may send before the real one.
@@ -168,7 +168,7 @@ async fn ask_once(
         Some(stamp) => {
             // Before the empty line that ends the head.
             let fields = &head[..head.len() - 2];
-            let last = format!("{}: {stamp}\r\n\r\n", siblings::HEADER);
+            let last = format!("{}: {stamp}\r\n\r\n", collision_avoidance::HEADER);
             conn.write_unanswered(fields, last.as_bytes(), limit).await
         }
     };

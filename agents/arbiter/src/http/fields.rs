@@ -2,7 +2,7 @@
 
 use super::body::Framing;
 use super::target::is_host;
-use crate::siblings::{self, Stamp};
+use crate::collision_avoidance::{self, Stamp};
 
 /// httparse takes a bare line feed for the end of a line; others may not.
 pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
@@ -72,7 +72,7 @@ impl Facts {
                 facts.expects_other |= !is_known;
             } else if is("max-forwards") {
                 facts.set_max_forwards(field.value);
-            } else if is(siblings::HEADER) {
+            } else if is(collision_avoidance::HEADER) {
                 facts.stamp = Stamp::parse(field.value);
             }
         }
@@ -146,7 +146,7 @@ impl Facts {
             "http2-settings",
             "expect",
             // Ours to say.
-            siblings::HEADER,
+            collision_avoidance::HEADER,
         ];
         // What a client lists cannot take the fields away that servers and we decide by.
         const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];

@@ -12,7 +12,7 @@ use super::body::Framing;
 use super::fields::{only_crlf, Facts};
 use super::refusal::Refusal;
 use super::target::{OwnReply, Target};
-use crate::siblings::Stamp;
+use crate::collision_avoidance::Stamp;
 
 #[cfg(test)]
 mod tests;

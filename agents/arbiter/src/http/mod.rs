@@ -7,7 +7,8 @@
 //! | `body` | where a body ends: length, chunks, end of connection |
 //! | `pool` | idle connections to the servers |
 //! | `exchange` | one request sent to one server, up to the reply's head |
-//! | `direct` | one server: the reply is streamed |
+//! | `single_server` | one server: the reply is streamed |
+//! | `direct` | its part of the exchange, up to the reply's head |
 //! | `upload` | a request's body, read before a server is asked for |
 //! | `expect` | `Expect: 100-continue`: the server says whether it wants the body |
 //! | `target` | the request's target, its host, how often it may be forwarded |
@@ -35,6 +36,7 @@ mod race;
 mod refusal;
 mod relay;
 mod replica;
+mod single_server;
 pub mod target;
 mod upgrade;
 mod upload;

@@ -32,10 +32,11 @@ use super::refusal::{refusal_of, Refusal};
 use super::relay::{pass_on, pass_whole, Reply};
 use super::replica::{replica, End, Good, Large, Race};
 use super::Front;
-use crate::comparing::{majority_of, Ballot};
+use crate::collision_avoidance::Stamp;
+use crate::comparing::majority_of;
 use crate::delayed::Delayed;
-use crate::siblings::Stamp;
 use crate::tier::{Lease, Leases, Wanted};
+use crate::voting::ReplyVote;
 
 type Replying = Pin<Box<dyn Future<Output = End> + Send>>;
 
@@ -70,7 +71,7 @@ pub async fn run(
         holder: client.holder(),
         stamp: (front.tier.config().avoid_collisions).then(|| front.tier.next_stamp()),
         answered: AtomicBool::new(false),
-        ballot: Ballot::open(&front.tier),
+        ballot: ReplyVote::open(&front.tier),
     });
     let delayed = leases.delayed().map(Delayed::new);
     let mut referee = Referee {

@@ -13,10 +13,11 @@ use super::exchange::{ask_for_final, keep, open, Failure, Question};
 use super::head::{is_good, RequestHead, ResponseHead};
 use super::relay::{account, Reply, Sent};
 use super::Front;
-use crate::comparing::{Ballot, Digest};
+use crate::collision_avoidance::Stamp;
+use crate::comparing::Digest;
 use crate::memory::{Held, Holder, UNCOUNTED};
-use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease};
+use crate::voting::ReplyVote;
 
 /// Largest reply that is held back; a larger one is streamed as soon as it is larger.
 const REPLY_MAX: usize = 1024 * 1024;
@@ -31,7 +32,7 @@ pub(super) struct Race {
     pub(super) stamp: Option<u64>,
     pub(super) answered: AtomicBool,
     /// Where replies are compared.
-    pub(super) ballot: Option<Arc<Ballot>>,
+    pub(super) ballot: Option<Arc<ReplyVote>>,
 }
 
 /// What became of a replica.

@@ -12,7 +12,7 @@ use super::head::{RequestHead, ResponseHead};
 use super::relay::Sent;
 use super::Front;
 use crate::conn::Conn;
-use crate::joined::join;
+use crate::splice::join;
 
 /// Tells the client that the server has switched. What it has said behind its head goes with it.
 pub async fn switch(

@@ -19,7 +19,7 @@ use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
 use crate::memory::{Held, UNCOUNTED};
-use crate::pace::Pace;
+use crate::min_rate::MinRate;
 
 /// Most of one body that is held.
 pub const HELD_MAX: usize = 32 * 1024 * 1024;
@@ -47,7 +47,7 @@ pub struct Streaming {
     /// Of each step of the server.
     pub limit: Duration,
     /// Of the client.
-    pub pace: Pace,
+    pub pace: MinRate,
     /// Until when all of it has to be there.
     pub by: Instant,
 }
@@ -73,7 +73,7 @@ impl Upload {
     /// [`Broken`].
     pub async fn fill(&mut self, front: &Front, client: &mut Client) -> Result<(), Broken> {
         let config = front.tier.config();
-        let (limit, mut pace) = (config.request_timeout(), Pace::of_sender(config));
+        let (limit, mut pace) = (config.request_timeout(), MinRate::of_sender(config));
         let mut silent_by = Instant::now() + limit;
         while !self.rest.is_done() && self.may_hold_more(front, client) {
             let (length, keeps) = self.more(&mut client.conn, &mut pace, silent_by).await?;
@@ -94,7 +94,7 @@ impl Upload {
     async fn more(
         &mut self,
         conn: &mut Conn,
-        pace: &mut Pace,
+        pace: &mut MinRate,
         by: Instant,
     ) -> Result<(usize, bool), Broken> {
         let since = Instant::now();

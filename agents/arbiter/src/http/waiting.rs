@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::answer::{After, Client};
 use super::Front;
 use crate::memory::{Held, UNCOUNTED};
-use crate::pace::Pace;
+use crate::min_rate::MinRate;
 
 /// Most of one reply that waits for its client.
 const WAITING_MAX: usize = 32 * 1024 * 1024;
@@ -22,7 +22,7 @@ pub struct Waiting<'a> {
     pieces: VecDeque<BytesMut>,
     length: usize,
     memory: Option<Held>,
-    pace: Pace,
+    pace: MinRate,
     /// From when on it is waited for.
     since: Instant,
     /// Until when some has to be taken.
@@ -38,7 +38,7 @@ impl<'a> Waiting<'a> {
             pieces: VecDeque::new(),
             length: 0,
             memory: None,
-            pace: Pace::of_taker(front.tier.config()),
+            pace: MinRate::of_taker(front.tier.config()),
             since: now,
             stuck_by: now,
         }

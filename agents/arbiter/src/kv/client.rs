@@ -13,7 +13,7 @@ use super::slot::Slot;
 use super::socket::Socket;
 use super::Dialect;
 use crate::memory::{Held, UNCOUNTED};
-use crate::pace::Pace;
+use crate::min_rate::MinRate;
 use crate::stream::Stream;
 
 /// A buffer that grew beyond this is not kept.
@@ -33,7 +33,7 @@ pub struct Client<D> {
     /// Of the socket's buffer.
     held: Held,
     /// At which a command comes, and whether that is too slow for what it holds.
-    pace: Pace,
+    pace: MinRate,
     is_slow: bool,
 }
 
@@ -59,7 +59,7 @@ impl<D: Dialect> Client<D> {
             slot: Arc::new(Slot::new(held())),
             writing: BytesMut::new(),
             held: held(),
-            pace: Pace::of_sender(front.tier.config()),
+            pace: MinRate::of_sender(front.tier.config()),
             is_slow: false,
             front,
         }
@@ -139,7 +139,7 @@ impl<D: Dialect> Client<D> {
     /// slowly while memory is scarce.
     async fn write_at_a_pace(&mut self, limit: Duration) -> io::Result<()> {
         let tier = &self.front.tier;
-        let mut pace = Pace::of_taker(tier.config());
+        let mut pace = MinRate::of_taker(tier.config());
         let mut rest = &self.writing[..];
         while !rest.is_empty() {
             let since = Instant::now();

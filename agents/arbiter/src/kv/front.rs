@@ -9,14 +9,16 @@ use super::link::Link;
 use super::queue::{Pending, Until};
 use super::slot::Slot;
 use super::Dialect;
-use crate::comparing::Ballot;
 use crate::lock;
 use crate::tier::{Lease, Tier};
+use crate::voting::ReplyVote;
 
-/// See the module.
-pub struct Front<D> {
+/// The links of one thread's clients.
+pub struct Front<D: Dialect> {
     /// The servers.
     pub tier: Arc<Tier>,
+    /// The protocol's own.
+    pub state: Arc<D::State>,
     links: Vec<Mutex<Option<Arc<Link>>>>,
     dialect: PhantomData<fn() -> D>,
 }
@@ -40,10 +42,11 @@ pub struct Batch<'a> {
 
 impl<D: Dialect> Front<D> {
     /// A front of the tier.
-    pub fn new(tier: Arc<Tier>) -> Arc<Self> {
+    pub fn new(tier: Arc<Tier>, state: Arc<D::State>) -> Arc<Self> {
         let count = tier.places() * D::FLAVOURS;
         Arc::new(Self {
             tier,
+            state,
             links: (0..count).map(|_| Mutex::default()).collect(),
             dialect: PhantomData,
         })
@@ -56,7 +59,7 @@ impl<D: Dialect> Front<D> {
         batch: &Batch<'_>,
         slot: &Arc<Slot>,
         ticket: u64,
-        (lease, ballot): (Option<Lease>, Option<&Arc<Ballot>>),
+        (lease, ballot): (Option<Lease>, Option<&Arc<ReplyVote>>),
     ) {
         let flight = self.tier.sent(server);
         // The batch counts as its commands; `sent` has counted one.

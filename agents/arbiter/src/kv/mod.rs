@@ -148,8 +148,11 @@ pub struct Followed {
     pub reply: Option<Kind>,
 }
 
-/// Finds the ends of a server's replies.
+/// A protocol whose clients share connections: its own state, and where a server's replies end.
 pub trait Dialect: Default + Send + 'static {
+    /// What the clients of all threads share beyond the tier.
+    type State: Send + Sync + 'static;
+
     /// Kinds of links to a server (RESP2 and RESP3, say).
     const FLAVOURS: usize;
 

@@ -10,8 +10,9 @@ use policy::ServerId;
 use super::slot::{Slot, Verdict, NOBODY};
 use super::window::Window;
 use super::{Failure, HELD_MAX};
-use crate::comparing::{digest, Ballot};
+use crate::comparing::digest;
 use crate::tier::{Flight, Lease};
+use crate::voting::ReplyVote;
 
 /// Batches that may wait on one link.
 const PENDING_MAX: usize = 20_000;
@@ -49,7 +50,7 @@ pub struct Pending {
     /// The accounts, from the moment when it was queued.
     pub flight: Flight,
     /// Where its reply is compared with others.
-    pub ballot: Option<Arc<Ballot>>,
+    pub ballot: Option<Arc<ReplyVote>>,
     /// How many commands it is.
     pub commands: u64,
     /// How many bytes they are.

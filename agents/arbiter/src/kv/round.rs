@@ -10,9 +10,10 @@ use tokio::time::sleep_until;
 use super::front::{Batch, Front};
 use super::slot::{Mode, Slot};
 use super::{Dialect, Failure};
-use crate::comparing::{majority_of, Ballot};
+use crate::comparing::majority_of;
 use crate::delayed::{due, Delayed};
 use crate::tier::Wanted;
+use crate::voting::ReplyVote;
 
 /// How often a read is sent again, when its server or its connection failed it.
 const READ_TRIES: usize = 3;
@@ -33,7 +34,7 @@ pub async fn race<D: Dialect>(
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
     }
-    let ballot = Ballot::open(&front.tier).filter(|_| batch.is_comparable);
+    let ballot = ReplyVote::open(&front.tier).filter(|_| batch.is_comparable);
     let asked = Asked {
         r,
         received,
@@ -65,7 +66,7 @@ struct Asked<'a> {
     /// The first so many of those tried are never to be asked.
     never: usize,
     /// Where replies are compared.
-    ballot: Option<&'a Arc<Ballot>>,
+    ballot: Option<&'a Arc<ReplyVote>>,
 }
 
 impl Asked<'_> {

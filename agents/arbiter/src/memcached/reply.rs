@@ -18,6 +18,8 @@ pub struct Replies {
 }
 
 impl Dialect for Replies {
+    type State = ();
+
     const FLAVOURS: usize = 1;
     const TOO_MUCH: &'static [u8] =
         b"SERVER_ERROR arbiter: too much is held for clients; try again\r\n";

@@ -9,15 +9,15 @@ use tokio::sync::mpsc;
 
 use super::classify::{classify, Class, Effect};
 use super::contest::Piece;
-use super::held::Held;
-use super::hub::Hub;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
+use super::passthrough::Passthrough;
+use super::replicated::Replicated;
 use super::reply::{Shape, AUTOCOMMIT};
-use super::solo::Solo;
-use super::terms::{Beginning, NotOpen, Outcome, Route, Verdict};
+use super::server_pool::ServerPool;
+use super::types::{Beginning, NotOpen, Outcome, Route, Verdict};
+use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::siblings::Stamp;
 use crate::stream::Stream;
 
 /// Longest name of a database [bytes]: 64 characters.
@@ -31,9 +31,9 @@ enum After {
 }
 
 /// Serves a client until it goes.
-pub async fn serve(hub: Arc<Hub>, stream: Stream) {
+pub async fn serve(pool: Arc<ServerPool>, stream: Stream) {
     let mut conn = Conn::new(stream);
-    let Some(Login { hello, sequence }) = log_in(&hub, &mut conn).await else {
+    let Some(Login { hello, sequence }) = log_in(&pool, &mut conn).await else {
         return;
     };
     let start = Beginning {
@@ -42,7 +42,7 @@ pub async fn serve(hub: Arc<Hub>, stream: Stream) {
         stamp: None,
     };
     let mut client = Client {
-        hub,
+        pool,
         conn,
         session: Session::NotYet(start),
         is_judged: false,
@@ -73,17 +73,17 @@ fn not_open(sequence: u8, reason: NotOpen) -> Packet {
 enum Session {
     /// Not chosen yet.
     NotYet(Beginning),
-    One(Box<Solo>),
-    Many(Box<Held>),
+    One(Box<Passthrough>),
+    Many(Box<Replicated>),
 }
 
 impl Session {
-    async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
-        let hub = Arc::clone(hub);
+    async fn open(pool: &Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
+        let pool = Arc::clone(pool);
         // No read's: that a server would be a probe says nothing of a session's whole life.
-        Ok(match hub.tier.replicas() {
-            r if r > 1 => Self::Many(Box::new(Held::open(hub, start, r).await?)),
-            _ => Self::One(Box::new(Solo::open(hub, start).await?)),
+        Ok(match pool.tier.replicas() {
+            r if r > 1 => Self::Many(Box::new(Replicated::open(pool, start, r).await?)),
+            _ => Self::One(Box::new(Passthrough::open(pool, start).await?)),
         })
     }
 
@@ -117,7 +117,7 @@ impl Session {
 }
 
 struct Client {
-    hub: Arc<Hub>,
+    pool: Arc<ServerPool>,
     conn: Conn,
     session: Session,
     /// Whether a stamp was looked for.
@@ -137,10 +137,10 @@ impl Client {
     /// Ends the connection phase.
     async fn welcome(&mut self, sequence: u8) -> After {
         // Otherwise the first statement may say which servers to avoid.
-        if !self.hub.tier.config().avoid_collisions {
+        if !self.pool.tier.config().avoid_collisions {
             if let Session::NotYet(start) = &self.session {
                 let opened = tokio::select! {
-                    opened = Session::open(&self.hub, start.clone()) => opened,
+                    opened = Session::open(&self.pool, start.clone()) => opened,
                     // It must wait for our word; so it has gone.
                     () = self.conn.spoken() => return After::Close,
                 };
@@ -153,7 +153,7 @@ impl Client {
                 }
             }
         }
-        let limit = self.hub.tier.config().request_timeout();
+        let limit = self.pool.tier.config().request_timeout();
         let welcome = packet::ok(sequence, self.session.status());
         match self.conn.write(welcome.bytes(), limit).await {
             Ok(()) => After::Next,
@@ -165,12 +165,12 @@ impl Client {
     async fn judge(&mut self, packet: &Packet) -> Result<(), NotOpen> {
         let stamp = Stamp::of_statement(packet.payload());
         if stamp.is_some() {
-            self.hub.tier.siblings.counters.sessions.inc();
+            self.pool.tier.siblings.counters.sessions.inc();
         }
         match (&mut self.session, stamp) {
             (Session::NotYet(start), _) => {
                 start.stamp = stamp;
-                self.session = Session::open(&self.hub, start.clone()).await?;
+                self.session = Session::open(&self.pool, start.clone()).await?;
             }
             (Session::One(solo), Some(stamp)) => solo.stamped(stamp),
             (Session::Many(held), Some(stamp)) => held.stamped(stamp),
@@ -180,7 +180,7 @@ impl Client {
     }
 
     async fn next_command(&mut self) -> After {
-        let bytes_max = self.hub.account().packet_bytes_max;
+        let bytes_max = self.pool.account().packet_bytes_max;
         let read = tokio::select! {
             biased;
             read = packet::read_message(&mut self.conn, bytes_max) => read,
@@ -195,9 +195,9 @@ impl Client {
             }
             _ => return After::Close,
         };
-        let plan = plan(&packet, self.hub.may_misread());
+        let plan = plan(&packet, self.pool.may_misread());
         if !matches!(plan, Plan::Quit) {
-            self.hub.tier.counters.received.inc();
+            self.pool.tier.counters.received.inc();
         }
         match plan {
             Plan::Quit => After::Close,
@@ -211,7 +211,7 @@ impl Client {
             Plan::Send(shape, route) => {
                 let received = Instant::now();
                 let after = self.send(&packet, shape, &route, received).await;
-                self.hub.tier.request_ended(received);
+                self.pool.tier.request_ended(received);
                 after
             }
         }
@@ -230,7 +230,7 @@ impl Client {
                 return self.answer(&error, After::Close).await;
             }
         }
-        let deadline = (received + self.hub.tier.config().request_timeout()).into();
+        let deadline = (received + self.pool.tier.config().request_timeout()).into();
         let client = &mut self.conn;
         let outcome = match &mut self.session {
             Session::NotYet(_) => Outcome::Gone,
@@ -247,7 +247,7 @@ impl Client {
             }
         };
         let sequence = packet.next_sequence();
-        let counters = &self.hub.tier.counters;
+        let counters = &self.pool.tier.counters;
         match outcome {
             Outcome::Served => {
                 counters.answered.inc();
@@ -277,7 +277,7 @@ impl Client {
     }
 
     async fn relay(&mut self, packets: &[u8], rest: Option<mpsc::Receiver<Piece>>) -> Outcome {
-        let limit = self.hub.tier.config().request_timeout();
+        let limit = self.pool.tier.config().request_timeout();
         let mut written = self.conn.write(packets, limit).await.is_ok();
         if let Some(mut rest) = rest {
             while written {
@@ -298,7 +298,7 @@ impl Client {
 
     /// The arbiter's own answer.
     async fn answer(&mut self, answer: &Packet, after: After) -> After {
-        let counters = &self.hub.tier.counters;
+        let counters = &self.pool.tier.counters;
         let is_error = answer.payload().first() == Some(&0xff);
         if is_error {
             counters.failed.inc()
@@ -307,7 +307,7 @@ impl Client {
         }
         match self
             .conn
-            .write(answer.bytes(), self.hub.tier.config().request_timeout())
+            .write(answer.bytes(), self.pool.tier.config().request_timeout())
             .await
         {
             Ok(()) => after,

@@ -2,7 +2,7 @@
 //!
 //! A slow server lags behind without holding the client up. When it gets to a read that another has
 //! answered it skips it; a statement that changes the session it always runs. Each command takes a
-//! token, and gives it back with its reply's last byte, unless there are locks (see `solo`). When the
+//! token, and gives it back with its reply's last byte, unless there are locks (see `passthrough`). When the
 //! session ends, or gives this server up, what is being run is drained (stopped, where nobody has
 //! answered it: its client is gone), the rest of the queue is thrown away, and the connection is
 //! reset and kept for another client.
@@ -20,12 +20,12 @@ use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout, Instant};
 
 use super::contest::{LinkId, Ticket};
-use super::hello::Key;
-use super::hub::{Hub, OpenError, ServerConn};
+use super::handshake::Key;
+use super::kill_query::stop;
 use super::packet::{self, Packet};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
-use super::terms::Task;
-use super::unwanted::stop;
+use super::server_pool::{OpenError, ServerConn, ServerPool};
+use super::types::Task;
 use crate::tier::{Flight, Lease, Presence, Unreached};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
@@ -41,7 +41,7 @@ pub struct Command {
     pub packet: Packet,
     /// Its reply's form.
     pub shape: Shape,
-    /// See [`Route::locks`](super::terms::Route::locks).
+    /// See [`Route::locks`](super::types::Route::locks).
     pub locks: Option<bool>,
     /// What it is.
     pub task: Task,
@@ -91,7 +91,7 @@ pub struct Start {
 
 impl Link {
     /// Starts the task. Commands may be queued at once; they run when it is connected.
-    pub fn start(hub: Arc<Hub>, id: LinkId, lease: Lease, start: Start) -> Self {
+    pub fn start(pool: Arc<ServerPool>, id: LinkId, lease: Lease, start: Start) -> Self {
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let abandoned = Arc::new(AtomicBool::new(false));
         let server = lease.server;
@@ -101,8 +101,8 @@ impl Link {
             news,
         } = start;
         let worker = Worker {
-            _presence: hub.tier.presence(server),
-            hub,
+            _presence: pool.tier.presence(server),
+            pool,
             id,
             server,
             queue,
@@ -133,7 +133,7 @@ impl Drop for Link {
 }
 
 struct Worker {
-    hub: Arc<Hub>,
+    pool: Arc<ServerPool>,
     id: LinkId,
     server: ServerId,
     queue: mpsc::Receiver<Command>,
@@ -149,9 +149,9 @@ struct Worker {
 impl Worker {
     async fn run(mut self, key: Key, database: Option<Vec<u8>>) {
         // The session asks another server then, or this one once more.
-        let deadline = Instant::now() + self.hub.tier.config().connect_timeout();
+        let deadline = Instant::now() + self.pool.tier.config().connect_timeout();
         let opened = tokio::select! {
-            opened = self.hub.open(self.server, key, database.as_deref(), deadline) => opened,
+            opened = self.pool.open(self.server, key, database.as_deref(), deadline) => opened,
             () = self.news.closed() => return,
         };
         let mut conn = match opened {
@@ -172,7 +172,7 @@ impl Worker {
             self.tell(News::Down(self.id, self.server, loss));
         }
         if is_usable {
-            self.hub.give_back(self.server, conn).await;
+            self.pool.give_back(self.server, conn).await;
         }
     }
 
@@ -208,7 +208,7 @@ impl Worker {
         if !self.has_locks(conn) {
             self.lease = None;
         }
-        let silence_max = self.hub.tier.config().request_timeout();
+        let silence_max = self.pool.tier.config().request_timeout();
         loop {
             tokio::select! {
                 biased;
@@ -228,7 +228,7 @@ impl Worker {
     fn is_needed(&self, command: &Command) -> bool {
         let is_needed = command.task != Task::Race || !command.ticket.is_answered();
         if !is_needed {
-            self.hub.tier.counters.replicas_not_needed.inc();
+            self.pool.tier.counters.replicas_not_needed.inc();
         }
         is_needed
     }
@@ -243,7 +243,7 @@ impl Worker {
         if self.lease.is_some() || command.shape == Shape::Nothing {
             return Ok(true);
         }
-        let mut leases = match self.hub.tier.again(self.server, !has_locks) {
+        let mut leases = match self.pool.tier.again(self.server, !has_locks) {
             Ok(leases) => leases,
             // Dead or taken out: it has no tokens, and what is there goes on.
             Err(Refused::NoServer) => return Ok(true),
@@ -252,7 +252,7 @@ impl Worker {
         if leases.to_come() == 0 {
             return Ok(true);
         }
-        let limit = self.hub.tier.config().request_timeout();
+        let limit = self.pool.tier.config().request_timeout();
         tokio::select! {
             biased;
             lease = timeout(limit, leases.next()) => self.lease = lease.unwrap_or(None),
@@ -268,8 +268,8 @@ impl Worker {
     }
 
     async fn execute(&self, conn: &mut ServerConn, mut command: Command) -> Result<(), Loss> {
-        let flight = self.hub.tier.sent(self.server);
-        let limit = self.hub.tier.config().request_timeout();
+        let flight = self.pool.tier.sent(self.server);
+        let limit = self.pool.tier.config().request_timeout();
         if conn
             .conn
             .write(command.packet.bytes(), limit)
@@ -366,8 +366,8 @@ impl Reading<'_> {
 
     /// Nobody waits for it any more: the server need not go on.
     async fn stop(mut self, conn: &mut ServerConn) -> Result<(), Loss> {
-        let Worker { hub, server, .. } = self.worker;
-        stop(hub, *server, conn, &mut self.follow).await;
+        let Worker { pool, server, .. } = self.worker;
+        stop(pool, *server, conn, &mut self.follow).await;
         Err(Loss::Broken)
     }
 

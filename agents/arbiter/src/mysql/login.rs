@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::auth::{is_equal, nonce, Method, FAST_PATH_TAKEN};
-use super::hello::{client_hello, greeting, switch_to, ClientHello, ServerGreeting};
-use super::hub::Hub;
+use super::handshake::{client_hello, greeting, switch_to, ClientHello, ServerGreeting};
 use super::packet::{self, Message, Packet};
+use super::server_pool::ServerPool;
 use crate::conn::Conn;
+use crate::mysql_auth::{is_equal, nonce, Method, FAST_PATH_TAKEN};
 
 /// How long a client may take to log in.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);
@@ -25,18 +25,18 @@ pub struct Login {
 }
 
 /// Logs a client in; none where it went away or was refused (it has been told).
-pub async fn log_in(hub: &Hub, client: &mut Conn) -> Option<Login> {
-    let like = hub.greeting().await;
-    timeout(LOGIN_TIME_MAX, prove(hub, client, &like))
+pub async fn log_in(pool: &ServerPool, client: &mut Conn) -> Option<Login> {
+    let like = pool.greeting().await;
+    timeout(LOGIN_TIME_MAX, prove(pool, client, &like))
         .await
         .ok()
         .flatten()
 }
 
-async fn prove(hub: &Hub, client: &mut Conn, like: &ServerGreeting) -> Option<Login> {
+async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> Option<Login> {
     let nonce = nonce().ok()?;
-    let account = hub.account();
-    let greeting = greeting(like, hub.connection_number(), &nonce, account.auth_plugin);
+    let account = pool.account();
+    let greeting = greeting(like, pool.connection_number(), &nonce, account.auth_plugin);
     say(client, 0, &greeting).await?;
     let answer = read(client).await?;
     let mut sequence = answer.sequence().wrapping_add(1);

@@ -7,35 +7,34 @@
 //! | module | what |
 //! |---|---|
 //! | `packet`, `reply` | framing; where a reply ends |
-//! | `auth`, `hello`, `login` | the connection phase |
+//! | `handshake`, `login` | the connection phase |
 //! | `lexer`, `classify` | what a statement is: the table of `agents/arbiter/README.md` |
-//! | `hub` | authenticated connections to the servers: opened, kept, reset |
+//! | `server_pool` | authenticated connections to the servers: opened, kept, reset |
 //! | `contest` | one command, several servers, one answer |
 //! | `link` | one server of one session: a queue of commands, run in order |
 //! | `replay` | what a server that joins later must be told |
-//! | `held` | the servers of one session, at r > 1 |
-//! | `solo` | the server of one session, at r = 1 |
-//! | `spared` | servers that a session does without for a while |
+//! | `replicated` | the servers of one session, at r > 1 |
+//! | `passthrough` | the server of one session, at r = 1 |
+//! | `avoid_list` | servers that a session does without for a while |
 //! | `passing` | one command, its server, its reply, at r = 1 |
-//! | `terms` | how a session begins, where a command goes, what became of it |
-//! | `unwanted` | a command whose client is gone: stopped |
+//! | `types` | how a session begins, where a command goes, what became of it |
+//! | `kill_query` | a command whose client is gone: stopped |
 //! | `client` | a client's connection |
 
-pub mod auth;
+mod avoid_list;
 pub mod classify;
 pub mod client;
 mod contest;
-mod held;
-pub mod hello;
-pub mod hub;
+pub mod handshake;
+mod kill_query;
 mod lexer;
 mod link;
 mod login;
 pub mod packet;
 mod passing;
+mod passthrough;
 mod replay;
+mod replicated;
 pub mod reply;
-mod solo;
-mod spared;
-mod terms;
-mod unwanted;
+pub mod server_pool;
+mod types;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::packet::{self, Packet};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
-use super::terms::{Outcome, Task};
+use super::types::{Outcome, Task};
 use crate::conn::Conn;
 use crate::tier::Flight;
 /// From this size on the whole packets of a reply go out before the reply is complete.

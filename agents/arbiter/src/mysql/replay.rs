@@ -3,7 +3,7 @@
 use super::classify::Effect;
 use super::packet::Packet;
 use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
-use super::terms::Task;
+use super::types::Task;
 
 /// Bounds of the record; a session with more state gets no further servers.
 const ENTRIES_MAX: usize = 128;

@@ -11,30 +11,30 @@ use wire::arbiter::CompareMode;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
-use super::pinned::{self, Manners};
-use super::pins::Pin;
+use super::dedicated::{self, Manners};
+use super::dedicated_quota::Place;
 use super::reply::Replies;
-use super::rounds::Rounds;
-use super::{Front, PRIMARY};
+use super::Front;
 use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::queue::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
 use crate::stream::Stream;
+use crate::tier::PRIMARY;
 
 struct Client {
     wire: client::Client<Replies>,
     commands: Commands,
     run: Run,
     manners: Manners,
-    /// The round that covers what it has written; see `rounds`.
+    /// The round that covers what it has written; see `read_your_writes`.
     written: u64,
     /// Scratch: the replicas that may lack that.
     lacking: Vec<ServerId>,
     /// What the arbiter calls it.
     number: u64,
     /// Its place among those with a connection of their own.
-    pin: Option<Pin>,
+    place: Option<Place>,
 }
 
 /// Commands of one class at the start of the buffer.
@@ -59,7 +59,7 @@ pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<
         commands: Commands::default(),
         run: NO_RUN,
         manners: Manners::default(),
-        pin: None,
+        place: None,
         written: 0,
         lacking: Vec::new(),
     };
@@ -73,7 +73,7 @@ pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<
             Err(End::Linger) => return client.wire.socket.linger().await,
             Err(End::Pin) => {
                 let (front, socket) = (&client.wire.front, client.wire.socket);
-                return pinned::serve(front, socket, client.manners, client.pin).await;
+                return dedicated::serve(front, socket, client.manners, client.place).await;
             }
             Err(End::Close | End::Gone) => return,
         }
@@ -169,9 +169,10 @@ impl Client {
     /// Gives it a connection of its own, if there is a place.
     fn pin(&mut self, length: usize) -> Result<(), End> {
         let tier = &self.wire.front.tier;
-        let full = match tier.pins.take(self.wire.socket.stream.peer_ip()) {
-            Ok(pin) => {
-                self.pin = Some(pin);
+        let quota = &self.wire.front.state.dedicated;
+        let full = match quota.take(self.wire.socket.stream.peer_ip()) {
+            Ok(place) => {
+                self.place = Some(place);
                 return Err(End::Pin);
             }
             Err(full) => full,
@@ -226,7 +227,7 @@ impl Client {
         tier.counters.received.add(batch.commands);
         let received = Instant::now();
         let (front, slot) = (&self.wire.front, &self.wire.slot);
-        let answered = match (run.class, &tier.rounds) {
+        let answered = match (run.class, &front.state.rounds) {
             (Class::Read | Class::Loose, rounds) => {
                 if let Some(rounds) = rounds {
                     rounds.lacking(self.written, &mut self.lacking);
@@ -236,7 +237,7 @@ impl Client {
             (_, rounds) => {
                 let answered = round::one(front, slot, &batch, PRIMARY).await;
                 // Also where there is no reply: it may have been executed.
-                self.written = rounds.as_ref().map_or(0, Rounds::next);
+                self.written = rounds.as_ref().map_or(0, |rounds| rounds.next());
                 answered
             }
         };

@@ -12,34 +12,63 @@
 //! | `classify` | what a command is: the table of `agents/arbiter/README.md` |
 //! | `reply` | where a server's reply ends |
 //! | `client` | a client's connection |
-//! | `rounds` | which replicas have what a client wrote |
-//! | `pinned` | a client with a connection of its own |
-//! | `pins` | how many may have one |
+//! | `read_your_writes` | which replicas have what a client wrote |
+//! | `dedicated` | a client with a connection of its own |
+//! | `dedicated_quota` | how many may have one |
 //! | `idle` | when such a connection is to be closed |
 
 pub mod classify;
 pub mod client;
 pub mod command;
+mod dedicated;
+pub mod dedicated_quota;
 mod idle;
-mod pinned;
-pub mod pins;
+pub mod read_your_writes;
 pub mod reply;
-pub mod rounds;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use policy::ServerId;
 use tokio::time::timeout;
 
+use self::dedicated_quota::DedicatedQuota;
+use self::read_your_writes::Rounds;
+use crate::config::Config;
 use crate::conn::Conn;
 use crate::kv::{self, Dialect};
-
-/// The server that takes writes.
-pub const PRIMARY: ServerId = 0;
+use crate::tier::Tier;
 
 /// What all clients of a thread share.
 pub type Front = kv::front::Front<reply::Replies>;
+
+/// What the clients of all threads share.
+pub struct State {
+    /// Places for clients with a connection of their own.
+    dedicated: Arc<DedicatedQuota>,
+    /// What replicas have, where clients are to read what they wrote.
+    rounds: Option<Arc<Rounds>>,
+}
+
+impl State {
+    /// As the configuration says.
+    pub fn new(config: &Config) -> Arc<Self> {
+        let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
+        let (most, of_address) = (config.pinned_max, config.pinned_per_address_max());
+        Arc::new(Self {
+            dedicated: DedicatedQuota::new(most, of_address),
+            rounds: follows.then(|| Arc::new(Rounds::new(config.places()))),
+        })
+    }
+
+    /// Keeps up for ever what replicas have, where that is wanted.
+    pub fn watch(&self, tier: &Arc<Tier>) {
+        if let Some(rounds) = &self.rounds {
+            read_your_writes::watch_all(tier, rounds);
+        }
+    }
+}
 
 /// Asks on a connection of its own what the server says of its replication.
 async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {

@@ -35,6 +35,8 @@ pub struct Replies {
 }
 
 impl Dialect for Replies {
+    type State = super::State;
+
     const FLAVOURS: usize = 2;
     const TOO_MUCH: &'static [u8] = b"-ERR arbiter: too much is held for clients; try again\r\n";
 

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use policy::ServerId;
 use wire::arbiter::{Guardrails, Policy, Protocol};
 use wire::guardrails;
 
-use super::{Choices, Tier};
+use super::{Choices, Member, Tier, PRIMARY};
 use crate::config::Config;
 use crate::tls::Tls;
-use crate::{names, resp};
 
 impl Tier {
     /// Replicas of each read, now.
@@ -39,11 +39,15 @@ impl Tier {
         });
     }
 
-    /// Takes over what a reload of the file may change, for the requests that follow.
+    /// Takes over what a reload of the file may change, for the requests that follow. Gives the
+    /// servers that are new or at another address: their names are to be watched (`dns`).
     ///
     /// # Errors
     /// When the file changed something else too; then nothing is taken over.
-    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
+    pub fn reload(
+        self: &Arc<Self>,
+        fresh: &Config,
+    ) -> Result<Vec<(ServerId, Arc<Member>)>, String> {
         if let Some(key) = self.config.changed_for_good(fresh) {
             return Err(format!("{key}: cannot change while running; restart"));
         }
@@ -51,7 +55,6 @@ impl Tier {
         let tls = Tls::read(fresh)?;
         let settled = self.set_servers(&fresh.servers)?;
         self.tls.set(tls);
-        names::watch(self, settled, true);
         self.config
             .connect_timeout_ms
             .set(&fresh.connect_timeout_ms);
@@ -63,12 +66,12 @@ impl Tier {
         self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);
         self.comparing.set(fresh.compare.clone());
-        Ok(())
+        Ok(settled)
     }
 
     /// With Redis the first server is the primary: it may move, but not become another.
     fn keeps_primary(&self, fresh: &Config) -> Result<(), String> {
-        let primary = self.server(resp::PRIMARY);
+        let primary = self.server(PRIMARY);
         let first = fresh.servers.first().map_or("", |server| &server.name);
         if self.config.protocol != Protocol::Redis || first == primary.name {
             return Ok(());

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use policy::ServerId;
 use wire::arbiter::{Address, Server};
 
+use super::peers::Peers;
 use super::{Choices, Tier};
 use crate::lock;
-use crate::names::Peers;
 
 /// A server of the list, or one that was.
 pub struct Member {

@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 
 use crate::support::mariadb::{code, connect, options, MariaDb};
 use crate::support::{settings, start, Running};
-use arbiter::mysql::auth::Method;
-use arbiter::mysql::hello::{server_greeting, Key, LogIn};
+use arbiter::mysql::handshake::{server_greeting, Key, LogIn};
 use arbiter::mysql::packet::Packet;
+use arbiter::mysql_auth::Method;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

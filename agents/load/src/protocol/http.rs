@@ -7,7 +7,7 @@ use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;
 
 use super::{judged, Progress, Seen, LINE_BYTES_MAX, REPLY_BYTES_MAX};
-use crate::record::Outcome;
+use crate::outcome::Outcome;
 
 const FIELDS_MAX: usize = 128;
 

@@ -8,7 +8,7 @@ use memchr::memmem::Finder;
 
 use super::text::{block, line, size, size_of, value, Found};
 use super::{judged, Progress};
-use crate::record::Outcome;
+use crate::outcome::Outcome;
 
 /// The command in the protocol's form.
 pub fn request(text: &str) -> Option<Vec<u8>> {

@@ -7,10 +7,11 @@ pub(crate) mod mysql;
 mod redis;
 mod text;
 
+use std::net::SocketAddr;
+
 use memchr::memmem::Finder;
 
-use crate::record::Outcome;
-use crate::target::Target;
+use crate::outcome::Outcome;
 
 /// Largest reply.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -82,9 +83,9 @@ impl Protocol {
 
     /// The bytes of a request that a plan names by `text`; none where it has another form.
     #[must_use]
-    pub fn request(self, target: &Target, text: &str) -> Option<Vec<u8>> {
+    pub fn request(self, address: SocketAddr, text: &str) -> Option<Vec<u8>> {
         match self {
-            Self::Http => http::request(target.address, text),
+            Self::Http => http::request(address, text),
             Self::Memcached => memcached::request(text),
             Self::Mysql => mysql::request(text),
             Self::Redis => redis::request(text),

@@ -8,8 +8,8 @@ use memchr::memmem::Finder;
 use sha1::{Digest, Sha1};
 
 use super::{judged, Progress, REPLY_BYTES_MAX};
-use crate::record::Outcome;
-use crate::target::Account;
+use crate::account::Account;
+use crate::outcome::Outcome;
 
 const NATIVE: &[u8] = b"mysql_native_password";
 /// Long passwords, protocol 4.1, transactions, proof of 20 bytes, methods have names.

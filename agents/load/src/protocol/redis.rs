@@ -8,7 +8,7 @@ use memchr::memmem::Finder;
 
 use super::text::{block, line, size, size_of, value, Found};
 use super::{judged, Progress};
-use crate::record::Outcome;
+use crate::outcome::Outcome;
 
 /// Arrays in arrays.
 const DEPTH_MAX: usize = 4;

@@ -1,7 +1,7 @@
 //! Replies in any pieces, good ones and those that no server should send.
 
+use loadworker::outcome::Outcome;
 use loadworker::protocol::{Progress, Protocol, Reader};
-use loadworker::record::Outcome;
 use memchr::memmem::Finder;
 
 /// What a reply that comes in pieces of so many bytes, and then ends, leads to.

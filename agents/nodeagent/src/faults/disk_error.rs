@@ -10,7 +10,7 @@ use super::dose::{Probe, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Refusal};
 use crate::machine::Machine;
-use crate::store::trouble::{Counts, Harm, Of, Trouble};
+use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
 pub struct DiskError;
 
@@ -75,7 +75,7 @@ impl Fault for DiskError {
     }
 }
 
-fn told(trouble: &Trouble, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
+fn told(trouble: &IoFault, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
     let Harm::Fail { share } = trouble.harm else {
         return (None, None, None);
     };

@@ -10,7 +10,7 @@ use super::dose::{Probe, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Refusal};
 use crate::machine::Machine;
-use crate::store::trouble::{Counts, Harm, Of, Trouble};
+use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
 pub struct DiskFull;
 
@@ -70,7 +70,7 @@ impl Fault for DiskFull {
     }
 }
 
-fn told(_: &Trouble, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
+fn told(_: &IoFault, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
     (
         None,
         Some(counts.hit as f64),

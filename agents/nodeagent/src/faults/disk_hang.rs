@@ -10,7 +10,7 @@ use super::dose::{Probe, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Refusal};
 use crate::machine::Machine;
-use crate::store::trouble::{Counts, Harm, Of, Trouble};
+use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
 pub struct DiskHang;
 
@@ -63,7 +63,7 @@ impl Fault for DiskHang {
     }
 }
 
-fn told(_: &Trouble, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
+fn told(_: &IoFault, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
     let held = counts.waiting;
     (None, Some(held as f64), (held > 0).then_some(true))
 }

@@ -10,7 +10,7 @@ use super::dose::{Probe, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Refusal};
 use crate::machine::Machine;
-use crate::store::trouble::{Counts, Harm, Of, Trouble};
+use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
 pub struct DiskSlow;
 
@@ -81,7 +81,7 @@ impl Fault for DiskSlow {
     }
 }
 
-fn told(trouble: &Trouble, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
+fn told(trouble: &IoFault, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
     let Harm::Slow { delay_s, .. } = trouble.harm else {
         return (None, None, None);
     };

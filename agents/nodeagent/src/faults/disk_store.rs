@@ -13,7 +13,7 @@ use crate::machine::memory::is_mounted;
 use crate::machine::store::Store;
 use crate::machine::Machine;
 use crate::store::control::Request;
-use crate::store::trouble::{Counts, Harm, Of, Trouble};
+use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
 /// There is one pass-through, and one fault in it at a time.
 pub const RESOURCE: &str = "store";
@@ -32,7 +32,7 @@ pub const UNDO: &str = "the pass-through over the role's data folder: as without
                         role is started if it has ended of it";
 
 /// The whole fault, as the pass-through takes it.
-pub type Record = Trouble;
+pub type Record = IoFault;
 
 /// Whether a pass-through can be mounted here, and passes through: tried once for all its faults.
 pub fn can(machine: &Machine) -> Result<()> {
@@ -66,7 +66,7 @@ pub fn plan(
     of: Of,
     harm: Harm,
     seed: u64,
-) -> Result<Trouble, Refusal> {
+) -> Result<IoFault, Refusal> {
     let folder = machine.role.store().folder();
     if !folder.is_some_and(|folder| is_mounted(&folder)) {
         return Err(Refusal::Conflict(
@@ -75,7 +75,7 @@ pub fn plan(
                 .into(),
         ));
     }
-    Ok(Trouble {
+    Ok(IoFault {
         id: id.into(),
         of,
         harm,
@@ -83,13 +83,13 @@ pub fn plan(
     })
 }
 
-pub fn inject(machine: &Machine, record: &Trouble) -> Result<()> {
+pub fn inject(machine: &Machine, record: &IoFault) -> Result<()> {
     let request = Request::Set(record.clone());
     machine.role.store().ask(&request).map(drop)
 }
 
 /// A pass-through that is gone has no fault.
-pub fn undo(machine: &Machine, record: &Trouble) -> Result<()> {
+pub fn undo(machine: &Machine, record: &IoFault) -> Result<()> {
     let store = machine.role.store();
     match store.ask(&Request::Clear(record.id.clone())) {
         Err(error) if store.folder().is_some_and(|folder| is_mounted(&folder)) => Err(error),
@@ -98,9 +98,9 @@ pub fn undo(machine: &Machine, record: &Trouble) -> Result<()> {
 }
 
 /// What one look says of a fault: asked, measured, and whether it bit.
-pub type Told = fn(&Trouble, &Counts) -> (Option<f64>, Option<f64>, Option<bool>);
+pub type Told = fn(&IoFault, &Counts) -> (Option<f64>, Option<f64>, Option<bool>);
 
-pub fn probe(machine: &Arc<Machine>, record: &Trouble, told: Told) -> Box<dyn Probe> {
+pub fn probe(machine: &Arc<Machine>, record: &IoFault, told: Told) -> Box<dyn Probe> {
     Box::new(Counted {
         machine: machine.clone(),
         trouble: record.clone(),
@@ -113,7 +113,7 @@ pub fn probe(machine: &Arc<Machine>, record: &Trouble, told: Told) -> Box<dyn Pr
 
 struct Counted {
     machine: Arc<Machine>,
-    trouble: Trouble,
+    trouble: IoFault,
     told: Told,
     counts: Counts,
     samples: u64,

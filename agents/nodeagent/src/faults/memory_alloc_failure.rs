@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::calls_altered::{self, MALLOC, NULL, PERCENT, RESOURCE};
 use super::disk_store::SEED;
 use super::dose::{Probe, Scale};
+use super::libc_interposer::{self, MALLOC, NULL, PERCENT, RESOURCE};
 use super::parameter::Parameter;
 use super::{Fault, Refusal};
 use crate::machine::calls::Altered;
@@ -26,7 +26,7 @@ impl Fault for MemoryAllocFailure {
     const SUMMARY: &'static str = "a share of the role's allocations fails";
     const COMMANDS: &'static str =
         "the library in the role's processes: NULL from malloc, calloc and realloc in {percent} % of calls, by {seed}";
-    const UNDO: &'static str = calls_altered::UNDO;
+    const UNDO: &'static str = libc_interposer::UNDO;
     const PARAMETERS: &'static [Parameter] = &[PERCENT, SEED];
     const DOSE: Scale = Scale {
         unit: "%",
@@ -36,7 +36,7 @@ impl Fault for MemoryAllocFailure {
     type Record = Altered;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        calls_altered::can(machine)
+        libc_interposer::can(machine)
     }
 
     fn resource(&self, _parameters: &Parameters) -> String {
@@ -56,18 +56,18 @@ impl Fault for MemoryAllocFailure {
             share: parameters.percent / 100.0,
             seed: parameters.seed,
         };
-        calls_altered::plan(machine, altered)
+        libc_interposer::plan(machine, altered)
     }
 
     fn inject(&self, machine: &Machine, record: &Altered) -> Result<()> {
-        calls_altered::inject(machine, record)
+        libc_interposer::inject(machine, record)
     }
 
     fn undo(&self, machine: &Machine, _record: &Altered) -> Result<()> {
-        calls_altered::undo(machine)
+        libc_interposer::undo(machine)
     }
 
     fn probe(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
-        calls_altered::probe(machine, record)
+        libc_interposer::probe(machine, record)
     }
 }

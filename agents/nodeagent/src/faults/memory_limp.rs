@@ -19,7 +19,7 @@ use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Refusal};
 use crate::machine::memory::Memory;
-use crate::machine::role::own_program;
+use crate::machine::processes::own_program;
 use crate::machine::Machine;
 
 /// Passes over a buffer of so many times the cache find hardly anything in it.

@@ -1,15 +1,15 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
-mod calls_altered;
 mod disk_store;
 pub mod dose;
 mod flip_schedule;
+mod libc_interposer;
 mod memory_ballast;
 mod neighbour;
 mod net_flow;
-mod net_passage;
+mod packet_interceptor;
+mod packet_queue;
 pub mod parameter;
-mod passage_queue;
 
 use std::sync::Arc;
 

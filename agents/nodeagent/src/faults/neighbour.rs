@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 use wire::agent::LEASE_S_MAX;
 
-use crate::machine::role::own_program;
+use crate::machine::processes::own_program;
 use crate::machine::{cgroup, processes, Machine, FAULT_MARK};
 
 /// How long a program must live to count as started; iperf3 gives up connecting before that.

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Scale};
 use super::net_loss::{Direction, DIRECTION};
-use super::net_passage::{self, Asked, Passage, WAY};
+use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::passage_queue::{Treatment, Verdict};
 use super::{Fault, Refusal};
 use crate::machine::Machine;
 
@@ -39,7 +39,7 @@ pub struct Parameters {
 
 #[derive(Serialize, Deserialize)]
 pub struct Record {
-    passage: Passage,
+    passage: PacketInterceptor,
     parameters: Parameters,
 }
 
@@ -51,7 +51,7 @@ impl Fault for NetCorrupt {
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent flips a bit in {percent} % of those \
          with a payload, checksum {checksum}";
-    const UNDO: &'static str = net_passage::UNDO;
+    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number(
             "percent",
@@ -76,7 +76,7 @@ impl Fault for NetCorrupt {
     type Record = Record;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        net_passage::capability(machine)
+        packet_interceptor::capability(machine)
     }
 
     fn resource(&self, _parameters: &Parameters) -> String {
@@ -90,7 +90,7 @@ impl Fault for NetCorrupt {
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
         Ok(Record {
-            passage: Passage::plan(machine, id, parameters.direction)?,
+            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
             parameters: parameters.clone(),
         })
     }
@@ -120,7 +120,7 @@ struct Corrupt {
     rng: SmallRng,
 }
 
-impl Treatment for Corrupt {
+impl PacketTransform for Corrupt {
     fn treat(&mut self, frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
         let segment = Segment::of(frame);
         let struck = segment.is_some() && self.rng.random_bool(self.chance);

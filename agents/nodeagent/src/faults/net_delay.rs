@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Scale};
 use super::net_loss::{Direction, DIRECTION};
-use super::net_passage::{self, Asked, Passage, WAY};
+use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::passage_queue::{Treatment, Verdict};
 use super::{Fault, Refusal};
 use crate::machine::Machine;
 
@@ -38,7 +38,7 @@ pub struct Parameters {
 
 #[derive(Serialize, Deserialize)]
 pub struct Record {
-    passage: Passage,
+    passage: PacketInterceptor,
     parameters: Parameters,
 }
 
@@ -49,7 +49,7 @@ impl Fault for NetDelay {
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent holds each for {delay_ms} ms, jitter \
          {jitter_ms} ms ({law})";
-    const UNDO: &'static str = net_passage::UNDO;
+    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number("delay_ms", "for how long, in each direction")
             .in_unit("ms")
@@ -81,7 +81,7 @@ impl Fault for NetDelay {
     type Record = Record;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        net_passage::capability(machine)
+        packet_interceptor::capability(machine)
     }
 
     fn resource(&self, _parameters: &Parameters) -> String {
@@ -95,7 +95,7 @@ impl Fault for NetDelay {
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
         Ok(Record {
-            passage: Passage::plan(machine, id, parameters.direction)?,
+            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
             parameters: parameters.clone(),
         })
     }
@@ -144,7 +144,7 @@ struct Delay {
     last: [Duration; 2],
 }
 
-impl Treatment for Delay {
+impl PacketTransform for Delay {
     fn treat(&mut self, _frame: &mut [u8], is_outgoing: bool, now: Duration) -> Verdict {
         let delay_ms = self.parameters.draw_ms(&mut self.rng);
         let last = &mut self.last[usize::from(is_outgoing)];

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::dose::{Probe, Scale};
 use super::net_flow::Flows;
 use super::net_loss::{delete_table, refuse_foreign_tables};
-use super::net_passage::WAY;
+use super::packet_interceptor::WAY;
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Scale};
 use super::net_loss::{Direction, DIRECTION};
-use super::net_passage::{self, Asked, Passage, WAY};
+use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::passage_queue::{Treatment, Verdict};
 use super::{Fault, Refusal};
 use crate::machine::Machine;
 
@@ -28,7 +28,7 @@ pub struct Parameters {
 
 #[derive(Serialize, Deserialize)]
 pub struct Record {
-    passage: Passage,
+    passage: PacketInterceptor,
     parameters: Parameters,
 }
 
@@ -39,7 +39,7 @@ impl Fault for NetReorder {
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent holds {percent} % of them for \
          {late_ms} ms and lets the others pass";
-    const UNDO: &'static str = net_passage::UNDO;
+    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number(
             "percent",
@@ -64,7 +64,7 @@ impl Fault for NetReorder {
     type Record = Record;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        net_passage::capability(machine)
+        packet_interceptor::capability(machine)
     }
 
     fn resource(&self, _parameters: &Parameters) -> String {
@@ -78,7 +78,7 @@ impl Fault for NetReorder {
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
         Ok(Record {
-            passage: Passage::plan(machine, id, parameters.direction)?,
+            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
             parameters: parameters.clone(),
         })
     }
@@ -108,7 +108,7 @@ struct Reorder {
     rng: SmallRng,
 }
 
-impl Treatment for Reorder {
+impl PacketTransform for Reorder {
     fn treat(&mut self, _frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
         let is_late = self.rng.random_bool(self.chance);
         Verdict {
@@ -125,7 +125,7 @@ impl Treatment for Reorder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::passage_queue::{Counts, Queue};
+    use super::super::packet_queue::{Counts, Queue};
     use super::*;
     use rand::SeedableRng;
     use std::sync::atomic::Ordering;

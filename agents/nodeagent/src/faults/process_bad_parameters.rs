@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::calls_altered::{self, ERROR, MALLOC, NULL, PERCENT, RESOURCE};
 use super::disk_store::SEED;
 use super::dose::{Probe, Scale};
+use super::libc_interposer::{self, ERROR, MALLOC, NULL, PERCENT, RESOURCE};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Refusal};
 use crate::machine::calls::Altered;
@@ -53,7 +53,7 @@ impl Fault for ProcessBadParameters {
     const SUMMARY: &'static str = "a share of the role's library calls has a bad parameter";
     const COMMANDS: &'static str =
         "the library in the role's processes: {bad} in {percent} % of calls of {call}, by {seed}; {errno}";
-    const UNDO: &'static str = calls_altered::UNDO;
+    const UNDO: &'static str = libc_interposer::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::string("call", "which calls; read and write with pread and pwrite")
             .one_of(&["read", "write", "open", "send", "recv", "malloc"]),
@@ -74,7 +74,7 @@ impl Fault for ProcessBadParameters {
     type Record = Altered;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
-        calls_altered::can(machine)
+        libc_interposer::can(machine)
     }
 
     fn resource(&self, _parameters: &Parameters) -> String {
@@ -105,18 +105,18 @@ impl Fault for ProcessBadParameters {
             share: parameters.percent / 100.0,
             seed: parameters.seed,
         };
-        calls_altered::plan(machine, altered)
+        libc_interposer::plan(machine, altered)
     }
 
     fn inject(&self, machine: &Machine, record: &Altered) -> Result<()> {
-        calls_altered::inject(machine, record)
+        libc_interposer::inject(machine, record)
     }
 
     fn undo(&self, machine: &Machine, _record: &Altered) -> Result<()> {
-        calls_altered::undo(machine)
+        libc_interposer::undo(machine)
     }
 
     fn probe(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
-        calls_altered::probe(machine, record)
+        libc_interposer::probe(machine, record)
     }
 }

@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use nix::errno::Errno;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -52,6 +53,11 @@ impl Process {
     pub fn is_stopped(&self) -> bool {
         self.state == 'T'
     }
+}
+
+/// The path of this program, to run it again in another part.
+pub fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find the agent's own program file")
 }
 
 /// The process with this pid, if there is one.

@@ -242,7 +242,7 @@ impl Role {
         let mut variables = self.environment.variables()?;
         self.store.settle(&variables)?;
         self.calls.settle(&mut variables)?;
-        let own = own_program()?;
+        let own = processes::own_program()?;
         let mut command = Command::new(&own);
         command.arg("exec-role").args(self.closed(&own).words());
         for file in self.cgroups.join_files() {
@@ -369,9 +369,4 @@ fn reap(state: &mut State) {
     if ended {
         state.child = None;
     }
-}
-
-/// The path of this program, to run it again in another part.
-pub fn own_program() -> Result<PathBuf> {
-    std::env::current_exe().context("cannot find the agent's own program file")
 }

@@ -14,7 +14,7 @@ use nix::mount::{umount2, MntFlags};
 
 use super::cgroup::Cgroups;
 use super::memory::is_mounted;
-use super::role::own_program;
+use super::processes::own_program;
 use crate::config::Config;
 use crate::store::control::{ask, Answer, Request};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::trouble::{Counts, Desk, Trouble};
+use super::io_faults::{Counts, Desk, IoFault};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
@@ -17,7 +17,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    Set(Trouble),
+    Set(IoFault),
     /// By the fault's id.
     Clear(String),
     Look(String),

@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{fchownat, Gid, Uid};
 
 use super::inodes::{kind, Inodes};
-use super::trouble::Desk;
+use super::io_faults::Desk;
 use super::workers::Workers;
 
 /// See the module.

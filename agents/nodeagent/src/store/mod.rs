@@ -10,14 +10,14 @@
 pub mod control;
 mod files;
 mod inodes;
+pub mod io_faults;
 mod requests;
-pub mod trouble;
 mod workers;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -25,25 +25,21 @@ use anyhow::{Context, Result};
 use fuser::{MountOption, Session};
 use nix::fcntl::OFlag;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
-use nix::unistd::setsid;
 
-use crate::machine::cgroup;
 use files::PassThrough;
-use trouble::Desk;
+use io_faults::Desk;
 
 /// The name of the mount's source.
 pub const SOURCE: &str = "nodeagent-store";
 
 /// The body of `nodeagent store FOLDER SOCKET`: mounts, and serves until it is unmounted.
-pub fn run(joins: &[PathBuf], words: &[String]) -> Result<i32> {
+pub fn run(words: &[String]) -> Result<i32> {
     let [folder, socket] = words else {
         anyhow::bail!(
             "store: a folder and a socket expected, not `{}`",
             words.join(" ")
         )
     };
-    setsid().context("cannot make a session for the store")?;
-    cgroup::join(joins)?;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     serve(Path::new(folder), Path::new(socket))?;

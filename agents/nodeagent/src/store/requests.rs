@@ -21,7 +21,7 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 
 use super::files::{number, read_all, PassThrough};
-use super::trouble::{error, Ask};
+use super::io_faults::{error, Ask};
 
 /// The folder underneath changes through here only, so the kernel may keep what it was told.
 const KEPT: Duration = Duration::from_secs(3600);

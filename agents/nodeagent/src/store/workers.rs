@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::trouble::{Ask, Desk, Fate};
+use super::io_faults::{Ask, Desk, Fate};
 
 /// As many I/Os are under way at once; what waits for a fault's end has a thread of its own.
 const WORKERS: usize = 16;

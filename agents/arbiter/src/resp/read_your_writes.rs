@@ -17,10 +17,10 @@ use policy::ServerId;
 use tokio::sync::{watch, Notify};
 use tokio::time::{sleep, timeout};
 
-use super::{info, PRIMARY};
+use super::info;
 use crate::conn::Conn;
 use crate::lock;
-use crate::tier::Tier;
+use crate::tier::{Tier, PRIMARY};
 
 /// Between two rounds, and two questions to a replica that lags; later up to the second.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Rounds of which the offsets are remembered; of more, every other one.
 const ROUNDS_MAX: usize = 1_024;
 
-/// See the module.
+/// What the primary was asked for, and which servers have that.
 pub struct Rounds {
     /// The last that has begun; the first is 1.
     begun: AtomicU64,
@@ -103,19 +103,15 @@ impl Rounds {
     }
 }
 
-/// Asks the primary and the replicas while clients write, for ever; nothing where that is not wanted.
-pub fn watch_all(tier: &Arc<Tier>) {
-    if tier.rounds.is_none() {
-        return;
-    }
-    tokio::spawn(begin_rounds(Arc::clone(tier)));
+/// Asks the primary and the replicas while clients write, for ever.
+pub fn watch_all(tier: &Arc<Tier>, rounds: &Arc<Rounds>) {
+    tokio::spawn(begin_rounds(Arc::clone(tier), Arc::clone(rounds)));
     for server in PRIMARY + 1..tier.places() {
-        tokio::spawn(follow(Arc::clone(tier), server));
+        tokio::spawn(follow(Arc::clone(tier), Arc::clone(rounds), server));
     }
 }
 
-async fn begin_rounds(tier: Arc<Tier>) {
-    let Some(rounds) = &tier.rounds else { return };
+async fn begin_rounds(tier: Arc<Tier>, rounds: Arc<Rounds>) {
     let mut asked = Asked::new(PRIMARY);
     loop {
         rounds.wanted.notified().await;
@@ -138,8 +134,7 @@ async fn begin_rounds(tier: Arc<Tier>) {
 }
 
 /// Keeps up what is known of a replica.
-async fn follow(tier: Arc<Tier>, server: ServerId) {
-    let Some(rounds) = &tier.rounds else { return };
+async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
     let (has, mut known) = (&rounds.has[server], rounds.known.subscribe());
     let mut asked = Asked::new(server);
     let mut pause = PAUSE;

@@ -2,9 +2,9 @@
 
 use bytes::BufMut;
 
-use super::auth::{Method, NONCE};
 use super::packet::Fields;
 use super::reply::AUTOCOMMIT;
+use crate::mysql_auth::{Method, NONCE};
 
 const LONG_PASSWORD: u32 = 1;
 const FOUND_ROWS: u32 = 1 << 1;

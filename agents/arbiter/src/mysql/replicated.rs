@@ -16,22 +16,22 @@ use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout_at, Instant};
 
+use super::avoid_list::AvoidList;
 use super::contest::{Contest, Event, LinkId, Ticket};
-use super::hello::Key;
-use super::hub::Hub;
+use super::handshake::Key;
 use super::link::{Command, Link, Loss, News, Start};
 use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::{Shape, AUTOCOMMIT};
-use super::spared::Spared;
-use super::terms::{Beginning, NotOpen, Route, Task, Verdict};
+use super::server_pool::ServerPool;
+use super::types::{Beginning, NotOpen, Route, Task, Verdict};
+use crate::collision_avoidance::Stamp;
 use crate::delayed::{due, Delayed};
-use crate::siblings::Stamp;
 use crate::tier::{Lease, Leases, Wanted};
 
 /// See the module.
-pub struct Held {
-    hub: Arc<Hub>,
+pub struct Replicated {
+    pool: Arc<ServerPool>,
     key: Key,
     database: Option<Vec<u8>>,
     stamp: Option<Stamp>,
@@ -49,23 +49,27 @@ pub struct Held {
     pinned: bool,
     last_winner: Option<LinkId>,
     refusing: Vec<ServerId>,
-    spared: Spared,
+    spared: AvoidList,
     refusal: Option<Packet>,
     /// The session's, as its replies said last.
     pub status: u16,
 }
 
-impl Held {
+impl Replicated {
     /// Takes tokens and waits for the first server to be connected.
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(hub: Arc<Hub>, start: Beginning, replicas: usize) -> Result<Self, NotOpen> {
-        let hedges = hub.tier.policy().0.hedges();
-        let deadline = Instant::now() + hub.tier.config().request_timeout();
+    pub async fn open(
+        pool: Arc<ServerPool>,
+        start: Beginning,
+        replicas: usize,
+    ) -> Result<Self, NotOpen> {
+        let hedges = pool.tier.policy().0.hedges();
+        let deadline = Instant::now() + pool.tier.config().request_timeout();
         let (tell_news, news) = mpsc::unbounded_channel();
         let mut held = Self {
-            hub,
+            pool,
             key: start.key,
             database: start.database,
             stamp: start.stamp,
@@ -81,7 +85,7 @@ impl Held {
             pinned: false,
             last_winner: None,
             refusing: Vec::new(),
-            spared: Spared::default(),
+            spared: AvoidList::default(),
             refusal: None,
             status: AUTOCOMMIT,
         };
@@ -99,7 +103,7 @@ impl Held {
     pub fn stamped(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
         for link in &self.links {
-            self.hub.tier.holds(stamp, link.server);
+            self.pool.tier.holds(stamp, link.server);
         }
     }
 
@@ -134,7 +138,7 @@ impl Held {
             Route::Session(effect) => replay::task(effect),
         };
         if task == Task::Race && self.links.len() > 1 {
-            self.hub.tier.counters.cloned.inc();
+            self.pool.tier.counters.cloned.inc();
         }
         let form = (shape, route.locks());
         let (verdict, is_good) = self.contest(packet, form, &task, deadline).await;
@@ -158,7 +162,7 @@ impl Held {
         task: &Task,
         deadline: Instant,
     ) -> (Verdict, bool) {
-        let (contest, mut told) = Contest::new(self.hub.tier.places());
+        let (contest, mut told) = Contest::new(self.pool.tier.places());
         let command = |link: LinkId| Command {
             packet: packet.clone(),
             shape,
@@ -230,7 +234,7 @@ impl Held {
         match task {
             Task::Race => {
                 let not_sent = self.leases.as_ref().map_or(0, Leases::to_come) as u64;
-                self.hub.tier.counters.replicas_not_needed.add(not_sent);
+                self.pool.tier.counters.replicas_not_needed.add(not_sent);
             }
             // Who could not do it is not where the others are.
             Task::Session(_) | Task::Sticky => {
@@ -258,7 +262,7 @@ impl Held {
         let winner = self.last_winner.as_ref().and_then(link);
         let ready = self.ready.iter().filter_map(link);
         let others = || ready.clone().chain(&self.links);
-        let is_in = |link: &&Link| !self.hub.tier.is_ejected(link.server);
+        let is_in = |link: &&Link| !self.pool.tier.is_ejected(link.server);
         let found = winner.or_else(|| others().find(is_in).or_else(|| others().next()));
         found.map(|link| link.id)
     }
@@ -283,14 +287,14 @@ impl Held {
     /// When other servers are asked too, where that is not done at once.
     fn delayed(&self, task: &Task) -> Option<Delayed> {
         let may = *task == Task::Race && self.wanted < self.replicas && self.replay.is_possible();
-        let hedge = self.hub.tier.delay(self.replicas).filter(|_| may);
+        let hedge = self.pool.tier.delay(self.replicas).filter(|_| may);
         hedge.map(Delayed::new)
     }
 
     /// A server for a read that is late, brought to the session's state.
     fn one_more(&mut self) -> Option<&Link> {
         let exclude = self.not_again();
-        let lease = self.hub.tier.hedge(&exclude)?;
+        let lease = self.pool.tier.hedge(&exclude)?;
         let id = self.join(Some(lease))?;
         self.links.iter().find(|link| link.id == id)
     }
@@ -310,12 +314,12 @@ impl Held {
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
         let mut exclude = self.not_again();
         let wanted = Wanted::Copies(missing);
-        let mut leases = self.hub.tier.acquire_for(self.stamp, wanted, &exclude);
+        let mut leases = self.pool.tier.acquire_for(self.stamp, wanted, &exclude);
         // None but those that were late: one of these, then.
         let is_stuck = matches!(leases, Err(Refused::NoServer)) && self.links.is_empty();
         if is_stuck && self.spared.forget() {
             exclude = self.not_again();
-            leases = self.hub.tier.acquire_for(self.stamp, wanted, &exclude);
+            leases = self.pool.tier.acquire_for(self.stamp, wanted, &exclude);
         }
         self.leases = Some(leases?);
         Ok(())
@@ -358,7 +362,7 @@ impl Held {
                 match loss {
                     Loss::Broken => {}
                     Loss::Late => {
-                        let time = self.hub.tier.config().request_timeout();
+                        let time = self.pool.tier.config().request_timeout();
                         self.spared.add(server, time);
                     }
                     Loss::Refused(packet) => {
@@ -390,7 +394,7 @@ impl Held {
         }
         let lease = lease.filter(|_| self.replay.is_possible())?;
         if let Some(stamp) = self.stamp {
-            self.hub.tier.holds(stamp, lease.server);
+            self.pool.tier.holds(stamp, lease.server);
         }
         let id = self.next_link;
         self.next_link += 1;
@@ -399,7 +403,7 @@ impl Held {
             database: self.database.clone(),
             news: self.tell_news.clone(),
         };
-        let link = Link::start(Arc::clone(&self.hub), id, lease, start);
+        let link = Link::start(Arc::clone(&self.pool), id, lease, start);
         for entry in self.replay.entries() {
             let ticket = Ticket::new(&Contest::decided(), id);
             let (packet, shape, task) = (entry.packet.clone(), entry.shape, entry.task.clone());

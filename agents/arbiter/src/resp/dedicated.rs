@@ -16,16 +16,17 @@ use tokio::time::{timeout, Instant};
 
 use super::classify::is_refused_always;
 use super::command::{with_lengths, Commands, Found};
+use super::dedicated_quota::Place;
 use super::idle::Idle;
-use super::pins::Pin;
 use super::reply::Replies;
-use super::{Front, PRIMARY};
+use super::Front;
 use crate::conn::Conn;
 use crate::kv::socket::{arrive, Socket};
 use crate::kv::Dialect;
 use crate::memory::{Held, UNCOUNTED};
-use crate::pace::Pace;
+use crate::min_rate::MinRate;
 use crate::stream::Stream;
+use crate::tier::PRIMARY;
 
 /// What the server is asked in place of a command that is refused.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
@@ -56,7 +57,7 @@ impl Manners {
 }
 
 /// Serves the client to its end. The command that pinned it is in its buffer.
-pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Option<Pin>) {
+pub async fn serve(front: &Front, mut client: Socket, manners: Manners, place: Option<Place>) {
     let counters = &front.tier.counters;
     counters.received.inc();
     let limit = front.tier.config().request_timeout();
@@ -78,7 +79,7 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
         buffer: client.buffer,
         commands: Commands::default(),
         held: Held::new(&front.tier.memory),
-        pace: Pace::of_sender(front.tier.config()),
+        pace: MinRate::of_sender(front.tier.config()),
         front,
         idle: &idle,
     };
@@ -94,7 +95,7 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
             let _ = timeout(LINGER, up).await;
         }
     }
-    drop(pin);
+    drop(place);
 }
 
 /// The way of what the server says to the client, until it closes or the connection has been idle
@@ -133,7 +134,7 @@ struct Up<'a> {
     commands: Commands,
     /// Of `buffer`.
     held: Held,
-    pace: Pace,
+    pace: MinRate,
     front: &'a Front,
     idle: &'a Idle,
 }

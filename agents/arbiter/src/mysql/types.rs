@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use super::classify::Effect;
 use super::contest::Piece;
-use super::hello::Key;
+use super::handshake::Key;
 use super::packet::Packet;
-use crate::siblings::Stamp;
+use crate::collision_avoidance::Stamp;
 
 /// Where a command goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

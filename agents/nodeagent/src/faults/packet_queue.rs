@@ -37,7 +37,7 @@ pub struct Verdict {
 }
 
 /// What a fault does to frames.
-pub trait Treatment: Send {
+pub trait PacketTransform: Send {
     /// Decides about a frame, and may change it; `now` since the fault began.
     fn treat(&mut self, frame: &mut [u8], is_outgoing: bool, now: Duration) -> Verdict;
 
@@ -72,14 +72,14 @@ impl Queue {
         mut frame: Vec<u8>,
         is_outgoing: bool,
         now: Duration,
-        treatment: &mut dyn Treatment,
+        transform: &mut dyn PacketTransform,
         counts: &Counts,
     ) {
         if self.held.len() >= FRAMES_MAX {
             counts.overflowed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let verdict = treatment.treat(&mut frame, is_outgoing, now);
+        let verdict = transform.treat(&mut frame, is_outgoing, now);
         counts
             .taken
             .fetch_add(verdict.taken.into(), Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Queue {
     pub fn next(
         &mut self,
         now: Duration,
-        treatment: &dyn Treatment,
+        transform: &dyn PacketTransform,
         counts: &Counts,
     ) -> Option<Vec<u8>> {
         if self.due()? > now {
@@ -113,7 +113,7 @@ impl Queue {
         let held_us = now.saturating_sub(held.came).as_micros() as u64;
         counts.passed.fetch_add(1, Ordering::Relaxed);
         counts.held_us.fetch_add(held_us, Ordering::Relaxed);
-        let struck = was_overtaken && treatment.strikes_by_overtaking();
+        let struck = was_overtaken && transform.strikes_by_overtaking();
         counts.struck.fetch_add(struck.into(), Ordering::Relaxed);
         Some(held.frame)
     }
@@ -131,7 +131,7 @@ mod tests {
     /// Holds a frame for as many milliseconds as its first byte says.
     struct Told;
 
-    impl Treatment for Told {
+    impl PacketTransform for Told {
         fn treat(&mut self, frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
             Verdict {
                 due: now + ms(frame[0].into()),

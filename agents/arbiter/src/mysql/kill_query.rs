@@ -11,16 +11,16 @@ use std::sync::Arc;
 use policy::ServerId;
 use tokio::time::timeout;
 
-use super::hub::{Hub, ServerConn};
 use super::packet;
 use super::reply::Follow;
+use super::server_pool::{ServerConn, ServerPool};
 use crate::conn::Conn;
 use crate::tier::{Flight, Lease};
 
 /// See the module.
-pub struct Unwanted {
+pub struct KillQuery {
     /// Where to reach the server.
-    pub hub: Arc<Hub>,
+    pub pool: Arc<ServerPool>,
     /// The server.
     pub server: ServerId,
     /// The connection on which it works.
@@ -33,11 +33,11 @@ pub struct Unwanted {
     pub flight: Flight,
 }
 
-impl Unwanted {
+impl KillQuery {
     /// Ends the work, in a task of its own.
     pub fn end(mut self) {
         tokio::spawn(async move {
-            stop(&self.hub, self.server, &mut self.conn, &mut self.follow).await;
+            stop(&self.pool, self.server, &mut self.conn, &mut self.follow).await;
             drop((self.conn, self.flight, self.lease));
         });
     }
@@ -45,9 +45,9 @@ impl Unwanted {
 
 /// Stops the server's work on this connection, and waits for it. How it goes says nothing of the
 /// server; the connection must not be used again.
-pub async fn stop(hub: &Hub, server: ServerId, conn: &mut ServerConn, follow: &mut Follow) {
-    if hub.kill_query(server, conn).await {
-        let limit = hub.tier.config().request_timeout();
+pub async fn stop(pool: &ServerPool, server: ServerId, conn: &mut ServerConn, follow: &mut Follow) {
+    if pool.kill_query(server, conn).await {
+        let limit = pool.tier.config().request_timeout();
         // Beyond it the server is left to itself.
         let _ = timeout(limit, drain(&mut conn.conn, follow)).await;
     }

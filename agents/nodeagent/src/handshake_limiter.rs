@@ -1,4 +1,4 @@
-//! Who waits at the agent's door: connections that have shown no certificate yet.
+//! Who waits at the agent's limiter: connections that have shown no certificate yet.
 //!
 //! A semaphore over all connections was not enough: silent ones held it for the handshake's limit,
 //! and some 26 of them a second kept everybody else out. The rule here: places are few for one
@@ -22,7 +22,7 @@ const KNOWN_MAX: usize = 16;
 
 /// See the module.
 #[derive(Default)]
-pub struct Door {
+pub struct HandshakeLimiter {
     state: Mutex<State>,
 }
 
@@ -45,16 +45,16 @@ struct Handshake {
     _stay: oneshot::Sender<()>,
 }
 
-/// A place at the door, until it is dropped.
+/// A place at the limiter, until it is dropped.
 pub struct Place {
-    door: Arc<Door>,
+    limiter: Arc<HandshakeLimiter>,
     id: u64,
     stay: oneshot::Receiver<()>,
 }
 
-impl Door {
+impl HandshakeLimiter {
     /// A place for a connection from this address; another may have to give way for it.
-    pub fn enter(self: &Arc<Door>, address: IpAddr) -> Place {
+    pub fn enter(self: &Arc<HandshakeLimiter>, address: IpAddr) -> Place {
         let mut state = self.lock();
         state.last_id += 1;
         let id = state.last_id;
@@ -73,7 +73,7 @@ impl Door {
         waiting.0.push(handshake);
         drop(state);
         Place {
-            door: self.clone(),
+            limiter: self.clone(),
             id,
             stay,
         }
@@ -132,7 +132,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.door.lock();
+        let mut state = self.limiter.lock();
         let others = |handshake: &Handshake| handshake.id != self.id;
         state.strangers.0.retain(others);
         state.friends.0.retain(others);
@@ -157,54 +157,54 @@ mod tests {
 
     #[test]
     fn a_flood_from_one_address_pushes_out_its_own_oldest_only() {
-        let door = Arc::new(Door::default());
-        let mut runner = door.enter(address(1));
-        let mut flood: Vec<Place> = (0..500).map(|_| door.enter(address(2))).collect();
+        let limiter = Arc::new(HandshakeLimiter::default());
+        let mut runner = limiter.enter(address(1));
+        let mut flood: Vec<Place> = (0..500).map(|_| limiter.enter(address(2))).collect();
         assert!(!is_lost(&mut runner));
         let kept = flood.split_off(500 - PLACES_PER_ADDRESS);
         assert_eq!(lost(&mut flood), 500 - PLACES_PER_ADDRESS);
-        assert_eq!(door.lock().strangers.0.len(), 1 + kept.len());
+        assert_eq!(limiter.lock().strangers.0.len(), 1 + kept.len());
     }
 
     #[test]
     fn where_all_places_are_taken_the_address_that_holds_most_gives_way() {
-        let door = Arc::new(Door::default());
+        let limiter = Arc::new(HandshakeLimiter::default());
         let mut floods: Vec<Place> = (0..4)
             .flat_map(|host| vec![host; PLACES_PER_ADDRESS])
-            .map(|host| door.enter(address(10 + host)))
+            .map(|host| limiter.enter(address(10 + host)))
             .collect();
-        let mut runner = door.enter(address(1));
+        let mut runner = limiter.enter(address(1));
         assert_eq!(lost(&mut floods), 1);
         assert!(is_lost(&mut floods[0]), "the oldest of the fullest");
-        let mut more: Vec<Place> = (20..50).map(|host| door.enter(address(host))).collect();
+        let mut more: Vec<Place> = (20..50).map(|host| limiter.enter(address(host))).collect();
         assert_eq!((lost(&mut floods), lost(&mut more)), (31, 0));
         assert!(!is_lost(&mut runner));
     }
 
     #[test]
     fn an_address_that_authenticated_has_places_that_no_number_of_strangers_takes() {
-        let door = Arc::new(Door::default());
-        door.know(address(1));
-        let mut runner = door.enter(address(1));
+        let limiter = Arc::new(HandshakeLimiter::default());
+        limiter.know(address(1));
+        let mut runner = limiter.enter(address(1));
         let many = (0..10_000u32).map(|host| IpAddr::from((0xc613_8000 + host).to_be_bytes()));
-        let strangers: Vec<Place> = many.map(|address| door.enter(address)).collect();
+        let strangers: Vec<Place> = many.map(|address| limiter.enter(address)).collect();
         assert!(!is_lost(&mut runner));
-        assert_eq!(door.lock().strangers.0.len(), PLACES);
+        assert_eq!(limiter.lock().strangers.0.len(), PLACES);
         drop(strangers);
         drop(runner);
-        let state = door.lock();
+        let state = limiter.lock();
         assert_eq!((state.strangers.0.len(), state.friends.0.len()), (0, 0));
     }
 
     #[test]
     fn the_address_that_authenticated_longest_ago_is_forgotten_first() {
-        let door = Door::default();
+        let limiter = HandshakeLimiter::default();
         for host in 0..KNOWN_MAX as u8 {
-            door.know(address(host));
+            limiter.know(address(host));
         }
-        door.know(address(0));
-        door.know(address(200));
-        let known = &door.lock().known;
+        limiter.know(address(0));
+        limiter.know(address(200));
+        let known = &limiter.lock().known;
         assert_eq!(known.len(), KNOWN_MAX);
         assert!(known.contains(&address(0)) && !known.contains(&address(1)));
     }

@@ -47,7 +47,7 @@ pub enum Harm {
 
 /// One fault of the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct IoFault {
     pub id: String,
     pub of: Of,
     pub harm: Harm,
@@ -78,7 +78,7 @@ pub struct Desk {
 
 #[derive(Debug, Default)]
 struct State {
-    trouble: Option<Trouble>,
+    trouble: Option<IoFault>,
     counts: Counts,
     /// Rises with each change: who waits for an earlier one goes on.
     turn: u64,
@@ -98,7 +98,7 @@ pub enum Fate {
 
 impl Desk {
     /// Puts a fault in force, in the place of any other.
-    pub fn set(&self, trouble: Trouble) {
+    pub fn set(&self, trouble: IoFault) {
         let mut state = self.lock();
         let left = match trouble.harm {
             Harm::Full { bytes } => Some(bytes),
@@ -249,7 +249,7 @@ mod tests {
     fn desk(of: Of, harm: Harm) -> Desk {
         let desk = Desk::default();
         let id = "f1".into();
-        desk.set(Trouble {
+        desk.set(IoFault {
             id,
             of,
             harm,

@@ -5,12 +5,12 @@
 //! server's reply. While its server's tokens are out, a session that can goes on at another server.
 //!
 //! Locks at the server (an open transaction's, those of `LOCK TABLES` and the like) keep the token
-//! from one command to the next: who waits for such a lock has a token, and were the one who has the
-//! lock to wait for that token, neither would go on. A client that is silent for a request's
+//! from one command to the next: otherwise who holds the lock and who waits for it could deadlock on
+//! tokens. A client that is silent for a request's
 //! time-out gives the token back nevertheless, and what it sends then goes with a token if one is
 //! free, else without.
 //!
-//! As in `held`: a server that dies between commands is replaced, and the next one is first brought
+//! As in `replicated`: a server that dies between commands is replaced, and the next one is first brought
 //! to the session's state; one that dies in mid-command takes the session with it.
 
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use std::time::Duration;
 use policy::{Refused, ServerId};
 use tokio::time::{timeout, timeout_at, Instant};
 
-use super::hello::Key;
-use super::hub::{Hub, OpenError, ServerConn};
+use super::avoid_list::AvoidList;
+use super::handshake::Key;
+use super::kill_query::KillQuery;
 use super::packet::{self, Packet};
 use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
 use super::reply::{End, Follow, Shape, AUTOCOMMIT};
-use super::spared::Spared;
-use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
-use super::unwanted::Unwanted;
+use super::server_pool::{OpenError, ServerConn, ServerPool};
+use super::types::{Beginning, NotOpen, Outcome, Route, Task};
+use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted};
 
 /// See the module.
-pub struct Solo {
-    hub: Arc<Hub>,
+pub struct Passthrough {
+    pool: Arc<ServerPool>,
     key: Key,
     database: Option<Vec<u8>>,
     stamp: Option<Stamp>,
@@ -44,7 +44,7 @@ pub struct Solo {
     took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
-    spared: Spared,
+    spared: AvoidList,
     /// The session's, as its replies said last.
     pub status: u16,
 }
@@ -70,21 +70,21 @@ enum Needed {
 
 impl Reached {
     /// The session goes on elsewhere.
-    fn leave(self, hub: &Arc<Hub>) {
-        let hub = Arc::clone(hub);
-        tokio::spawn(async move { hub.give_back(self.server, self.conn).await });
+    fn leave(self, pool: &Arc<ServerPool>) {
+        let pool = Arc::clone(pool);
+        tokio::spawn(async move { pool.give_back(self.server, self.conn).await });
     }
 }
 
-impl Solo {
+impl Passthrough {
     /// Takes a token, for as long as it takes to connect to its server.
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(hub: Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
-        let deadline = Instant::now() + hub.tier.config().request_timeout();
+    pub async fn open(pool: Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
+        let deadline = Instant::now() + pool.tier.config().request_timeout();
         let mut solo = Self {
-            hub,
+            pool,
             key: start.key,
             database: start.database,
             stamp: start.stamp,
@@ -92,7 +92,7 @@ impl Solo {
             replay: Replay::default(),
             took_locks: false,
             refusing: Vec::new(),
-            spared: Spared::default(),
+            spared: AvoidList::default(),
             status: AUTOCOMMIT,
         };
         solo.reach(deadline).await?;
@@ -106,13 +106,13 @@ impl Solo {
     pub fn stamped(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
         if let Some(reached) = &self.server {
-            self.hub.tier.holds(stamp, reached.server);
+            self.pool.tier.holds(stamp, reached.server);
         }
     }
 
     /// Waits until the server is gone, or the client has been silent with its token for too long.
     pub async fn lose(&mut self) {
-        let silence_max = self.hub.tier.config().request_timeout();
+        let silence_max = self.pool.tier.config().request_timeout();
         match &mut self.server {
             Some(reached) if reached.lease.is_some() => {
                 if timeout(silence_max, reached.conn.conn.spoken())
@@ -139,7 +139,7 @@ impl Solo {
             ..
         }) = self.server
         {
-            self.hub.give_back(server, conn).await;
+            self.pool.give_back(server, conn).await;
             drop(lease);
         }
     }
@@ -179,9 +179,9 @@ impl Solo {
             Route::One | Route::Pin | Route::Lock => Task::Alone,
             Route::Session(effect) => replay::task(effect),
         };
-        let limit = self.hub.tier.config().request_timeout();
+        let limit = self.pool.tier.config().request_timeout();
         let mut passing = Passing {
-            flight: self.hub.tier.sent(reached.server),
+            flight: self.pool.tier.sent(reached.server),
             task: &task,
             limit,
             deadline,
@@ -219,8 +219,8 @@ impl Solo {
     /// Nobody waits any more for what the server still does, if anything.
     fn give_up(&self, reached: Reached, flight: Flight, stopped: Stopped) {
         if let Some(follow) = stopped.unfinished {
-            let unwanted = Unwanted {
-                hub: Arc::clone(&self.hub),
+            let unwanted = KillQuery {
+                pool: Arc::clone(&self.pool),
                 server: reached.server,
                 conn: reached.conn,
                 follow,
@@ -253,7 +253,7 @@ impl Solo {
             return Ok(None);
         }
         let may_move = self.replay.is_possible() && !has_locks && *route != Route::One;
-        let mut leases = match self.hub.tier.again(server, !may_move && !has_locks) {
+        let mut leases = match self.pool.tier.again(server, !may_move && !has_locks) {
             Ok(leases) => leases,
             Err(Refused::NoServer) if may_move => return Ok(Some(Needed::Another)),
             // Dead or taken out: it has no tokens, and what is there goes on.
@@ -313,7 +313,7 @@ impl Solo {
         tried.extend(self.spared.now());
         let mut insists = false;
         loop {
-            let leases = self.hub.tier.acquire_for(self.stamp, Wanted::One, &tried);
+            let leases = self.pool.tier.acquire_for(self.stamp, Wanted::One, &tried);
             // None but those that were late: one of these, then, as long as there is time.
             if matches!(leases, Err(Refused::NoServer))
                 && self.server.is_none()
@@ -335,7 +335,7 @@ impl Solo {
             };
             let server = lease.server;
             if let Some(stamp) = self.stamp {
-                self.hub.tier.holds(stamp, server);
+                self.pool.tier.holds(stamp, server);
             }
             let is_here = |reached: &&mut Reached| reached.server == server;
             if let Some(reached) = self.server.as_mut().filter(is_here) {
@@ -344,19 +344,19 @@ impl Solo {
             }
             let insists_until = if insists { deadline } else { Instant::now() };
             let database = self.database.as_deref();
-            let opening = self.hub.open(server, self.key, database, insists_until);
+            let opening = self.pool.open(server, self.key, database, insists_until);
             let was_late = match opening.await {
                 Ok(conn) => {
                     let mut reached = Reached {
                         server,
                         conn,
                         lease: Some(lease),
-                        _presence: self.hub.tier.presence(server),
+                        _presence: self.pool.tier.presence(server),
                     };
                     match self.catch_up(&mut reached.conn, deadline).await {
                         End::Good => {
                             if let Some(left) = self.server.replace(reached) {
-                                left.leave(&self.hub);
+                                left.leave(&self.pool);
                             }
                             return Ok(());
                         }
@@ -374,7 +374,7 @@ impl Solo {
             tried.push(server);
             // Who has a server tries the other again only after a while.
             if was_late || self.server.is_some() {
-                let time = self.hub.tier.config().request_timeout();
+                let time = self.pool.tier.config().request_timeout();
                 self.spared.add(server, time);
             }
         }
@@ -382,7 +382,7 @@ impl Solo {
 
     /// Replays the session's statements. Broken: also where it was late.
     async fn catch_up(&mut self, conn: &mut ServerConn, deadline: Instant) -> End {
-        let limit = self.hub.tier.config().request_timeout();
+        let limit = self.pool.tier.config().request_timeout();
         for entry in self.replay.entries() {
             let repeated = timeout_at(deadline, repeat(conn, entry, limit)).await;
             let end = repeated.unwrap_or(End::Broken);

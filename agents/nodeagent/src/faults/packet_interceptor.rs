@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{share, Probe, Reading};
 use super::net_loss::{delete_table, refuse_foreign_tables, Direction};
-use super::passage_queue::{Counts, Queue, Treatment};
+use super::packet_queue::{Counts, PacketTransform, Queue};
 use super::Refusal;
 use crate::machine::command::run_with_input;
 use crate::machine::network::traffic;
@@ -44,7 +44,7 @@ const PROBE_DEVICE: &str = "sc-probe-tap";
 
 /// What is made for one fault.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Passage {
+pub struct PacketInterceptor {
     id: String,
     table: String,
     device: String,
@@ -52,12 +52,16 @@ pub struct Passage {
     direction: Direction,
 }
 
-impl Passage {
+impl PacketInterceptor {
     /// Checks that nothing foreign is in the way.
-    pub fn plan(machine: &Machine, id: &str, direction: Direction) -> Result<Passage, Refusal> {
+    pub fn plan(
+        machine: &Machine,
+        id: &str,
+        direction: Direction,
+    ) -> Result<PacketInterceptor, Refusal> {
         let data = machine.data()?;
         refuse_foreign_tables(PREFIX)?;
-        Ok(Passage {
+        Ok(PacketInterceptor {
             id: id.into(),
             table: format!("{PREFIX}{id}"),
             device: format!("sc-{id}"),
@@ -66,14 +70,14 @@ impl Passage {
         })
     }
 
-    /// Leads the packets through `treatment`.
-    pub fn open(&self, machine: &Machine, mut treatment: Box<dyn Treatment>) -> Result<()> {
+    /// Leads the packets through `transform`.
+    pub fn open(&self, machine: &Machine, mut transform: Box<dyn PacketTransform>) -> Result<()> {
         let tap = Tap::like(&self.interface, &self.device)?;
         let mac = mac_of(&self.interface)?;
         let own = mac_bytes(&mac)?;
         let table = self.table.clone();
         let carried = move |counts: &Counts, stop: &Stop| {
-            if let Err(error) = carry(&tap, own, &mut *treatment, counts, stop) {
+            if let Err(error) = carry(&tap, own, &mut *transform, counts, stop) {
                 // The device goes with this thread: without the table packets pass it by.
                 let undone = delete_table(&table);
                 let why = format!("packets are not held any more: {error:#}, {undone:?}");
@@ -130,7 +134,7 @@ pub fn capability(machine: &Machine) -> Result<()> {
 fn carry(
     tap: &Tap,
     own: [u8; 6],
-    treatment: &mut dyn Treatment,
+    transform: &mut dyn PacketTransform,
     counts: &Counts,
     stop: &Stop,
 ) -> Result<()> {
@@ -147,13 +151,13 @@ fn carry(
                     frame.into(),
                     is_outgoing,
                     began.elapsed(),
-                    treatment,
+                    transform,
                     counts,
                 );
             }
-            send_due(tap, &mut queue, began, treatment, counts)?;
+            send_due(tap, &mut queue, began, transform, counts)?;
         }
-        send_due(tap, &mut queue, began, treatment, counts)?;
+        send_due(tap, &mut queue, began, transform, counts)?;
     }
     Ok(())
 }
@@ -162,10 +166,10 @@ fn send_due(
     tap: &Tap,
     queue: &mut Queue,
     began: Instant,
-    treatment: &dyn Treatment,
+    transform: &dyn PacketTransform,
     counts: &Counts,
 ) -> Result<()> {
-    while let Some(frame) = queue.next(began.elapsed(), treatment, counts) {
+    while let Some(frame) = queue.next(began.elapsed(), transform, counts) {
         tap.send(&frame)?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::parameter::Parameter;
 use super::Refusal;
 use crate::machine::calls::{Altered, Calls, Counts};
 use crate::machine::Machine;
-use crate::store::trouble;
+use crate::store::io_faults;
 
 /// There is one library, and one fault in it at a time.
 pub const RESOURCE: &str = "calls";
@@ -87,10 +87,10 @@ impl Probe for Hits {
 
     fn reading(&self) -> Reading {
         let Counts { seen, hit } = self.counts;
-        let counted = trouble::Counts {
+        let counted = io_faults::Counts {
             seen,
             hit,
-            ..trouble::Counts::default()
+            ..io_faults::Counts::default()
         };
         Reading {
             asked: Some(100.0 * self.share),

@@ -47,8 +47,8 @@ pub async fn join(
     idle_max: Duration,
     mut on_answer: impl FnMut(),
 ) -> Result<Sent, Broken> {
-    let (mut up, mut down) = (Way::new(), Way::new());
-    let mut silence = Silence::new(idle_max);
+    let (mut up, mut down) = (Direction::new(), Direction::new());
+    let mut silence = IdleTimer::new(idle_max);
     poll_fn(|cx| {
         let rising = up.poll(cx, client, server, || {});
         if let Poll::Ready(Err(end)) = rising {
@@ -71,14 +71,14 @@ pub async fn join(
 }
 
 /// How long no byte has moved. Its timer is set again only when it goes off.
-struct Silence {
+struct IdleTimer {
     max: Duration,
     moved: u64,
     since: Instant,
     alarm: Pin<Box<Sleep>>,
 }
 
-impl Silence {
+impl IdleTimer {
     fn new(max: Duration) -> Self {
         Self {
             max,
@@ -128,7 +128,7 @@ enum State {
 }
 
 /// One direction.
-struct Way {
+struct Direction {
     buffer: Vec<u8>,
     /// What is in the buffer and not yet written.
     from: usize,
@@ -138,7 +138,7 @@ struct Way {
     sent: u64,
 }
 
-impl Way {
+impl Direction {
     fn new() -> Self {
         Self {
             buffer: vec![0; COPY_BYTES],

@@ -10,14 +10,14 @@ use crate::config::Config;
 const TIME: Duration = Duration::from_secs(5);
 
 /// See the module.
-pub struct Pace {
+pub struct MinRate {
     time: Duration,
     bytes_min: usize,
     came: usize,
     waited: Duration,
 }
 
-impl Pace {
+impl MinRate {
     /// Of somebody who sends.
     pub fn of_sender(config: &Config) -> Self {
         Self::new(config.client_kib_per_s_min, TIME)
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_came_in_each_time_of_waiting_counts_and_no_credit_is_kept() {
-        let mut pace = Pace::new(1, 2 * SECOND);
+        let mut pace = MinRate::new(1, 2 * SECOND);
         assert!(pace.keeps(100 * 1024, SECOND) && pace.left() == SECOND);
         assert!(pace.keeps(0, SECOND), "enough came");
         assert!(pace.keeps(2047, SECOND), "not judged yet");

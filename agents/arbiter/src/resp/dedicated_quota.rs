@@ -9,9 +9,9 @@ use thiserror::Error;
 
 use crate::lock;
 
-/// See the module.
+/// The places.
 #[derive(Debug)]
-pub struct Pins {
+pub struct DedicatedQuota {
     most: usize,
     most_of_address: usize,
     taken: Mutex<Taken>,
@@ -36,12 +36,12 @@ pub enum Full {
 
 /// A place, given back when dropped.
 #[derive(Debug)]
-pub struct Pin {
-    pins: Arc<Pins>,
+pub struct Place {
+    quota: Arc<DedicatedQuota>,
     address: Option<IpAddr>,
 }
 
-impl Pins {
+impl DedicatedQuota {
     /// `most` places, of which the clients of one address may have `most_of_address`.
     pub fn new(most: usize, most_of_address: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -56,7 +56,7 @@ impl Pins {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Pin, Full> {
+    pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
         // Where IPv4 comes in by an IPv6 socket, its addresses are written as IPv6.
         let address = address.map(|address| address.to_canonical());
         let mut taken = lock(&self.taken);
@@ -71,14 +71,14 @@ impl Pins {
             *of_address += 1;
         }
         taken.all += 1;
-        let pins = Arc::clone(self);
-        Ok(Pin { pins, address })
+        let quota = Arc::clone(self);
+        Ok(Place { quota, address })
     }
 }
 
-impl Drop for Pin {
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = lock(&self.pins.taken);
+        let mut taken = lock(&self.quota.taken);
         taken.all -= 1;
         let Some(address) = self.address else { return };
         if let Some(of_address) = taken.by_address.get_mut(&address) {
@@ -100,26 +100,26 @@ mod tests {
 
     #[test]
     fn an_address_leaves_places_to_others_and_all_come_back() {
-        let pins = Pins::new(3, 2);
+        let quota = DedicatedQuota::new(3, 2);
         let mut held = vec![
-            pins.take(address(1)).unwrap(),
-            pins.take(address(1)).unwrap(),
+            quota.take(address(1)).unwrap(),
+            quota.take(address(1)).unwrap(),
         ];
-        assert_eq!(pins.take(address(1)).unwrap_err(), Full::ForAddress);
-        held.push(pins.take(address(2)).unwrap());
-        assert_eq!(pins.take(address(2)).unwrap_err(), Full::ForAll);
-        assert_eq!(pins.take(None).unwrap_err(), Full::ForAll);
+        assert_eq!(quota.take(address(1)).unwrap_err(), Full::ForAddress);
+        held.push(quota.take(address(2)).unwrap());
+        assert_eq!(quota.take(address(2)).unwrap_err(), Full::ForAll);
+        assert_eq!(quota.take(None).unwrap_err(), Full::ForAll);
         held.remove(0);
-        held.push(pins.take(address(1)).unwrap());
+        held.push(quota.take(address(1)).unwrap());
         held.clear();
-        let taken = lock(&pins.taken);
+        let taken = lock(&quota.taken);
         assert_eq!((taken.all, taken.by_address.len()), (0, 0));
     }
 
     #[test]
     fn without_an_address_only_the_total_counts() {
-        let pins = Pins::new(2, 1);
-        let _held = (pins.take(None).unwrap(), pins.take(None).unwrap());
-        assert_eq!(pins.take(None).unwrap_err(), Full::ForAll);
+        let quota = DedicatedQuota::new(2, 1);
+        let _held = (quota.take(None).unwrap(), quota.take(None).unwrap());
+        assert_eq!(quota.take(None).unwrap_err(), Full::ForAll);
     }
 }

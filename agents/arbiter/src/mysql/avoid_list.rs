@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Spared(Vec<(ServerId, Instant)>);
+pub struct AvoidList(Vec<(ServerId, Instant)>);
 
-impl Spared {
+impl AvoidList {
     /// From now on, for so long.
     pub fn add(&mut self, server: ServerId, time: Duration) {
         self.0.push((server, Instant::now() + time));

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use policy::ServerId;
 use tokio::time::timeout;
 
-use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
-use super::hello::{self, Key, LogIn, ServerGreeting};
+use super::handshake::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
 use super::reply::{is_in_transaction, ok_status, Follow, NO_BACKSLASH_ESCAPES};
-use super::terms::Task;
+use super::types::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
 use crate::lock;
+use crate::mysql_auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use crate::tier::{Tier, Unreached};
 
 /// Most idle connections per server, of all keys together.
@@ -37,7 +37,7 @@ const COM_QUERY: u8 = 0x03;
 const COM_RESET_CONNECTION: u8 = 0x1f;
 
 /// What all clients share.
-pub struct Hub {
+pub struct ServerPool {
     /// The servers.
     pub tier: Arc<Tier>,
     account: Mysql,
@@ -98,8 +98,8 @@ impl From<io::Error> for OpenError {
     }
 }
 
-impl Hub {
-    /// A hub for the tier.
+impl ServerPool {
+    /// A pool for the tier.
     pub fn new(tier: Arc<Tier>, account: Mysql) -> Arc<Self> {
         let idle = (0..tier.places()).map(|_| Mutex::default()).collect();
         Arc::new(Self {
@@ -321,7 +321,7 @@ impl Hub {
         if greeting.payload().first() == Some(&0xff) {
             return Err(OpenError::Refused(with_state(&greeting)));
         }
-        let greeting = hello::server_greeting(greeting.payload()).ok_or(BROKEN)?;
+        let greeting = handshake::server_greeting(greeting.payload()).ok_or(BROKEN)?;
         let password = self.account.password.as_bytes();
         let method = greeting.method.unwrap_or_default();
         let login = LogIn {
@@ -358,7 +358,7 @@ impl Hub {
         for _ in 0..QUESTIONS_MAX {
             let asked = next(conn).await?;
             let sequence = asked.sequence().wrapping_add(1);
-            let answer = if let Some((method, other)) = hello::method_switch(asked.payload()) {
+            let answer = if let Some((method, other)) = handshake::method_switch(asked.payload()) {
                 nonce = other.to_vec();
                 method.token(password, &nonce)
             } else if asked.payload() == FAST_PATH_TAKEN {
@@ -366,7 +366,7 @@ impl Hub {
             } else if asked.payload() == FULL_PATH_WANTED {
                 vec![PUBLIC_KEY_PLEASE]
             } else if let Some((1, key)) = asked.payload().split_first() {
-                auth::encrypted(password, &nonce, key).ok_or(BROKEN)?
+                mysql_auth::encrypted(password, &nonce, key).ok_or(BROKEN)?
             } else {
                 return Ok(asked);
             };

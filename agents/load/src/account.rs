@@ -1,0 +1,12 @@
+//! Who logs in to an entry.
+
+/// The account of a URL: `mysql://USER:PASSWORD@ADDRESS/DATABASE`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    /// As they stand in the URL.
+    pub user: String,
+    /// Empty: none.
+    pub password: String,
+    /// Empty: none.
+    pub database: String,
+}
