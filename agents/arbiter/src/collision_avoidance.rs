@@ -19,7 +19,7 @@ use crate::lock;
 
 /// The HTTP header that carries a stamp.
 pub const HEADER: &str = "x-sparecraft-replica";
-/// What precedes a stamp in a comment.
+/// The text before a stamp in a comment.
 const IN_COMMENT: &[u8] = b"sparecraft-replica=";
 /// A comment is looked for in so many bytes of a statement.
 const LOOKED_AT: usize = 1_024;
@@ -79,7 +79,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-/// What happened so far; the fields are those of [`wire::arbiter::Siblings`].
+/// Counts so far; the fields are those of [`wire::arbiter::Siblings`].
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct SiblingCounters {
@@ -89,11 +89,11 @@ pub struct SiblingCounters {
     pub avoided: Counter,
 }
 
-/// See the module.
+/// The requests of the tier above, and the servers that their replicas hold.
 #[derive(Debug, Default)]
 pub struct Siblings {
     table: Mutex<Table>,
-    /// What happened so far.
+    /// Counts so far.
     pub counters: SiblingCounters,
 }
 

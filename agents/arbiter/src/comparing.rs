@@ -15,7 +15,7 @@ use wire::arbiter::{Compare, CompareMode};
 
 use crate::lock;
 
-/// What two replies that are the same have in common.
+/// A digest: equal for replies that are the same.
 pub type Digest = [u8; 32];
 
 /// Of bytes that are there as a whole.
@@ -46,7 +46,7 @@ impl Comparing {
         }
     }
 
-    /// What is done with replies, now. All that a read costs while it is off.
+    /// The mode now. All that a read costs while it is off.
     pub fn mode(&self) -> CompareMode {
         let now = self.mode.load(Relaxed);
         let known = CompareMode::ALL.into_iter().find(|&it| it as u8 == now);

@@ -27,11 +27,11 @@ use tls::AdminTls;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What is spoken to clients and servers.
+    /// The protocol spoken to clients and servers.
     pub protocol: Protocol,
-    /// Where clients connect: a port or a unix socket.
+    /// The address for clients: a port or a unix socket.
     pub listen: Address,
-    /// Where the admin API listens: loopback or the control network.
+    /// The address of the admin API: loopback or the control network.
     pub admin: SocketAddr,
     /// The tier served.
     pub tier: String,
@@ -54,21 +54,21 @@ pub struct Config {
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
-    /// What bounds every policy.
+    /// Bounds on every policy.
     #[serde(default)]
     pub guardrails: Guardrails,
-    /// What is done with the replies of replicas.
+    /// The comparison of replicas' replies.
     #[serde(default)]
     pub compare: Compare,
     /// Requests (MySQL: connections and commands) that may wait for tokens; further ones are refused
     /// at once.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
-    /// What clients may make the arbiter hold in all [MiB]: see `memory`.
+    /// Memory that clients may make the arbiter hold in all [MiB]: see `memory`.
     #[serde(default = "default_held_mib_max")]
     pub held_mib_max: usize,
-    /// What a client has to send while a server waits for it, and to send or take while memory is
-    /// scarce [KiB/s]: see `min_rate`.
+    /// The least rate of a client: in sending while a server waits for it, and in both directions
+    /// while memory is scarce [KiB/s]: see `min_rate`.
     #[serde(default = "default_client_kib_per_s_min")]
     pub client_kib_per_s_min: u64,
     /// HTTP: how long a request may hold its token while its body is passed on as it comes.
@@ -121,7 +121,7 @@ pub struct Config {
     keys: toml::Table,
 }
 
-/// What a reload of the file may change; the rest takes a restart.
+/// The keys that a reload of the file may change; the rest takes a restart.
 const LIVE: [&str; 10] = [
     "admin_tls",
     "servers",
@@ -164,7 +164,7 @@ impl Clone for Millis {
     }
 }
 
-/// What is particular to Redis.
+/// Settings of Redis alone.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
@@ -281,7 +281,7 @@ pub enum ConfigError {
     Malformed {
         /// The file.
         path: String,
-        /// What the TOML reader says.
+        /// The TOML reader's message.
         message: String,
     },
     /// A value that cannot work.
@@ -291,9 +291,9 @@ pub enum ConfigError {
         path: String,
         /// The key.
         key: String,
-        /// What would do.
+        /// A value that would do.
         expected: String,
-        /// What is there.
+        /// The value that is there.
         came: String,
     },
 }

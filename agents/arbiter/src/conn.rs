@@ -20,12 +20,12 @@ use crate::stream::Stream;
 const READ_SIZE: usize = 16 * 1024;
 /// With less room than this behind a message's first bytes the buffer grows.
 const ROOM_MIN: usize = 4 * 1024;
-/// What a peer may say before its turn comes; beyond, nothing more is read.
+/// Bytes that a peer may say before its turn comes; beyond, nothing more is read.
 const AHEAD_MAX: usize = 64 * 1024;
 /// A buffer that grew beyond this is given back as soon as it is empty.
 const KEPT_MAX: usize = 4 * READ_SIZE;
 
-/// See the module.
+/// A connection with its buffer and its timer.
 pub struct Conn {
     stream: Stream,
     /// Read and not yet used.
@@ -251,7 +251,7 @@ impl Conn {
         self.stream.peer_ip()
     }
 
-    /// Whether nothing can be read: the peer has neither closed nor sent what nobody asked for.
+    /// True if nothing can be read: the peer has neither closed nor sent what nobody asked for.
     pub fn is_silent(&mut self) -> bool {
         self.buffer.is_empty() && self.stream.is_silent()
     }

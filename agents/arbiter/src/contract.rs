@@ -1,4 +1,4 @@
-//! What designs and fleets can choose from, printed by `arbiter --policies`.
+//! The protocols and policies to choose from, printed by `arbiter --policies`.
 
 use policy::{Policy, TOKENS};
 use serde_json::{json, Value};

@@ -1,4 +1,4 @@
-//! Where clients come in: a port, shared by all threads, or a unix socket.
+//! Listeners for clients: a port, shared by all threads, or a unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     ///
     /// # Errors
     /// When the socket has no address.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock;
 
-/// What every connection may hold uncounted.
+/// Bytes that every connection may hold uncounted.
 pub const UNCOUNTED: usize = 64 * 1024;
 /// Counted in steps, so that most growth touches nothing shared.
 const STEP: usize = 64 * 1024;
@@ -48,7 +48,7 @@ impl Memory {
         lock(&self.state).held
     }
 
-    /// Whether more than half is held, so that who is slow stands in the way of others.
+    /// True if more than half is held, so that who is slow stands in the way of others.
     pub fn is_scarce(&self) -> bool {
         self.held() > self.most / 2
     }
@@ -104,7 +104,7 @@ impl Held {
         held
     }
 
-    /// Whether this connection may hold so many bytes in all. They are counted if so; if not, what
+    /// True if this connection may hold so many bytes in all. They are counted if so; if not, what
     /// was counted stays.
     pub fn cover(&mut self, bytes: usize) -> bool {
         let wanted = if bytes <= UNCOUNTED {

@@ -9,7 +9,7 @@ use crate::config::Config;
 /// what the kernel keeps of a connection would be taken for a pause.
 const TIME: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The bytes that came in the current interval, and the least that must.
 pub struct MinRate {
     time: Duration,
     bytes_min: usize,

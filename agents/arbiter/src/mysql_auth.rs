@@ -51,7 +51,7 @@ impl Method {
             .find(|method| method.name() == name)
     }
 
-    /// What proves the password for this nonce; empty for an empty password.
+    /// The proof of the password for this nonce; empty for an empty password.
     pub fn token(self, password: &[u8], nonce: &[u8]) -> Vec<u8> {
         if password.is_empty() {
             return Vec::new();
@@ -88,7 +88,7 @@ pub fn encrypted(password: &[u8], nonce: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), &plain).ok()
 }
 
-/// Whether two proofs are equal, in a time that does not depend on where they differ.
+/// True if two proofs are equal, in a time that does not depend on where they differ.
 pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

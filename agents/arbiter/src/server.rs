@@ -93,7 +93,7 @@ impl Arbiter {
         Arc::clone(&self.tier)
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     ///
     /// # Errors
     /// When the socket has no address.
@@ -101,7 +101,7 @@ impl Arbiter {
         self.clients[0].address()
     }
 
-    /// Where the admin API is.
+    /// The address of the admin API.
     ///
     /// # Errors
     /// When the socket has no address.
@@ -193,7 +193,7 @@ pub fn thread_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// What every thread needs to let clients in.
+/// The parts of every thread that let clients in.
 #[derive(Clone)]
 struct Acceptor {
     tier: Arc<Tier>,

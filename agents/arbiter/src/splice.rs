@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// Read and not yet written, in each direction.
 const COPY_BYTES: usize = 16 * 1024;
 
-/// Whose connection broke.
+/// The side whose connection broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// The client's.
@@ -130,7 +130,7 @@ enum State {
 /// One direction.
 struct Direction {
     buffer: Vec<u8>,
-    /// What is in the buffer and not yet written.
+    /// Bytes in the buffer that are not yet written.
     from: usize,
     to: usize,
     state: State,

@@ -68,7 +68,7 @@ impl Stream {
                 if ready!(unix.poll_read_ready(cx)).is_err() {
                     return Poll::Ready(());
                 }
-                let peek = || SockRef::from(&*unix).peek(&mut [MaybeUninit::uninit()]);
+                let peek = || SockRef::from(unix).peek(&mut [MaybeUninit::uninit()]);
                 match unix.try_io(Interest::READABLE, peek) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     _ => return Poll::Ready(()),
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has neither closed nor said anything. If it has, it may be lost.
+    /// True if the peer has neither closed nor said anything. If it has, it may be lost.
     pub fn is_silent(&self) -> bool {
         let read = match self {
             Self::Tcp(tcp) => tcp.try_read(&mut [0]),

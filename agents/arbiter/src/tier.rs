@@ -55,13 +55,13 @@ pub struct Tier {
     /// How clients of the admin API are met.
     pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
-    /// What happened so far.
+    /// Counts so far.
     pub counters: Counters,
-    /// What happened so far, per server.
+    /// Counts so far, per server.
     pub server_counters: Vec<ServerCounters>,
-    /// What is measured beyond counters.
+    /// Measurements beyond counters.
     pub meter: Meter,
-    /// What clients make the arbiter hold.
+    /// Memory that clients make the arbiter hold.
     pub memory: Arc<Memory>,
     /// Requests whose bodies are passed on.
     uploads: Uploads,
@@ -70,7 +70,7 @@ pub struct Tier {
     /// Of requests that are sent in stamped replicas.
     next_stamp: AtomicU64,
     next_client: AtomicU64,
-    /// Whether replies are held against each other.
+    /// The comparison of replicas' replies.
     pub comparing: Comparing,
 }
 
@@ -95,14 +95,14 @@ struct Choices {
     absent: Vec<bool>,
 }
 
-/// What `/v1/stats` says of one server's place in the policy.
+/// One server's place in the policy, for `/v1/stats`.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
-    /// Whether it may be chosen.
+    /// True if it may be chosen.
     pub alive: bool,
-    /// Whether it is out for its failures.
+    /// True if it is out for its failures.
     pub ejected: bool,
-    /// Whether somebody took it out.
+    /// True if somebody took it out.
     pub taken_out: bool,
     /// Its tokens in the pool.
     pub tokens_free: usize,
@@ -184,7 +184,7 @@ impl Tier {
         self.started.elapsed()
     }
 
-    /// Whether a copy of the next read goes to a server that is out, as a probe.
+    /// True if a copy of the next read goes to a server that is out, as a probe.
     pub fn is_probe_due(&self, now: Instant) -> bool {
         let now = self.us_at(now);
         self.choices().selector.is_probe_due(now, &[])
@@ -444,7 +444,7 @@ impl Tier {
     }
 }
 
-/// Where a count begins, so that two arbiters' numbers do not meet.
+/// The start of a count, so that two arbiters' numbers do not meet.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without randomness numbers may meet, and two requests would avoid each other's servers.

@@ -19,7 +19,7 @@ use policy::{
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// The selector and its trace.
 pub struct Traced {
     selector: Selector,
     trace: Option<Trace>,
@@ -200,7 +200,7 @@ impl Trace {
         })
     }
 
-    /// Whether there may be further calls.
+    /// True if there may be further calls.
     fn call(&mut self, line: std::fmt::Arguments<'_>) -> bool {
         self.calls += 1;
         self.put(&line);

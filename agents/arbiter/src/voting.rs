@@ -41,12 +41,12 @@ impl ReplyVote {
         })
     }
 
-    /// Whether a reply waits until others agree with it.
+    /// True if a reply waits until others agree with it.
     pub fn refuses(&self) -> bool {
         self.rules.mode == CompareMode::Refuse
     }
 
-    /// Whether the first good reply is delivered at once.
+    /// True if the first good reply is delivered at once.
     pub fn counts(&self) -> bool {
         self.rules.mode == CompareMode::Count
     }
@@ -99,7 +99,7 @@ impl Drop for ReplyVote {
     }
 }
 
-/// What a ballot says.
+/// The result of a vote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Fewer than two votes.

@@ -1,4 +1,4 @@
-//! Who logs in to an entry.
+//! The account of an entry.
 
 /// The account of a URL: `mysql://USER:PASSWORD@ADDRESS/DATABASE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

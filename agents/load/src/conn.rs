@@ -35,7 +35,7 @@ pub enum Took {
     Gone,
 }
 
-/// See the module.
+/// A connection and its request.
 #[derive(Debug)]
 pub struct Conn {
     stream: TcpStream,
@@ -92,7 +92,7 @@ impl Conn {
         registry.register(&mut self.stream, token, both)
     }
 
-    /// Whether it is not made yet, or not logged in.
+    /// True if it is not made yet, or not logged in.
     pub fn is_connecting(&self) -> bool {
         matches!(self.state, State::Connecting)
     }
@@ -112,7 +112,7 @@ impl Conn {
         }
     }
 
-    /// Whether the server has to let it in first.
+    /// True if the server has to let it in first.
     pub fn must_log_in(&self) -> bool {
         matches!(self.reader, Reader::Mysql(_))
     }
@@ -141,7 +141,7 @@ impl Conn {
         self.stamp = stamp;
     }
 
-    /// Whether a part of the request waits for the kernel to take it.
+    /// True if a part of the request waits for the kernel to take it.
     pub fn is_unsent(&self) -> bool {
         self.written < self.output.len()
     }

@@ -170,7 +170,7 @@ impl Plan {
         self.offsets_ns.len()
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.offsets_ns.is_empty()

@@ -22,7 +22,7 @@ pub struct Mark {
     pub stamp: u64,
 }
 
-/// See the module.
+/// The connections of one loop.
 #[derive(Debug)]
 pub struct Pool {
     conns: Vec<Option<Conn>>,

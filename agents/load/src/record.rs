@@ -1,4 +1,4 @@
-//! What became of a request, and how that is written (`contracts/load-record.schema.json`).
+//! Records of requests, and how they are written (`contracts/load-record.schema.json`).
 
 use crate::outcome::Outcome;
 use crate::plan::Plan;

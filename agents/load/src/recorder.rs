@@ -29,7 +29,7 @@ pub struct Unwritten {
     pub error: Option<String>,
 }
 
-/// See the module.
+/// Takes records from the loops and writes them.
 pub struct Recorder {
     plan: Arc<Plan>,
     lines: Lines,

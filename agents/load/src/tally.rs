@@ -1,4 +1,4 @@
-//! What a Locust master is told: Locust's own counts by name, and the latencies in a histogram that
+//! Figures for a Locust master: Locust's own counts by name, and the latencies in a histogram that
 //! does not round them (microseconds, 3 digits).
 //!
 //! A failed request is in all of them at the time-out, however quickly it failed: see `counted_us`.
@@ -77,7 +77,7 @@ pub struct Totals {
     pub lag_ms_p99: f64,
 }
 
-/// See the module.
+/// Counts and latencies since the last report.
 #[derive(Debug)]
 pub struct Tally {
     /// Of the wall clock's second 0 on the monotonic clock.

@@ -77,7 +77,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether this is a load machine of a fleet on EC2.
+/// True if this is a load machine of a fleet on EC2.
 #[must_use]
 pub fn on_load_machine() -> bool {
     fs::read_to_string(ROLE_FILE).is_ok_and(|text| text.lines().any(|line| line == "ROLE=load"))

@@ -47,13 +47,13 @@ impl Stop {
         let _ = self.waker.wake();
     }
 
-    /// Whether it is to stop.
+    /// True if it is to stop.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 }
 
-/// See the module.
+/// What a loop waits for: sockets, a time, the stop.
 #[derive(Debug)]
 pub struct Waiting {
     poll: Poll,

@@ -119,7 +119,7 @@ async fn round(
     Ok(())
 }
 
-/// Whether it answers on a new connection.
+/// True if it answers on a new connection.
 async fn is_alive(server: &Server, patience: Duration) -> bool {
     let asked = async {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).ok()?;

@@ -1,4 +1,4 @@
-//! Who waits at the agent's limiter: connections that have shown no certificate yet.
+//! Bounds the connections that have shown no certificate yet, by address.
 //!
 //! A semaphore over all connections was not enough: silent ones held it for the handshake's limit,
 //! and some 26 of them a second kept everybody else out. The rule here: places are few for one
@@ -20,7 +20,7 @@ const PLACES_PER_ADDRESS: usize = 32;
 /// Addresses that are known at a time; the one that authenticated longest ago is forgotten first.
 const KNOWN_MAX: usize = 16;
 
-/// See the module.
+/// The places of connections that have shown no certificate yet.
 #[derive(Default)]
 pub struct HandshakeLimiter {
     state: Mutex<State>,

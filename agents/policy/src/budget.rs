@@ -15,7 +15,7 @@ const RETURN_AT: f64 = 0.8;
 /// The window moves by this part of it.
 const SLOTS: usize = 8;
 
-/// See the module.
+/// The window's requests and extras.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     extra_load_max: Option<f64>,
@@ -85,7 +85,7 @@ impl Budget {
         self.sum.extras -= back;
     }
 
-    /// Whether requests get r = 1 now.
+    /// True if requests get r = 1 now.
     pub(crate) fn is_fallen_back(&self) -> bool {
         self.fallen_back
     }

@@ -8,14 +8,14 @@
 //! estimated by latency over replicas under way. C3's rate control is not done: tokens and the
 //! bounded queue stand there. An error counts as infinite.
 
-use crate::policy::{Finds, Rule};
+use crate::policy::{Rule, SelectionRule};
 use crate::server::Server;
 
 pub(crate) const RULE: Rule = Rule::new(
     "c3",
     "smoothed response time and the cube of the queue",
     // Positive numbers are ordered as their bits are.
-    Finds::Ranked(|server, _| score(server).to_bits()),
+    SelectionRule::Ranked(|server, _| score(server).to_bits()),
 );
 
 /// Lower is better.

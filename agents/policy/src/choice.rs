@@ -7,7 +7,7 @@
 //! | drawn (random, peak-ewma, hot-cold) | a dense list of servers | O(sample) |
 //! | ranked (the others) | a tournament tree over the servers' ranks | O(r log M) |
 
-use crate::policy::{Finds, Moment, Sample};
+use crate::policy::{Moment, Sample, SelectionRule};
 use crate::pool::Pool;
 use crate::recency::Recency;
 use crate::rng::Rng;
@@ -27,7 +27,7 @@ pub(crate) struct Limits<'a> {
     pub(crate) avoid: &'a [ServerId],
 }
 
-/// See the module.
+/// The servers, and what each policy needs to find the next ones.
 #[derive(Debug, Clone)]
 pub(crate) struct Choice {
     settings: Settings,
@@ -83,7 +83,7 @@ impl Choice {
         self.usable.len()
     }
 
-    /// Whether nobody could be given anything now.
+    /// True if nobody could be given anything now.
     pub(crate) fn nothing_free(&self) -> bool {
         if self.settings.policy.uses_tokens() {
             self.pool.is_empty()
@@ -102,9 +102,9 @@ impl Choice {
     ) {
         self.expire(now);
         let first = chosen.len();
-        match self.settings.policy.0.finds {
-            Finds::InTurn => self.in_turn(r, limits, chosen),
-            Finds::Drawn {
+        match self.settings.policy.0.selection {
+            SelectionRule::InTurn => self.in_turn(r, limits, chosen),
+            SelectionRule::Drawn {
                 sample_size,
                 best_first,
             } => {
@@ -112,7 +112,7 @@ impl Choice {
                 self.draw(sample_size(wanted), limits);
                 self.take_drawn(now, wanted, best_first, chosen);
             }
-            Finds::Ranked(_) => self.ranked(now, r, limits, chosen),
+            SelectionRule::Ranked(_) => self.ranked(now, r, limits, chosen),
         }
         for &server in &chosen[first..] {
             if self.settings.policy.uses_tokens() {
@@ -282,7 +282,7 @@ impl Choice {
         }
     }
 
-    /// Whether the next choice would try a server of which nothing is known any more.
+    /// True if the next choice would try a server of which nothing is known any more.
     pub(crate) fn is_probe_next(&self, now: TimeUs) -> bool {
         if !self.settings.policy.0.probes {
             return false;
@@ -343,7 +343,7 @@ impl Choice {
 
     /// Of a policy that does not rank, the tree is not looked at, and so not kept up.
     fn rekey(&mut self, now: TimeUs, server: ServerId) {
-        if let Finds::Ranked(_) = self.settings.policy.0.finds {
+        if let SelectionRule::Ranked(_) = self.settings.policy.0.selection {
             let key = self.key(now, server);
             self.tree.set(server, key);
         }
@@ -351,7 +351,7 @@ impl Choice {
 
     /// The server's place in the order of a policy that ranks.
     fn key(&self, now: TimeUs, server: ServerId) -> Key {
-        let Finds::Ranked(rank) = self.settings.policy.0.finds else {
+        let SelectionRule::Ranked(rank) = self.settings.policy.0.selection else {
             return ABSENT;
         };
         if !self.usable.has(server) {

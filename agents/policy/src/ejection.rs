@@ -91,7 +91,7 @@ struct Record {
     returned_at: TimeUs,
 }
 
-/// See the module.
+/// The servers that are out, and the failures that may put others out.
 #[derive(Debug, Clone)]
 pub(crate) struct Ejection {
     rules: Option<EjectionRules>,

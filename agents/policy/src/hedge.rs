@@ -2,7 +2,7 @@
 //! at first, and another each time that a percentile of the observed latencies has gone by without an
 //! answer. With the fewest under way as its rank p95 was twice as high in simulation.
 
-use crate::policy::{Finds, Rule, HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
+use crate::policy::{Rule, SelectionRule, HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use crate::tad;
 
 pub(crate) const RULE: Rule = Rule {
@@ -11,6 +11,6 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::new(
         "hedge",
         "one server as `tad` ranks them, without tokens; others when it is late",
-        Finds::Ranked(tad::rank),
+        SelectionRule::Ranked(tad::rank),
     )
 };

@@ -7,7 +7,7 @@
 //! smoothed one at about the load that the server has now (Prequal's servers report just that).
 //! A server whose last reply was an error comes after the hot ones.
 
-use crate::policy::{Finds, Rule, Sample};
+use crate::policy::{Rule, Sample, SelectionRule};
 use crate::server::Server;
 
 /// Servers looked at, at least.
@@ -18,7 +18,7 @@ const HOT_BEYOND: f64 = 0.84;
 pub(crate) const RULE: Rule = Rule::new(
     "hot-cold",
     "16 servers: not those hot by requests in flight, then the fastest",
-    Finds::Drawn {
+    SelectionRule::Drawn {
         sample_size: |r| SAMPLE.max(2 * r),
         best_first: |of| {
             let hot = hot_beyond(of);

@@ -3,13 +3,13 @@
 //! one that was chosen longest ago. A server whose last reply was an error comes after all others
 //! while that counts: it would be idle because it fails fast.
 
-use crate::policy::{Finds, Moment, Rule};
+use crate::policy::{Moment, Rule, SelectionRule};
 use crate::server::Server;
 
 pub(crate) const RULE: Rule = Rule::new(
     "least-outstanding",
     "replicas under way",
-    Finds::Ranked(rank),
+    SelectionRule::Ranked(rank),
 );
 
 const SUSPECT: u64 = 1 << 32;

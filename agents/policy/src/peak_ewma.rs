@@ -3,7 +3,7 @@
 //! one with the lower cost, latency times (replicas under way + 1). The latency jumps to a peak at
 //! once and fades from it exponentially. For `r` replicas the best `r` of `r + 1` drawn.
 
-use crate::policy::{Finds, Rule, OBSERVATION_AGE_MS};
+use crate::policy::{Rule, SelectionRule, OBSERVATION_AGE_MS};
 use crate::server::Server;
 use crate::TimeUs;
 
@@ -12,7 +12,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::new(
         "peak-ewma",
         "two servers drawn, latency peaks times load",
-        Finds::Drawn {
+        SelectionRule::Drawn {
             sample_size: |r| r + 1,
             best_first: |of| {
                 let (now, decay_us) = (of.now, of.decay_us);

@@ -11,7 +11,7 @@ pub(crate) struct Waiting {
     pub(crate) wanted: usize,
     /// How many of these are beyond the request's first.
     pub(crate) extras: usize,
-    /// Whether a server that is out may be probed by a copy of it.
+    /// True if a server that is out may be probed by a copy of it.
     pub(crate) probes: bool,
     /// Servers that it already had or must not get.
     pub(crate) not: Vec<ServerId>,

@@ -13,7 +13,7 @@ const REFRESH_EVERY: u32 = 64;
 /// With fewer observations there is no answer.
 const COUNT_MIN: u32 = 20;
 
-/// See the module.
+/// A histogram that fades, and the percentile that is asked of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Percentile {
     /// Between 0 and 1.

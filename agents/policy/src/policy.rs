@@ -1,4 +1,4 @@
-//! What a policy is: a [`Rule`] in a module of its own, known outside by its name.
+//! A policy: a [`Rule`] in a module of its own, known outside by its name.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -18,7 +18,7 @@ pub(crate) struct Rule {
     pub(crate) summary: &'static str,
     /// Those of the arbiter's configuration that it looks at.
     pub(crate) parameters: &'static [Parameter],
-    pub(crate) finds: Finds,
+    pub(crate) selection: SelectionRule,
     /// Servers have tokens, and requests wait for one.
     pub(crate) uses_tokens: bool,
     /// One server at first, the others when a percentile of latencies has gone by.
@@ -29,7 +29,7 @@ pub(crate) struct Rule {
 
 /// How the servers of a choice are found.
 #[derive(Debug)]
-pub(crate) enum Finds {
+pub(crate) enum SelectionRule {
     /// In turn.
     InTurn,
     /// The best of some that are drawn at random.
@@ -47,7 +47,7 @@ pub(crate) enum Finds {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) now: TimeUs,
-    /// Whether a server that owes answers and gives none is slow.
+    /// True if a server that owes answers and gives none is slow.
     pub(crate) silence_counts: bool,
 }
 
@@ -66,12 +66,16 @@ pub(crate) struct Sample<'a> {
 
 impl Rule {
     /// A policy without parameters, tokens, delays or probes.
-    pub(crate) const fn new(name: &'static str, summary: &'static str, finds: Finds) -> Self {
+    pub(crate) const fn new(
+        name: &'static str,
+        summary: &'static str,
+        selection: SelectionRule,
+    ) -> Self {
         Self {
             name,
             summary,
             parameters: &[],
-            finds,
+            selection,
             uses_tokens: false,
             hedges: false,
             probes: false,
@@ -168,12 +172,12 @@ impl Policy {
         Self::all().find(|policy| policy.name() == name)
     }
 
-    /// Whether servers have tokens, and requests wait for one.
+    /// True if servers have tokens, and requests wait for one.
     pub fn uses_tokens(self) -> bool {
         self.0.uses_tokens
     }
 
-    /// Whether it sends to one server at first, and to others when that is late.
+    /// True if it sends to one server at first, and to others when that is late.
     pub fn hedges(self) -> bool {
         self.0.hedges
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::ServerId;
 
-/// See the module.
+/// The free tokens of all servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     /// Per server: the place in the pool's order of each of its free tokens, ascending.

@@ -1,11 +1,11 @@
 //! Random: any servers, whatever their load.
 
-use crate::policy::{Finds, Rule};
+use crate::policy::{Rule, SelectionRule};
 
 pub(crate) const RULE: Rule = Rule::new(
     "random",
     "nothing; any servers",
-    Finds::Drawn {
+    SelectionRule::Drawn {
         sample_size: |r| r,
         best_first: |_| {},
     },

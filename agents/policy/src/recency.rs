@@ -3,7 +3,7 @@
 
 use crate::ServerId;
 
-/// See the module. Index M is both ends of the ring.
+/// Servers by the time of their last observation. Index M is both ends of the ring.
 #[derive(Debug, Clone)]
 pub(crate) struct Recency {
     before: Vec<u32>,

@@ -1,7 +1,7 @@
 //! SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014):
 //! 8 bytes of state, one multiplication chain per draw, the same draws for the same seed anywhere.
 
-/// See the module.
+/// The generator's state.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 

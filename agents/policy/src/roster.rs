@@ -6,7 +6,7 @@ use crate::ServerId;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// See the module.
+/// The servers that can be had.
 #[derive(Debug, Clone)]
 pub(crate) struct Roster {
     list: Vec<u32>,

@@ -3,10 +3,14 @@
 //! `r` replicas go to the next `r` servers in order; the following request goes on behind them. A
 //! server that is dead, ejected or excluded is stepped over, one to avoid is left for the end.
 
-use crate::policy::{Finds, Rule};
+use crate::policy::{Rule, SelectionRule};
 use crate::ServerId;
 
-pub(crate) const RULE: Rule = Rule::new("round-robin", "nothing; servers in turn", Finds::InTurn);
+pub(crate) const RULE: Rule = Rule::new(
+    "round-robin",
+    "nothing; servers in turn",
+    SelectionRule::InTurn,
+);
 
 /// The turn.
 #[derive(Debug, Clone, Default)]

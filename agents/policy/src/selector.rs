@@ -30,7 +30,7 @@ pub struct Ask<'a> {
     pub request: RequestId,
     /// How many different servers; cut to those that can be had.
     pub r: usize,
-    /// Whether a copy may go to one more, which is out, to see whether it is well again.
+    /// True if a copy may go to one more, which is out, to see whether it is well again.
     pub probes: bool,
     /// Servers that it must not get.
     pub exclude: &'a [ServerId],
@@ -90,7 +90,7 @@ pub struct Guarded {
     pub fall_backs: u64,
     /// Requests that got r = 1 for it.
     pub requests_cut: u64,
-    /// Whether requests get r = 1 now.
+    /// True if requests get r = 1 now.
     pub is_fallen_back: bool,
     /// Servers taken out.
     pub ejections: u64,
@@ -245,7 +245,7 @@ impl Selector {
         }
     }
 
-    /// Whether a server that is out, and none of `not`, is to be probed by a copy of the next request
+    /// True if a server that is out, and none of `not`, is to be probed by a copy of the next request
     /// that can be copied.
     pub fn is_probe_due(&self, now: TimeUs, not: &[ServerId]) -> bool {
         self.ejection
@@ -386,12 +386,12 @@ impl Selector {
         self.choice.settings().tokens_per_server
     }
 
-    /// Whether the server is not dead.
+    /// True if the server is not dead.
     pub fn is_alive(&self, server: ServerId) -> bool {
         self.choice.servers[server].alive
     }
 
-    /// Whether the server is out for its failures (a dead one is not).
+    /// True if the server is out for its failures (a dead one is not).
     pub fn is_ejected(&self, server: ServerId) -> bool {
         self.ejection.is_out(server)
     }

@@ -1,4 +1,4 @@
-//! What is known of one server: alive, in use, how fast it was when observed.
+//! The state of one server: alive, in use, how fast it was when observed.
 //!
 //! All estimates are kept up whatever the policy, so that a change of policy finds them.
 
@@ -120,12 +120,12 @@ impl Server {
         now.saturating_sub(self.counts_from)
     }
 
-    /// Whether the last reply was an error, and not long ago.
+    /// True if the last reply was an error, and not long ago.
     pub(crate) fn is_suspect(&self) -> bool {
         self.failed && !self.expired
     }
 
-    /// Whether nothing that would count was ever seen.
+    /// True if nothing that would count was ever seen.
     pub(crate) fn is_unknown(&self) -> bool {
         self.last_us == 0 || self.expired
     }

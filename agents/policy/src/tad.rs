@@ -10,7 +10,7 @@
 //!   one and each other. In proportion to n, the mean, p99 and p99.9 were higher in simulation;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
 
-use crate::policy::{Finds, Moment, Rule, OBSERVATION_AGE_MS, TOKENS};
+use crate::policy::{Moment, Rule, SelectionRule, OBSERVATION_AGE_MS, TOKENS};
 use crate::server::Server;
 
 pub(crate) const RULE: Rule = Rule {
@@ -20,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
     ..Rule::new(
         "tad",
         "tokens; smoothed latency times the square of what is under way, errors, silence, age",
-        Finds::Ranked(rank),
+        SelectionRule::Ranked(rank),
     )
 };
 

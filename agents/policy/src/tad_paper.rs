@@ -9,7 +9,7 @@
 //! To the letter: the last observed latency counts for ever, and an error is a reply like any other,
 //! so that only the guardrails keep a server that fails fast from looking fast.
 
-use crate::policy::{Finds, Rule, TOKENS};
+use crate::policy::{Rule, SelectionRule, TOKENS};
 
 pub(crate) const RULE: Rule = Rule {
     parameters: &[TOKENS],
@@ -18,6 +18,6 @@ pub(crate) const RULE: Rule = Rule {
         "tad-paper",
         "tokens; the last latency seen counts for ever",
         // 0 for a server never seen.
-        Finds::Ranked(|server, _| server.last_us),
+        SelectionRule::Ranked(|server, _| server.last_us),
     )
 };

@@ -12,7 +12,7 @@ pub(crate) type Key = (u64, u64);
 /// The key of a server that cannot be had.
 pub(crate) const ABSENT: Key = (u64::MAX, u64::MAX);
 
-/// See the module.
+/// The tree over the servers' keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Tournament {
     keys: Vec<Key>,

@@ -1,4 +1,4 @@
-//! What the program is told.
+//! The command line.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ pub struct Peer {
     pub address: SocketAddr,
 }
 
-/// See the module.
+/// The settings of one node.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// This node's place among `peers`.

@@ -32,7 +32,7 @@ pub enum Asked {
     Later(Ticket, oneshot::Receiver<Answer>),
 }
 
-/// See the module.
+/// A node with its sockets, its files and its clock.
 pub struct Engine {
     /// What the program was told.
     pub config: Config,

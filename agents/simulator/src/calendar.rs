@@ -1,4 +1,4 @@
-//! What happens next: a calendar of events (Brown, "Calendar queues", CACM 31(10), 1988).
+//! Pending events, in a calendar (Brown, "Calendar queues", CACM 31(10), 1988).
 //!
 //! A binary heap of 20,000 pending events costs a dozen cache misses per event. Here a day of
 //! `1 << shift` nanoseconds has a chain of its events; the day at hand is sorted, one is taken

@@ -1,4 +1,4 @@
-//! What slows servers down or kills them: neighbours, limping, crashes.
+//! Disturbances of servers: neighbours, limping, crashes.
 
 use rand_distr::{Distribution, Poisson};
 

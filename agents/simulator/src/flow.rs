@@ -1,4 +1,4 @@
-//! What requests do: the arbiter of each tier, as the simulator drives the policy.
+//! The flow of requests: the arbiter of each tier, as the simulator drives the policy.
 //!
 //! A request at a tier belongs to a *connection*: with HTTP one of its own, with MySQL one for all
 //! calls of the copy above. The connection asks the tier's selector for r servers, once. Each of its
@@ -388,7 +388,7 @@ impl Simulation<'_> {
         self.connections.remove(id);
     }
 
-    /// Whether the connection's copies are delayed.
+    /// True if the connection's copies are delayed.
     fn hedges(&self, id: u32) -> bool {
         let tier = &self.tiers[self.connections[id].tier as usize];
         tier.selector.policy().hedges()

@@ -1,4 +1,4 @@
-//! What servers do next as their shares of the host's cores change.
+//! The servers' next events as their shares of the host's cores change.
 //!
 //! A share changes whenever a server begins or ceases to want cores, so quotas that run out or are
 //! renewed are events here, and each change touches all servers.

@@ -1,4 +1,4 @@
-//! What is kept of a simulation, and the intervals from batches.
+//! Measurements of a simulation, and intervals from batches.
 //!
 //! The measured requests are cut into b batches of equal size by their number. A batch's mean (or
 //! percentile) is one observation; batches are long beside the time over which latencies depend on

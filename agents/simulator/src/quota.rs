@@ -49,7 +49,7 @@ impl Quota {
         f64::from(jobs).min(self.cap.cores)
     }
 
-    /// Whether the period's CPU time is used up.
+    /// True if the period's CPU time is used up.
     pub(crate) fn is_spent(&self) -> bool {
         self.left_ns < SPENT_NS
     }

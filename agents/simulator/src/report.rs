@@ -1,4 +1,4 @@
-//! What comes out of a simulation: JSON.
+//! The output of a simulation: JSON.
 
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ pub struct Percentile {
     pub value_s: f64,
     /// Half the width of its 95 % interval, from batches.
     pub half_width_s: Option<f64>,
-    /// Whether at least ten samples are beyond it.
+    /// True if at least ten samples are beyond it.
     pub sufficient: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is simulated: the JSON of a scenario (`checks` says what is refused).
+//! The input: the JSON of a scenario (`checks` says what is refused).
 
 use policy::Policy;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ pub struct Tier {
     /// What bounds the policy; the arbiter's keys and defaults.
     #[serde(default)]
     pub guardrails: Guardrails,
-    /// Whether servers are avoided that a sibling copy of the same request above has (the stamp).
+    /// True if servers are avoided that a sibling copy of the same request above has (the stamp).
     #[serde(default)]
     pub apart: bool,
     /// Neighbours.

@@ -1,4 +1,4 @@
-//! What is under way: connections to a tier, the copies that they sent, neighbours and faults.
+//! Work under way: connections to a tier, the copies that they sent, neighbours and faults.
 
 use rand::rngs::SmallRng;
 use smallvec::SmallVec;

@@ -44,7 +44,7 @@ pub fn large_key(key: u64) -> u64 {
     (key & !(0xfff << 20)) | 1
 }
 
-/// Whether a message about this key comes in chunks.
+/// True if a message about this key comes in chunks.
 pub fn is_chunked(key: u64) -> bool {
     key & 3 == 0
 }

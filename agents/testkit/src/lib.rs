@@ -1,4 +1,4 @@
-//! What tests, the soak and the benchmark share: faulty servers, clients that check what
+//! Shared parts of tests, soak and benchmark: faulty servers, clients that check what
 //! they get or measure when they get it. Nothing here uses the arbiter's own code, so that an error
 //! of its parser is not repeated by its judge.
 //!

@@ -1,6 +1,6 @@
 //! A seeded generator: SplitMix64 (Steele, Lea, Flood 2014).
 
-/// See the module.
+/// The generator's state.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

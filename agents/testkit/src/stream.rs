@@ -3,7 +3,7 @@
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// See the module.
+/// A connection with a read buffer.
 pub struct Buffered {
     /// To write to; whoever reads from it takes what is not in the buffer.
     pub stream: TcpStream,
@@ -21,7 +21,7 @@ impl Buffered {
         }
     }
 
-    /// Whether everything that was read is used.
+    /// True if everything that was read is used.
     pub fn is_empty(&self) -> bool {
         self.used == self.input.len()
     }
@@ -100,7 +100,7 @@ pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether the head says where its body ends.
+/// True if the head says where its body ends.
 pub fn is_framed(head: &str) -> bool {
     field(head, "transfer-encoding").is_some() || field(head, "content-length").is_some()
 }

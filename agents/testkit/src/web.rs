@@ -15,7 +15,7 @@ pub struct Reply {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
-    /// Whether the body came to the end that the head announced; it is empty otherwise.
+    /// True if the body came to the end that the head announced; it is empty otherwise.
     pub complete: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where somebody listens: an IP address, a host name, or a unix socket.
+//! The address of a listener: an IP address, a host name, or a unix socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ const PATH_MAX: usize = 107;
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
-/// See the module. In texts `IP:PORT`, `NAME:PORT` or `unix:/PATH`.
+/// An address. In texts `IP:PORT`, `NAME:PORT` or `unix:/PATH`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {

@@ -1,4 +1,4 @@
-//! What bounds every policy, as configurations, the admin API and scenarios of the simulator write
+//! The guardrails of every policy, as configurations, the admin API and scenarios of the simulator write
 //! it, and in the units of `policy`.
 
 use policy::EjectionRules;

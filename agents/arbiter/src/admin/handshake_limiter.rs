@@ -1,5 +1,6 @@
-//! Handshakes of the admin API, so many at a time. With `[admin_tls]` only clients with a certificate of
-//! its authority are let in; others get a refused handshake and nothing else. Without it, anybody is.
+//! Handshakes of the admin API, so many at a time. With `[admin_tls]` only clients with a certificate
+//! of its authority are let in; others get a refused handshake and nothing else. Without it, anybody
+//! is.
 
 use std::future::pending;
 use std::io;

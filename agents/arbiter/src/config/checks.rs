@@ -1,4 +1,4 @@
-//! What values of the configuration can work.
+//! Checks of the configuration's values.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

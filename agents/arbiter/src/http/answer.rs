@@ -1,4 +1,4 @@
-//! What ends an exchange: the last bytes to the client, its place in the counters, and what becomes
+//! The end of an exchange: the last bytes to the client, its place in the counters, and what becomes
 //! of the connection.
 
 use bytes::BytesMut;
@@ -25,7 +25,7 @@ pub struct Client {
     stop: watch::Receiver<bool>,
 }
 
-/// What becomes of the connection after a request.
+/// The fate of the connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// The next request may come.
@@ -59,12 +59,12 @@ impl Client {
         *self.holder.get_or_insert_with(holder)
     }
 
-    /// Whether the arbiter stops.
+    /// True if the arbiter stops.
     pub fn is_stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Whether the connection goes on after this request.
+    /// True if the connection goes on after this request.
     pub fn keeps(&self, request: &RequestHead) -> bool {
         request.keep_alive && !self.is_stopped()
     }

@@ -1,4 +1,4 @@
-//! Where a message's body ends. Bytes pass through as they are, chunk framing included; this only
+//! The end of a message's body. Bytes pass through as they are, chunk framing included; this only
 //! follows them, strictly, so that no peer can be led to see another end than we do.
 
 use std::io;
@@ -95,7 +95,7 @@ impl Body {
         Self { state }
     }
 
-    /// Whether the body is complete.
+    /// True if the body is complete.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }

@@ -1,4 +1,4 @@
-//! What a reply says, as one number: status, fields, and the data of the body, read as it comes.
+//! The digest of a reply: status, fields, and the data of the body, read as it comes.
 //!
 //! Left out: how the body is delimited (a body in chunks and one of a length may be the same), the
 //! connection's own fields, those that may differ (`compare.ignored_fields`), the reason phrase,
@@ -100,7 +100,7 @@ fn add_head(hash: &mut Sha256, head: &ResponseHead, ignored: &[String]) {
     hash.update(b"\n");
 }
 
-/// Whether a field says no more than how the body is delimited. The length is content where there is
+/// True if a field says no more than how the body is delimited. The length is content where there is
 /// no body, in the reply to HEAD and in a 304.
 fn is_framing(name: &[u8], framing: Framing) -> bool {
     matches!(name, b"transfer-encoding" | b"trailer")

@@ -157,7 +157,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What becomes of a request whose body does not reach the server.
+/// The end of a request whose body does not reach the server.
 pub fn cut(why: Broken, flight: Option<&Flight>) -> Ended {
     match why {
         Broken::Gone => Ended::Gone,

@@ -41,7 +41,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the client gets for it.
+    /// The client's error for it.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Connect => Refusal::new(502, "no server could be reached"),
@@ -58,13 +58,13 @@ impl Failure {
         }
     }
 
-    /// Whether a read may be sent to another server after it: there is time, and no reply.
+    /// True if a read may be sent to another server after it: there is time, and no reply.
     pub fn may_be_retried(self) -> bool {
         matches!(self, Self::Connect | Self::Silent | Self::Broken)
     }
 }
 
-/// What is asked of a server.
+/// A question to a server.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The head.

@@ -1,4 +1,4 @@
-//! What a head's fields say of the connection, the body and the way, and which of them go on.
+//! A head's fields: what they say of the connection, the body and the way, and which of them go on.
 
 use super::body::Framing;
 use super::target::is_host;
@@ -13,7 +13,7 @@ pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
     Err("a line must end with CR LF")
 }
 
-/// What the header fields say of the connection and the body.
+/// The connection and the body, as the header fields say.
 pub struct Facts {
     length: Option<u64>,
     chunked: bool,
@@ -124,7 +124,7 @@ impl Facts {
         }
     }
 
-    /// Whether the connection is to become, or becomes, a WebSocket.
+    /// True if the connection is to become, or becomes, a WebSocket.
     pub fn upgrades(&self) -> bool {
         let is_upgrade = |name: &String| name.eq_ignore_ascii_case("upgrade");
         self.names_websocket && self.listed.iter().any(is_upgrade)

@@ -23,7 +23,7 @@ const FIELDS_MAX: usize = 128;
 /// Of a request for a WebSocket, and of the reply that makes one.
 const UPGRADE: &[u8] = b"Connection: Upgrade\r\nUpgrade: websocket\r\n";
 
-/// Whether a reply may win while others are under way. What says nothing of the request, but of the
+/// True if a reply may win while others are under way. What says nothing of the request, but of the
 /// server or of the connection to it, may not: another replica may do better.
 pub fn is_good(status: u16) -> bool {
     status < 500 && !matches!(status, 408 | 421 | 425 | 429)
@@ -40,7 +40,7 @@ pub struct RequestHead {
     pub is_head: bool,
     /// 0 for HTTP/1.0, 1 for HTTP/1.1.
     pub minor: u8,
-    /// Whether the client keeps the connection.
+    /// True if the client keeps the connection.
     pub keep_alive: bool,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
@@ -50,7 +50,7 @@ pub struct RequestHead {
     pub framing: Framing,
     /// Which replica of the tier above it serves; not passed on.
     pub stamp: Option<Stamp>,
-    /// What the server gets.
+    /// The head for the server.
     pub forward: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ pub struct ResponseHead {
     pub may_switch: bool,
     /// Status code.
     pub status: u16,
-    /// Whether the server keeps the connection.
+    /// True if the server keeps the connection.
     pub keep_alive: bool,
     /// How the body ends.
     pub framing: Framing,
@@ -134,7 +134,7 @@ pub fn parse_response(
 }
 
 impl RequestHead {
-    /// Whether a body follows.
+    /// True if a body follows.
     pub fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::Empty | Framing::Length(0))
     }

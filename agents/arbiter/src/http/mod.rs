@@ -50,7 +50,7 @@ use crate::tier::Tier;
 /// How often idle connections are looked through.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What all clients share.
+/// State that all clients share.
 pub struct Front {
     /// The servers.
     pub tier: Arc<Tier>,

@@ -15,7 +15,7 @@ const IDLE_SWEEPS_MAX: u32 = 60;
 /// Idle for so many sweeps, a connection has no buffer.
 const BUFFER_SWEEPS: u32 = 2;
 
-/// See the module.
+/// The idle connections of one thread.
 pub struct Pool {
     idle: Vec<Mutex<Vec<Idle>>>,
     /// Told of each connection that comes back.

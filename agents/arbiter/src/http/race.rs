@@ -170,7 +170,7 @@ impl Referee {
         !self.running.is_empty() || self.leases.to_come() > 0
     }
 
-    /// Whether one more server could be had where those that were asked do not agree.
+    /// True if one more server could be had where those that were asked do not agree.
     fn asks_another(&mut self) -> bool {
         let has_tries = self.used.len() < self.wanted + READ_TRIES - 1;
         if self.held.is_empty() || !has_tries {

@@ -48,7 +48,7 @@ fn phrase(status: u16) -> &'static str {
     }
 }
 
-/// What the client gets when no server may be asked.
+/// The client's error when no server may be asked.
 pub fn refusal_of(refused: Refused, tried_some: bool) -> Refusal {
     match refused {
         Refused::NoServer if tried_some => Refusal::new(502, "no server could be reached"),

@@ -36,7 +36,7 @@ pub struct Sent {
 
 /// A complete reply, or as much of it as has come.
 pub struct Reply {
-    /// Whose it is.
+    /// The server that it is of.
     pub server: ServerId,
     /// Interim replies that came before it.
     pub interim: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Reply {
     pub memory: Option<Held>,
 }
 
-/// Whose fault it is that a reply does not get to its end.
+/// The side at fault when a reply does not get to its end.
 enum Broken {
     Client,
     Server,

@@ -22,7 +22,7 @@ use crate::voting::ReplyVote;
 /// Largest reply that is held back; a larger one is streamed as soon as it is larger.
 const REPLY_MAX: usize = 1024 * 1024;
 
-/// What the replicas of one request share.
+/// State that the replicas of one request share.
 pub(super) struct Race {
     pub(super) front: Arc<Front>,
     pub(super) request: RequestHead,
@@ -31,11 +31,11 @@ pub(super) struct Race {
     /// The number that its replicas carry, where the tier behind is to keep them apart.
     pub(super) stamp: Option<u64>,
     pub(super) answered: AtomicBool,
-    /// Where replies are compared.
+    /// The vote, where replies are compared.
     pub(super) ballot: Option<Arc<ReplyVote>>,
 }
 
-/// What became of a replica.
+/// The end of a replica.
 pub(super) enum End {
     /// A complete good reply.
     Good(Good),
@@ -68,13 +68,13 @@ impl Race {
         self.answered.load(SeqCst)
     }
 
-    /// Whether a replica that was not sent yet is of no more use.
+    /// True if a replica that was not sent yet is of no more use.
     fn is_over(&self) -> bool {
         let counts = self.ballot.as_ref().is_some_and(|ballot| ballot.counts());
         self.is_answered() && !counts
     }
 
-    /// Whether a reply is held until others agree.
+    /// True if a reply is held until others agree.
     pub(super) fn refuses(&self) -> bool {
         self.ballot.as_ref().is_some_and(|ballot| ballot.refuses())
     }

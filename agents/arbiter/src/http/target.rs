@@ -1,4 +1,4 @@
-//! What a request is for: its target and its host (RFC 9112, 3.2), and how often it may still be
+//! A request's target: its resource and its host (RFC 9112, 3.2), and how often it may still be
 //! forwarded (RFC 9110, 7.6.2).
 //!
 //! Two readers that take a target or a host for different ones can be led to answer for the wrong
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::refusal::Refusal;
 
-/// What the server is told.
+/// The target for the server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// In origin-form, or `*`.
@@ -78,7 +78,7 @@ fn is_plain(target: &str) -> bool {
         })
 }
 
-/// Whether this is a host with or without a port (RFC 3986, 3.2.2), or nothing.
+/// True if this is a host with or without a port (RFC 3986, 3.2.2), or nothing.
 pub fn is_host(value: &[u8]) -> bool {
     let (name, port) = match value {
         [b'[', rest @ ..] => {

@@ -62,7 +62,7 @@ impl Upload {
         }
     }
 
-    /// Whether all of it is here.
+    /// True if all of it is here.
     pub fn is_whole(&self) -> bool {
         self.rest.is_done()
     }

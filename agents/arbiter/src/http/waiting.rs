@@ -1,4 +1,4 @@
-//! What a client has not taken yet of a reply.
+//! The part of a reply that its client has not taken yet.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 32 * 1024 * 1024;
 /// Held in pieces, so that what was taken is free at once.
 const PIECE: usize = 64 * 1024;
 
-/// See the module.
+/// Bytes of a reply that wait for the client.
 pub struct Waiting<'a> {
     front: &'a Front,
     pieces: VecDeque<BytesMut>,
@@ -49,12 +49,12 @@ impl<'a> Waiting<'a> {
         self.memory = memory;
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether more may come.
+    /// True if more may come.
     pub fn has_room(&mut self, client: &mut Client) -> bool {
         if self.is_empty() {
             return true;

@@ -1,4 +1,4 @@
-//! What every client's connection has, whatever is spoken on it.
+//! The parts of a client's connection that Redis and memcached share.
 
 use std::io;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub struct Batch<'a> {
     pub bytes: &'a [u8],
     /// Sent after them, with one reply that is not the client's.
     pub fence: &'static [u8],
-    /// Where the reply ends.
+    /// The end of the reply.
     pub until: Until,
     /// How many they are.
     pub commands: u64,

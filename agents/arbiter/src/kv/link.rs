@@ -66,7 +66,7 @@ impl Link {
         link
     }
 
-    /// Whether a batch may be queued.
+    /// True if a batch may be queued.
     pub fn is_open(&self) -> bool {
         !self.lock().closed
     }
@@ -242,14 +242,14 @@ impl<D: Dialect> Driver<D> {
         }
     }
 
-    /// Whether nothing is under way, and nothing more will come: the server was removed, or is
+    /// True if nothing is under way, and nothing more will come: the server was removed, or is
     /// elsewhere now.
     fn is_left(&self) -> bool {
         let is_old = self.link.generation != self.tier.generation(self.server);
         is_old && self.head.is_none() && self.link.lock().queue.oldest().is_none()
     }
 
-    /// Whether something has been due for too long, and nothing at all has come meanwhile.
+    /// True if something has been due for too long, and nothing at all has come meanwhile.
     fn is_stalled(&self) -> bool {
         let overdue = |batch: &Pending| batch.flight.age() > self.limit;
         if self.heard.elapsed() <= self.limit {

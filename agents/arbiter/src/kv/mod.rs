@@ -1,4 +1,4 @@
-//! What the Redis and the memcached arbiter share: one connection per server for all clients.
+//! Shared parts of the Redis and the memcached arbiter: one connection per server for all clients.
 //!
 //! Commands of many clients travel on a shared connection (a *link*) and replies come back in the
 //! same order, so that a system call serves many clients. What a client pipelines of one kind is
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// Whether replies came, and too few of them agree.
+    /// True if replies came, and too few of them agree.
     pub fn is_undecided(self) -> bool {
         matches!(self, Self::Disagreed | Self::Alone | Self::Uncompared)
     }
@@ -126,7 +126,7 @@ impl Failure {
 #[error("broken reply: {0}")]
 pub struct Broken(pub &'static str);
 
-/// What a complete reply says.
+/// The kind of a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A reply, also an error of the command's making.
@@ -150,16 +150,16 @@ pub struct Followed {
 
 /// A protocol whose clients share connections: its own state, and where a server's replies end.
 pub trait Dialect: Default + Send + 'static {
-    /// What the clients of all threads share beyond the tier.
+    /// State that the clients of all threads share beyond the tier.
     type State: Send + Sync + 'static;
 
     /// Kinds of links to a server (RESP2 and RESP3, say).
     const FLAVOURS: usize;
 
-    /// What a client is told whose command finds no memory.
+    /// The error for a client whose command finds no memory.
     const TOO_MUCH: &'static [u8];
 
-    /// What a new link says first; none where it is empty. One reply comes back.
+    /// The first command of a new link; none where it is empty. One reply comes back.
     fn greeting(flavour: usize) -> &'static [u8];
 
     /// Reads on; stops where a reply ends.

@@ -1,4 +1,4 @@
-//! What waits on a link: batches that the server was given, and behind them those that are still here.
+//! The queue of a link: batches that the server was given, and behind them those that wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PENDING_MAX: usize = 20_000;
 /// Written at a time, where it is not one batch.
 const WRITE_MAX: usize = 256 * 1024;
 
-/// See the module.
+/// The batches of one link.
 #[derive(Default)]
 pub struct Queue {
     pending: VecDeque<Pending>,
@@ -28,7 +28,7 @@ pub struct Queue {
     out: BytesMut,
 }
 
-/// Where a batch's reply ends.
+/// The end of a batch's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// After so many replies.
@@ -39,17 +39,17 @@ pub enum Until {
 
 /// A batch on its way.
 pub struct Pending {
-    /// Who waits.
+    /// The client that waits.
     pub slot: Arc<Slot>,
     /// For which round.
     pub ticket: u64,
-    /// Where the reply ends.
+    /// The end of the reply.
     pub until: Until,
     /// Held until the reply is complete.
     pub lease: Option<Lease>,
     /// The accounts, from the moment when it was queued.
     pub flight: Flight,
-    /// Where its reply is compared with others.
+    /// The vote, where its reply is compared with others.
     pub ballot: Option<Arc<ReplyVote>>,
     /// How many commands it is.
     pub commands: u64,

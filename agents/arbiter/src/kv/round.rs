@@ -65,7 +65,7 @@ struct Asked<'a> {
     received: Instant,
     /// The first so many of those tried are never to be asked.
     never: usize,
-    /// Where replies are compared.
+    /// The vote, where replies are compared.
     ballot: Option<&'a Arc<ReplyVote>>,
 }
 

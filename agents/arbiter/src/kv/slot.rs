@@ -1,4 +1,4 @@
-//! Where a client waits for its batch. Links put replies in, the client takes them out.
+//! A client's place to wait for its batch. Links put replies in, the client takes them out.
 //!
 //! A round has a ticket; whatever comes with an older one is late, and wasted. Buffers stay with
 //! the slot from round to round.
@@ -20,7 +20,7 @@ const KEPT_MAX: usize = 64 * 1024;
 /// A ticket that no round has: the first is 1.
 pub const NOBODY: u64 = 0;
 
-/// See the module.
+/// A client's place to wait.
 #[derive(Default)]
 pub struct Slot {
     state: Mutex<State>,
@@ -41,14 +41,14 @@ struct State {
     /// Every server's reply, in `replies`.
     gathered: Vec<(ServerId, Result<Range<usize>, Failure>)>,
     replies: BytesMut,
-    /// What goes to the client.
+    /// Bytes for the client.
     out: BytesMut,
     /// Of `out`, and of what was taken of it and is not yet written.
     held: Option<Held>,
     waker: Option<Waker>,
 }
 
-/// What a round waits for.
+/// The replies that a round waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The first good reply.
@@ -65,7 +65,7 @@ pub enum Mode {
     },
 }
 
-/// What became of a reply.
+/// The fate of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes to the client.
@@ -272,14 +272,14 @@ impl State {
         self.probe.take_if(|probe| *probe == server).is_some()
     }
 
-    /// Whether all that count have failed: what broke off is asked of another server, not awaited of
+    /// True if all that count have failed: what broke off is asked of another server, not awaited of
     /// the probe.
     fn is_over(&self) -> bool {
         let is_probe_left = self.outstanding == 1 && self.probe.is_some();
         self.outstanding == 0 || (is_probe_left && self.server_error.is_none())
     }
 
-    /// Whether so much more output may be held.
+    /// True if so much more output may be held.
     fn can_hold(&mut self, more: usize) -> bool {
         let wanted = self.out.len() + more;
         self.held.as_mut().map_or(true, |held| held.cover(wanted))

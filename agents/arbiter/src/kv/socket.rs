@@ -23,7 +23,7 @@ thread_local! {
     static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
 }
 
-/// See the module.
+/// A connection whose buffer is empty while it is idle.
 pub struct Socket {
     /// The connection.
     pub stream: Stream,

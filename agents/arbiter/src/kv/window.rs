@@ -12,7 +12,7 @@ const SIZE_MAX: u64 = 8_192;
 /// A command that has been with the server for so many ticks is late.
 const TICKS_LATE: u64 = 2;
 
-/// See the module.
+/// The number of commands that a server may have at a time.
 #[derive(Debug)]
 pub struct Window {
     size: u64,

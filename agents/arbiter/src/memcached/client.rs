@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    /// Whether a read has to go by itself because only it, or only those before it, can be compared.
+    /// True if a read has to go by itself because only it, or only those before it, can be compared.
     fn is_apart(&self, command: &Command) -> bool {
         let are_reads = (self.run.class, command.class) == (Class::Read, Class::Read);
         are_reads

@@ -1,4 +1,4 @@
-//! Where a client's command ends, what it is, what is refused.
+//! A client's commands: their ends, their classes, and what is refused.
 //!
 //! Stricter than memcached, which skips the item of a storage command only where it has understood
 //! the line: a line that it might not understand is refused here, since otherwise an item could be
@@ -40,7 +40,7 @@ pub struct Command {
     pub length: usize,
     /// What is done with it.
     pub class: Class,
-    /// Whether it may have no reply.
+    /// True if it may have no reply.
     pub is_quiet: bool,
     /// Where its key is, where it has one that it changes.
     pub key: Range<usize>,

@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use crate::conn::Conn;
 use crate::kv;
 
-/// What all clients share.
+/// State that all clients share.
 pub type Front = kv::front::Front<reply::Replies>;
 
 /// Between two emptyings of a server that is back: what was still on its way to it on an old

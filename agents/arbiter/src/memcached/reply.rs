@@ -1,4 +1,4 @@
-//! Where a server's reply ends. Stateful, so that a large reply is looked at once however it
+//! The end of a server's reply. Stateful, so that a large reply is looked at once however it
 //! arrives.
 
 use crate::kv::{line_end, number, take_ended, Broken, Dialect, Followed, Kind};

@@ -1,4 +1,4 @@
-//! What is measured of a tier beyond counters: arrival rates, latencies by the second, processing
+//! Measurements of a tier beyond counters: arrival rates, latencies by the second, processing
 //! time per request, how long tokens are held. Nothing here allocates per request.
 //!
 //! | module | what |
@@ -20,7 +20,8 @@ use self::windows::Windows;
 use crate::counters::Counter;
 use crate::lock;
 
-/// See the module. Locks are held for tens of nanoseconds; once a second for tens of microseconds.
+/// The measurements of a tier. Locks are held for tens of nanoseconds; once a second for tens of
+/// microseconds.
 pub struct Meter {
     windows: Mutex<Windows>,
     servers: Vec<ServerMeter>,

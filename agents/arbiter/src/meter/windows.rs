@@ -17,7 +17,7 @@ const DIGITS: u8 = 3;
 /// With fewer samples beyond a percentile nothing may be concluded from it.
 const BEYOND_MIN: u64 = 10;
 
-/// See the module.
+/// The seconds that are kept, and the histograms over them.
 pub struct Windows {
     now: Second,
     kept: VecDeque<Second>,

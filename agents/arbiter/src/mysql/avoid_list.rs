@@ -5,7 +5,7 @@ use std::time::Duration;
 use policy::ServerId;
 use tokio::time::Instant;
 
-/// See the module.
+/// The servers, each with the time until which it is avoided.
 #[derive(Debug, Default)]
 pub struct AvoidList(Vec<(ServerId, Instant)>);
 

@@ -1,4 +1,4 @@
-//! What a statement is: a read that may be cloned, a session statement that every server must see,
+//! The class of a statement: a read that may be cloned, a session statement that every server must see,
 //! or something for one server.
 //!
 //! The default is the safe one: what is not known to be a read goes to one server, and the session
@@ -64,7 +64,7 @@ pub fn classify(sql: &[u8]) -> Class {
     }
 }
 
-/// Whether locks may stay behind: of tables, named ones, open handlers.
+/// True if locks may stay behind: of tables, named ones, open handlers.
 fn takes_locks(tokens: &[Token<'_>]) -> bool {
     let mut statements = tokens.split(|token| *token == Token::Symbol(b';'));
     let begins = |statement: &[Token<'_>]| {
@@ -196,7 +196,7 @@ fn select(tokens: &[Token<'_>]) -> Class {
     class
 }
 
-/// Whether LAST_INSERT_ID has an argument.
+/// True if LAST_INSERT_ID has an argument.
 fn sets_insert_id(after: &[Token<'_>]) -> bool {
     matches!(after, [Token::Symbol(b'('), argument, ..] if *argument != Token::Symbol(b')'))
 }
@@ -269,7 +269,7 @@ const CLOCKS: [&str; 8] = [
     "UTC_TIMESTAMP",
 ];
 
-/// Whether sql_mode gets a value that is not there to read: from a variable, or a number that
+/// True if sql_mode gets a value that is not there to read: from a variable, or a number that
 /// stands for modes.
 fn sets_mode_indirectly(tokens: &[Token<'_>]) -> bool {
     let is_mode = |token: &Token<'_>| match token {
@@ -318,7 +318,7 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
     Class::Session(Effect::End)
 }
 
-/// Whether the word is there without a NO, which cancels only what it stands directly before.
+/// True if the word is there without a NO, which cancels only what it stands directly before.
 fn is_asked_for(tokens: &[Token<'_>], word: &str) -> bool {
     (0..tokens.len()).any(|place| {
         has_word(&tokens[place..=place], &[word])

@@ -120,11 +120,11 @@ struct Client {
     pool: Arc<ServerPool>,
     conn: Conn,
     session: Session,
-    /// Whether a stamp was looked for.
+    /// True if a stamp was looked for.
     is_judged: bool,
 }
 
-/// What a command asks for.
+/// The kind of a command.
 enum Plan {
     Quit,
     Ping,

@@ -13,22 +13,22 @@ use tokio::sync::mpsc;
 /// The number of a session's connection to a server.
 pub type LinkId = usize;
 
-/// What a server tells of a command.
+/// A server's word on a command.
 pub enum Event {
     /// Its reply is the one; `rest` is set where it is still streaming.
     Won {
-        /// Who.
+        /// The server.
         link: LinkId,
         /// Packets, complete unless `rest` is set.
         reply: Bytes,
-        /// What follows.
+        /// The pieces that follow.
         rest: Option<mpsc::Receiver<Piece>>,
         /// The session's there, as far as the reply has said.
         status: Option<u16>,
     },
     /// It replied with an ERR packet.
     Failed {
-        /// Who.
+        /// The server.
         link: LinkId,
         /// The packets.
         reply: Bytes,
@@ -37,7 +37,7 @@ pub enum Event {
     },
     /// It will not reply any more.
     Lost {
-        /// Who.
+        /// The server.
         link: LinkId,
     },
 }
@@ -45,7 +45,7 @@ pub enum Event {
 /// The next bytes of a streamed reply, or that it broke off.
 pub type Piece = Result<Bytes, ()>;
 
-/// See the module.
+/// One command of a session, and the events of the servers that got it.
 pub struct Contest {
     answered: AtomicBool,
     events: mpsc::Sender<Event>,
@@ -71,7 +71,7 @@ impl Contest {
         contest
     }
 
-    /// Whether somebody has won, or nobody can any more.
+    /// True if somebody has won, or nobody can any more.
     pub fn is_answered(&self) -> bool {
         self.answered.load(SeqCst)
     }
@@ -104,7 +104,7 @@ impl Ticket {
         }
     }
 
-    /// Whether somebody has won, or nobody can any more.
+    /// True if somebody has won, or nobody can any more.
     pub fn is_answered(&self) -> bool {
         self.contest.is_answered()
     }

@@ -23,9 +23,9 @@ const PLUGIN_AUTH: u32 = 1 << 19;
 const CONNECT_ATTRS: u32 = 1 << 20;
 const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
 
-/// What clients are offered. Not: TLS, compression, LOCAL INFILE, DEPRECATE_EOF, session tracking,
-/// MariaDB's extensions (LONG_PASSWORD says "not MariaDB" there): all of them change how replies
-/// look.
+/// The capabilities that clients are offered. Not: TLS, compression, LOCAL INFILE, DEPRECATE_EOF,
+/// session tracking, MariaDB's extensions (LONG_PASSWORD says "not MariaDB" there): all of them change
+/// how replies look.
 const OFFERED: u32 = LONG_PASSWORD
     | FOUND_ROWS
     | LONG_FLAG
@@ -44,7 +44,7 @@ const OFFERED: u32 = LONG_PASSWORD
 
 /// What of a client's choice a server must know, because it changes what statements mean.
 const PASSED_ON: u32 = FOUND_ROWS | IGNORE_SPACE | MULTI_STATEMENTS;
-/// What is always said to a server.
+/// The capabilities that are always said to a server.
 const ALWAYS: u32 = LONG_PASSWORD
     | LONG_FLAG
     | PROTOCOL_41
@@ -177,7 +177,7 @@ pub struct ServerGreeting {
 }
 
 impl ServerGreeting {
-    /// Whether a reset makes a connection of this kind as new. MySQL's own servers, unlike
+    /// True if a reset makes a connection of this kind as new. MySQL's own servers, unlike
     /// MariaDB's, then set the character set to the server's, whatever the login said.
     pub fn reset_restores(&self, key: Key) -> bool {
         let is_mariadb = self.version.windows(7).any(|part| part == b"MariaDB");

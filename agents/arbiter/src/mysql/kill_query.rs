@@ -17,9 +17,9 @@ use super::server_pool::{ServerConn, ServerPool};
 use crate::conn::Conn;
 use crate::tier::{Flight, Lease};
 
-/// See the module.
+/// A command under way whose client is gone.
 pub struct KillQuery {
-    /// Where to reach the server.
+    /// The pool to reach the server by.
     pub pool: Arc<ServerPool>,
     /// The server.
     pub server: ServerId,

@@ -17,7 +17,7 @@ pub enum Token<'a> {
     Symbol(u8),
 }
 
-/// See the module.
+/// An iterator over a statement's tokens.
 pub struct Lexer<'a> {
     rest: &'a [u8],
     /// Within `/*! */`, which servers execute.
@@ -35,7 +35,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether something was met that this lexer cannot judge: a comment that only some versions
+    /// True if something was met that this lexer cannot judge: a comment that only some versions
     /// execute (`/*!50000 */`, `/*M! */`), an unterminated text or comment.
     pub fn is_odd(&self) -> bool {
         self.odd

@@ -43,9 +43,9 @@ pub struct Command {
     pub shape: Shape,
     /// See [`Route::locks`](super::types::Route::locks).
     pub locks: Option<bool>,
-    /// What it is.
+    /// The command.
     pub task: Task,
-    /// Where the reply goes.
+    /// The channel for the reply.
     pub ticket: Ticket,
 }
 
@@ -79,13 +79,13 @@ pub struct Link {
     abandoned: Arc<AtomicBool>,
 }
 
-/// What a link needs to begin with.
+/// The parts that a link begins with.
 pub struct Start {
     /// Kind of connection.
     pub key: Key,
     /// Database to begin in.
     pub database: Option<Vec<u8>>,
-    /// Where it tells its state.
+    /// The channel for its state.
     pub news: mpsc::UnboundedSender<News>,
 }
 
@@ -224,7 +224,7 @@ impl Worker {
         self.took_locks || conn.in_transaction
     }
 
-    /// Whether nobody else has answered it.
+    /// True if nobody else has answered it.
     fn is_needed(&self, command: &Command) -> bool {
         let is_needed = command.task != Task::Race || !command.ticket.is_answered();
         if !is_needed {

@@ -18,7 +18,7 @@ const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
 /// A client that proved its password, and the sequence number of the packet that it waits for.
 pub struct Login {
-    /// What it asked for.
+    /// Its answer to the greeting.
     pub hello: ClientHello,
     /// Of the OK or ERR that ends the connection phase.
     pub sequence: u8,

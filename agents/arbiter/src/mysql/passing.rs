@@ -34,7 +34,7 @@ pub async fn pass(
 pub struct Passing<'a> {
     /// Its time at the server.
     pub flight: Flight,
-    /// What it is.
+    /// The command.
     pub task: &'a Task,
     /// Of each step.
     pub limit: Duration,
@@ -54,7 +54,7 @@ pub struct Reply {
 
 /// A reply that will not be served.
 pub struct Stopped {
-    /// What the client has of it.
+    /// The part of it that the client has.
     pub outcome: Outcome,
     /// Set where the server still works on it.
     pub unfinished: Option<Follow>,

@@ -32,7 +32,7 @@ use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
 use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted};
 
-/// See the module.
+/// A session with one server.
 pub struct Passthrough {
     pool: Arc<ServerPool>,
     key: Key,
@@ -40,7 +40,7 @@ pub struct Passthrough {
     stamp: Option<Stamp>,
     server: Option<Reached>,
     replay: Replay,
-    /// Whether it may have locks that the server's status does not tell of.
+    /// True if it may have locks that the server's status does not tell of.
     took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
@@ -58,7 +58,7 @@ struct Reached {
     _presence: Presence,
 }
 
-/// What a command waits for before it is sent.
+/// The thing that a command waits for before it is sent.
 enum Needed {
     /// A server, since there is none.
     Server,

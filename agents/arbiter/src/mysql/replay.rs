@@ -1,4 +1,4 @@
-//! What a server that joins a session later must be told, to be where the others are.
+//! Statements for a server that joins a session later, to bring it to where the others are.
 
 use super::classify::Effect;
 use super::packet::Packet;
@@ -16,7 +16,7 @@ pub struct Entry {
     pub packet: Packet,
     /// Its reply's form.
     pub shape: Shape,
-    /// What it is to a server.
+    /// Its meaning for a server.
     pub task: Task,
 }
 
@@ -32,7 +32,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether a server may still join.
+    /// True if a server may still join.
     pub fn is_possible(&self) -> bool {
         !self.unrepeatable
     }
@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// What a session statement is to a server.
+/// The meaning of a session statement for a server.
 pub fn task(effect: &Effect) -> Task {
     match effect {
         Effect::Use(name) => Task::Session(Some(name.clone())),

@@ -29,7 +29,7 @@ use crate::collision_avoidance::Stamp;
 use crate::delayed::{due, Delayed};
 use crate::tier::{Lease, Leases, Wanted};
 
-/// See the module.
+/// A session with up to r servers.
 pub struct Replicated {
     pool: Arc<ServerPool>,
     key: Key,

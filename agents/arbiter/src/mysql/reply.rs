@@ -1,4 +1,4 @@
-//! Where the reply to a command ends, followed packet by packet.
+//! The end of the reply to a command, followed packet by packet.
 
 use super::packet::{Fields, PAYLOAD_MAX};
 
@@ -15,7 +15,7 @@ const ANSI_QUOTES: u16 = 0x8000;
 const LASTING: u16 =
     IN_TRANSACTION | AUTOCOMMIT | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION | ANSI_QUOTES;
 
-/// What kind of reply a command has.
+/// The kind of reply that a command has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// None at all (COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA).
@@ -197,7 +197,7 @@ fn error(payload: &[u8]) -> End {
     }
 }
 
-/// Whether a transaction is open where the status is this.
+/// True if a transaction is open where the status is this.
 pub fn is_in_transaction(status: u16) -> bool {
     status & IN_TRANSACTION != 0
 }

@@ -23,7 +23,7 @@ const IDLE_MAX: usize = 64;
 /// Idle for longer, a connection is closed (servers close it after 8 hours by default).
 const IDLE_AGE_MAX: Duration = Duration::from_secs(600);
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// What clients are told while no server has been reached yet.
+/// The version in greetings while no server has been reached yet.
 const VERSION_UNKNOWN: &[u8] = b"5.5.5-10.11.0-MariaDB";
 const UTF8MB4: u8 = 45;
 
@@ -36,7 +36,7 @@ const COM_INIT_DB: u8 = 0x02;
 const COM_QUERY: u8 = 0x03;
 const COM_RESET_CONNECTION: u8 = 0x1f;
 
-/// What all clients share.
+/// State that all clients share.
 pub struct ServerPool {
     /// The servers.
     pub tier: Arc<Tier>,
@@ -58,7 +58,7 @@ pub struct ServerConn {
     pub database_unknown: bool,
     /// False where, or once, its state cannot be reset.
     pub resettable: bool,
-    /// Whether the server has said that a transaction is open.
+    /// True if the server has said that a transaction is open.
     pub in_transaction: bool,
     /// The server's number for it.
     thread: u32,
@@ -117,7 +117,7 @@ impl ServerPool {
         &self.account
     }
 
-    /// Whether a server reads backslashes in texts as they are: then our reading of statements may
+    /// True if a server reads backslashes in texts as they are: then our reading of statements may
     /// be wrong, and none must be cloned.
     pub fn may_misread(&self) -> bool {
         self.no_backslash_escapes.load(Relaxed)
@@ -147,7 +147,7 @@ impl ServerPool {
         })
     }
 
-    /// Whether the server lets us log in; the connection is kept.
+    /// True if the server lets us log in; the connection is kept.
     pub async fn probe(&self, server: ServerId) -> bool {
         let database = Some(self.account.database.clone()).filter(|name| !name.is_empty());
         match self

@@ -11,7 +11,7 @@ use super::handshake::Key;
 use super::packet::Packet;
 use crate::collision_avoidance::Stamp;
 
-/// Where a command goes.
+/// The servers of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// To all; the first reply wins.
@@ -27,7 +27,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// Whether the session stays with one server from then on.
+    /// True if the session stays with one server from then on.
     pub fn pins(&self) -> bool {
         matches!(self, Self::Pin | Self::Lock)
     }
@@ -43,13 +43,13 @@ impl Route {
     }
 }
 
-/// What became of a command.
+/// The result of a command.
 pub enum Verdict {
     /// Packets for the client; more in `rest` where it is set.
     Reply {
         /// Complete unless `rest` is set.
         packets: Bytes,
-        /// What follows.
+        /// The pieces that follow.
         rest: Option<mpsc::Receiver<Piece>>,
     },
     /// There is no reply to this command.
@@ -60,7 +60,7 @@ pub enum Verdict {
     TimedOut,
 }
 
-/// What the client has of a command.
+/// The part of a command's reply that the client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The client has its reply, if there is one.
@@ -85,7 +85,7 @@ pub enum NotOpen {
     TimedOut,
 }
 
-/// What a session begins with.
+/// The parts that a session begins with.
 #[derive(Debug, Clone)]
 pub struct Beginning {
     /// Kind of connection.
@@ -96,7 +96,7 @@ pub struct Beginning {
     pub stamp: Option<Stamp>,
 }
 
-/// What a server has to do with a command.
+/// A server's task with a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// A read that others may answer: skipped when they did.

@@ -1,4 +1,4 @@
-//! What a Redis command is: the table of `agents/arbiter/README.md`.
+//! The class of a Redis command: the table of `agents/arbiter/README.md`.
 
 use super::command::arguments;
 
@@ -99,7 +99,7 @@ const REFUSED: [(&str, &[&str]); 24] = [
 /// Refused of a client without a connection of its own only.
 const REFUSED_UNPINNED: [&[u8]; 2] = [b"WAIT", b"WAITAOF"];
 
-/// Whether a command is refused whoever sends it.
+/// True if a command is refused whoever sends it.
 pub fn is_refused_always(command: &[u8]) -> bool {
     let name = arguments(command).next().unwrap_or_default();
     let is = |word: &&[u8]| name.eq_ignore_ascii_case(word);

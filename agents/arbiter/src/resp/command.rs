@@ -1,4 +1,4 @@
-//! Where a client's command ends. Stricter than Redis: what it would take in another way than we
+//! The end of a client's command. Stricter than Redis: what it would take in another way than we
 //! do (a line end that is none, a length with a sign or zeros before it) is refused, since bytes of
 //! one client travel beside those of others.
 

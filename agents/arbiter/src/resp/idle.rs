@@ -16,7 +16,7 @@ use super::reply::Replies;
 use crate::kv::{Dialect, Kind};
 use crate::lock;
 
-/// See the module. The two ways of a connection share it.
+/// The state by which a connection is idle or not; both directions share it.
 pub struct Idle {
     limit: Duration,
     state: Mutex<State>,

@@ -89,7 +89,7 @@ async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
     }
 }
 
-/// Whether the server takes connections and commands. One that wants a password is there; one that
+/// True if the server takes connections and commands. One that wants a password is there; one that
 /// loads its data, or has lost its primary and serves no stale data, is not.
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let config = front.tier.config();

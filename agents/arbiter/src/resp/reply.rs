@@ -1,4 +1,4 @@
-//! Where a server's reply ends, in RESP2 and RESP3. Stateful, so that a large reply is looked at
+//! The end of a server's reply, in RESP2 and RESP3. Stateful, so that a large reply is looked at
 //! once however it arrives; nested replies are counted, not descended into.
 
 use crate::kv::{line_end, number, take_ended, Broken, Dialect, Followed, Kind};

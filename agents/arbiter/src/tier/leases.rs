@@ -16,7 +16,7 @@ pub struct Lease {
     /// The server.
     pub server: ServerId,
     pub(super) since: Instant,
-    /// Whether it is a probe of a server that is out, beside others.
+    /// True if it is a probe of a server that is out, beside others.
     pub probes: bool,
     /// One that came with it.
     pub(super) probe: Option<Box<Lease>>,

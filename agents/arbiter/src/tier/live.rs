@@ -1,4 +1,4 @@
-//! What may change while the arbiter runs: by the admin API, and by a reload of the file.
+//! Changes while the arbiter runs: by the admin API, and by a reload of the file.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a server's host name means: its addresses, used in turn.
+//! The addresses of a server's host name, used in turn.
 
 use std::net::SocketAddr;
 

@@ -17,7 +17,7 @@ use crate::lock;
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: Address,
     peers: Mutex<Peers>,
     /// It was removed: it gets nothing new.
@@ -50,7 +50,7 @@ impl Member {
     }
 }
 
-/// See the module.
+/// A server's number, with the server that has it now.
 pub(super) struct Place {
     member: RwLock<Arc<Member>>,
     /// Connections of an earlier one are not used again.
@@ -104,7 +104,7 @@ impl Tier {
             .collect()
     }
 
-    /// Whether this server is in the list, in this place.
+    /// True if this server is in the list, in this place.
     pub fn is_member(&self, server: ServerId, member: &Arc<Member>) -> bool {
         Arc::ptr_eq(&self.places[server].member(), member) && !member.is_leaving.load(SeqCst)
     }
@@ -178,7 +178,7 @@ impl Tier {
         Ok(moved.into_iter().chain(others).map(settle).collect())
     }
 
-    /// Whether the place can be given to a server.
+    /// True if the place can be given to a server.
     fn is_free(&self, server: ServerId) -> bool {
         let idle = self.choices().selector.in_use(server) == 0
             && self.server_counters[server].in_flight.get() == 0;

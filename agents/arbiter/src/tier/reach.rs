@@ -42,7 +42,7 @@ pub enum Unreached {
 /// After this long without a descriptor, connecting is tried again.
 const LOCAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether this machine, and not its peer, is why a socket cannot be had.
+/// True if this machine, and not its peer, is why a socket cannot be had.
 fn is_local(error: &io::Error) -> bool {
     use nix::errno::Errno;
     const LOCAL: [Errno; 7] = [
@@ -147,7 +147,7 @@ impl Tier {
         }
     }
 
-    /// Whether the server takes a connection, in the time that a check may take.
+    /// True if the server takes a connection, in the time that a check may take.
     pub async fn is_reachable(&self, server: ServerId) -> bool {
         let dialling = self.dial(server);
         match &self.config().health_check {
@@ -194,7 +194,7 @@ impl Tier {
         });
     }
 
-    /// Whether the server is out for its failures.
+    /// True if the server is out for its failures.
     pub fn is_ejected(&self, server: ServerId) -> bool {
         self.choices().selector.is_ejected(server)
     }
@@ -218,7 +218,7 @@ impl Tier {
         }
     }
 
-    /// Whether a probe of the server is of use.
+    /// True if a probe of the server is of use.
     pub fn needs_probe(&self, server: ServerId) -> bool {
         let choices = self.choices();
         let is_out = choices.taken_out[server] || choices.absent[server];

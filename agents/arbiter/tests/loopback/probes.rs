@@ -111,7 +111,7 @@ async fn no_http_client_gets_an_error_of_a_server_that_fails() {
         .await;
 }
 
-/// Whether a read is answered with the value that both servers of a key-value tier have.
+/// True if a read is answered with the value that both servers of a key-value tier have.
 async fn is_answered(arbiter: &Running, protocol: &str) -> bool {
     let mut client = Client::open(arbiter.clients).await;
     if protocol == "redis" {

@@ -1,4 +1,4 @@
-//! What a request's bytes are, and where a reply ends. A reader sees all bytes of a reply that have
+//! The bytes of requests, and the ends of replies. A reader sees all bytes of a reply that have
 //! come so far, again and again until it is whole, and goes on where it was.
 
 mod http;

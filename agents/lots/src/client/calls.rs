@@ -269,7 +269,7 @@ fn no_value(answer: Response<Nothing>) -> Said {
     Said { metadata, values }
 }
 
-/// Whether another server would say the same: no client asks for what cannot be done once.
+/// True if another server would say the same: no client asks for what cannot be done once.
 #[must_use]
 pub fn is_refusal(status: &Status) -> bool {
     matches!(

@@ -44,7 +44,7 @@ impl Flights {
         self.until = Some(Instant::now() + patience);
     }
 
-    /// Whether one is under way.
+    /// True if one is under way.
     pub fn are_under_way(&self) -> bool {
         self.first.is_some() || self.second.is_some()
     }

@@ -1,4 +1,4 @@
-//! What clients are to do, from a file of JSON.
+//! The clients' plan, from a file of JSON.
 
 use serde::Deserialize;
 

@@ -17,7 +17,7 @@ use crate::client::connections::{connect, Connections};
 use crate::client::flights::{Flights, Landed};
 use crate::client::plan::{Named, Plan};
 use crate::client::record::{Invocation, Records};
-use crate::core::call::{Account, Caller, Heard, Next, Step, Strategy};
+use crate::core::call::{Account, Caller, Event, Next, Action, Strategy};
 use crate::core::Server;
 use crate::etcd::Etcd;
 use crate::naming::Naming;
@@ -167,7 +167,7 @@ impl Client {
             let late_after_s = caller.late_after_s().filter(|_| call.method.is_read());
             let heard = self.carry_out(&step, call, number, late_after_s).await;
             match caller.hear(heard, now_s()) {
-                Next::Step(next) => step = next,
+                Next::Action(next) => step = next,
                 Next::Over(account) => {
                     self.late = Flights::default();
                     return account;
@@ -178,24 +178,24 @@ impl Client {
 
     async fn carry_out(
         &mut self,
-        step: &Step,
+        step: &Action,
         call: &Call,
         number: i64,
         late_after_s: Option<f64>,
-    ) -> Heard {
+    ) -> Event {
         match step {
-            Step::Ask(server) => self.ask(server, call, number, late_after_s).await,
-            Step::AskToo(second) => self.ask_too(second.as_ref(), call, number).await,
+            Action::Ask(server) => self.ask(server, call, number, late_after_s).await,
+            Action::Hedge(second) => self.hedge(second.as_ref(), call, number).await,
             // A naming service that does not answer knows nobody.
-            Step::NamePrimary => {
-                Heard::Named(self.naming.primary_server().await.unwrap_or_default())
+            Action::NamePrimary => {
+                Event::Named(self.naming.primary_server().await.unwrap_or_default())
             }
-            Step::NameAll => Heard::Named(self.all_servers().await),
-            Step::Lock => self.locked().await,
-            Step::Open(server) => self.open(server).await,
-            Step::Wait(wait_s) => {
+            Action::NameAll => Event::Named(self.all_servers().await),
+            Action::Lock => self.locked().await,
+            Action::Open(server) => self.open(server).await,
+            Action::Wait(wait_s) => {
                 tokio::time::sleep(Duration::from_secs_f64(*wait_s)).await;
-                Heard::Waited
+                Event::Waited
             }
         }
     }
@@ -209,7 +209,7 @@ impl Client {
     }
 
     /// The lock is held just long enough to see who is open; a broken one is open no more.
-    async fn locked(&mut self) -> Heard {
+    async fn locked(&mut self) -> Event {
         let mut open = self.connections.lock().await;
         if !self.late.are_under_way() {
             if let Some((broken, _)) = self.channel.take() {
@@ -217,12 +217,12 @@ impl Client {
             }
         }
         let candidates = self.connections.candidates(&open);
-        Heard::Locked(candidates)
+        Event::Locked(candidates)
     }
 
-    async fn open(&mut self, server: &Server) -> Heard {
+    async fn open(&mut self, server: &Server) -> Event {
         let Some(channel) = connect(server, self.patience()).await else {
-            return Heard::Refused;
+            return Event::Refused;
         };
         if let Strategy::Open = self.plan.strategy() {
             let mut open = self.connections.lock().await;
@@ -230,7 +230,7 @@ impl Client {
                 .keep(&mut open, server.clone(), channel.clone());
         }
         self.channel = Some((server.clone(), channel));
-        Heard::Opened
+        Event::Opened
     }
 
     async fn ask(
@@ -239,9 +239,9 @@ impl Client {
         call: &Call,
         number: i64,
         late_after_s: Option<f64>,
-    ) -> Heard {
+    ) -> Event {
         let Some(channel) = self.channel_to(server).await else {
-            return Heard::Failed;
+            return Event::Failed;
         };
         self.channel = Some((server.clone(), channel.clone()));
         let mut flights = Flights::of(self.send(channel, call, number), self.patience());
@@ -253,12 +253,12 @@ impl Client {
         if matches!(landed, Landed::Late) {
             self.late = flights;
         }
-        self.heard(landed, Heard::Answered)
+        self.heard(landed, Event::Answered)
     }
 
     /// The late call is sent to a second server too; without one the late server is left when it is
     /// suspected.
-    async fn ask_too(&mut self, second: Option<&Server>, call: &Call, number: i64) -> Heard {
+    async fn hedge(&mut self, second: Option<&Server>, call: &Call, number: i64) -> Event {
         let mut flights = std::mem::take(&mut self.late);
         let mut asked = None;
         if let Some(server) = second {
@@ -277,26 +277,26 @@ impl Client {
         if let Landed::Answered(_, false) = landed {
             self.channel = asked;
         }
-        self.heard(landed, Heard::LateAnswered)
+        self.heard(landed, Event::LateAnswered)
     }
 
     /// Parameters: `by_first`, what a reply to the first request is.
-    fn heard(&mut self, landed: Landed, by_first: Heard) -> Heard {
+    fn heard(&mut self, landed: Landed, by_first: Event) -> Event {
         match landed {
             Landed::Answered(reply, is_first) => {
                 self.reply = Some(reply);
                 match is_first {
                     true => by_first,
-                    false => Heard::Answered,
+                    false => Event::Answered,
                 }
             }
             Landed::Refused(status) => {
                 eprintln!("lots: a server refused a request for what it is: {status}");
                 self.reply = Some(Reply::default());
-                Heard::Answered
+                Event::Answered
             }
-            Landed::Failed => Heard::Failed,
-            Landed::Late => Heard::Late,
+            Landed::Failed => Event::Failed,
+            Landed::Late => Event::Late,
         }
     }
 

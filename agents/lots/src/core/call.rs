@@ -28,12 +28,12 @@ pub enum Strategy {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum Action {
     /// Send the invocation on the open connection to this server.
     Ask(Server),
     /// Send it to this server too, and wait for whichever reply comes first; none: go on waiting
     /// for the one that is late.
-    AskToo(Option<Server>),
+    Hedge(Option<Server>),
     /// Ask the naming service for the primary.
     NamePrimary,
     /// Ask the naming service for all servers.
@@ -48,7 +48,7 @@ pub enum Step {
 
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum Event {
     /// The reply is there, of the server that was asked last.
     Answered,
     /// The server that was late has answered after all.
@@ -106,9 +106,9 @@ pub struct Account {
     pub latency_s: f64,
     /// How often it was sent.
     pub sent: u32,
-    /// Whether it was sent a second time though the first server's reply came first.
+    /// True if it was sent a second time though the first server's reply came first.
     pub is_needless: bool,
-    /// Whether a reply came.
+    /// True if a reply came.
     pub is_answered: bool,
     /// Where the time went, if it had to look for another server.
     pub parts: Option<Parts>,
@@ -120,7 +120,7 @@ pub struct Account {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// This step.
-    Step(Step),
+    Action(Action),
     /// Nothing: the invocation is over.
     Over(Account),
 }
@@ -143,7 +143,7 @@ pub struct Caller {
 struct Call {
     began_s: f64,
     since_s: f64,
-    step: Step,
+    step: Action,
     sent: u32,
     named: bool,
     /// Who was asked first and is waited for still.
@@ -154,7 +154,7 @@ struct Call {
 impl Caller {
     /// A client that knows nobody yet; an invocation that took `give_up_s` is given up.
     pub fn new(strategy: Strategy, give_up_s: f64) -> Self {
-        let call = Call::begin(Step::Wait(0.0), 0.0);
+        let call = Call::begin(Action::Wait(0.0), 0.0);
         Self {
             strategy,
             give_up_s,
@@ -179,42 +179,42 @@ impl Caller {
     }
 
     /// The first step of a new invocation.
-    pub fn invoke(&mut self, now_s: f64) -> Step {
+    pub fn invoke(&mut self, now_s: f64) -> Action {
         let first = match (&self.current, self.strategy) {
-            (Some(server), _) => Step::Ask(server.clone()),
-            (None, Strategy::Primary { .. }) => Step::NamePrimary,
-            (None, Strategy::Cached) => Step::NameAll,
-            (None, Strategy::Open) => Step::Lock,
+            (Some(server), _) => Action::Ask(server.clone()),
+            (None, Strategy::Primary { .. }) => Action::NamePrimary,
+            (None, Strategy::Cached) => Action::NameAll,
+            (None, Strategy::Open) => Action::Lock,
         };
         self.call = Call::begin(first.clone(), now_s);
         first
     }
 
     /// What follows on what became of the last step.
-    pub fn hear(&mut self, heard: Heard, now_s: f64) -> Next {
+    pub fn hear(&mut self, heard: Event, now_s: f64) -> Next {
         self.call.charge(&heard, now_s);
-        if matches!(heard, Heard::Answered | Heard::LateAnswered) {
-            return Next::Over(self.answered(heard == Heard::LateAnswered, now_s));
+        if matches!(heard, Event::Answered | Event::LateAnswered) {
+            return Next::Over(self.answered(heard == Event::LateAnswered, now_s));
         }
         if now_s - self.call.began_s >= self.give_up_s {
             self.current = None;
             return Next::Over(self.account(now_s, false));
         }
         let step = match heard {
-            Heard::Late => self.hedge(),
-            Heard::Answered | Heard::LateAnswered | Heard::Failed | Heard::Refused => {
+            Event::Late => self.hedge(),
+            Event::Answered | Event::LateAnswered | Event::Failed | Event::Refused => {
                 self.recover()
             }
-            Heard::Named(servers) => self.named(servers),
-            Heard::Locked(open) => self.locked(open),
-            Heard::Opened => self.opened(),
-            Heard::Waited => self.look(),
+            Event::Named(servers) => self.named(servers),
+            Event::Locked(open) => self.locked(open),
+            Event::Opened => self.opened(),
+            Event::Waited => self.look(),
         };
-        if let Step::Ask(_) | Step::AskToo(Some(_)) = step {
+        if let Action::Ask(_) | Action::Hedge(Some(_)) = step {
             self.call.sent += 1;
         }
         self.call.step = step.clone();
-        Next::Step(step)
+        Next::Action(step)
     }
 
     /// The reply is that of the last step's server, or of the one that was late.
@@ -222,7 +222,7 @@ impl Caller {
         let late = self.call.late.take();
         if let (true, Some(server)) = (is_late, late) {
             self.current = Some(server);
-        } else if let Step::AskToo(Some(server)) = &self.call.step {
+        } else if let Action::Hedge(Some(server)) = &self.call.step {
             self.current = Some(server.clone());
         }
         let mut account = self.account(now_s, true);
@@ -234,77 +234,77 @@ impl Caller {
     }
 
     /// Another server is looked for while the first request is under way.
-    fn hedge(&mut self) -> Step {
+    fn hedge(&mut self) -> Action {
         self.call.late = self.current.clone();
-        Step::Lock
+        Action::Lock
     }
 
     /// The servers of the last step are out.
-    fn recover(&mut self) -> Step {
+    fn recover(&mut self) -> Action {
         self.current = None;
         self.failed.extend(self.call.late.take());
-        if let Step::Ask(server) | Step::AskToo(Some(server)) | Step::Open(server) = &self.call.step
+        if let Action::Ask(server) | Action::Hedge(Some(server)) | Action::Open(server) = &self.call.step
         {
             self.failed.push(server.clone());
         }
         match self.strategy {
-            Strategy::Primary { wait_s } if wait_s > 0.0 => Step::Wait(wait_s),
-            Strategy::Primary { .. } => Step::NamePrimary,
+            Strategy::Primary { wait_s } if wait_s > 0.0 => Action::Wait(wait_s),
+            Strategy::Primary { .. } => Action::NamePrimary,
             Strategy::Cached => self.next_of_list(),
             Strategy::Open if self.call.named => self.next_of_list(),
-            Strategy::Open => Step::Lock,
+            Strategy::Open => Action::Lock,
         }
     }
 
     /// The next server of the list that has not failed; where all have, the list is made anew.
-    fn next_of_list(&self) -> Step {
+    fn next_of_list(&self) -> Action {
         match self.servers.iter().find(|one| !self.failed.contains(one)) {
-            Some(server) => Step::Open(server.clone()),
-            None if self.call.named => Step::Wait(PAUSE_S),
-            None => Step::NameAll,
+            Some(server) => Action::Open(server.clone()),
+            None if self.call.named => Action::Wait(PAUSE_S),
+            None => Action::NameAll,
         }
     }
 
-    fn named(&mut self, servers: Vec<Server>) -> Step {
+    fn named(&mut self, servers: Vec<Server>) -> Action {
         self.failed.clear();
         self.servers = servers;
         self.call.named = true;
         match (self.servers.first(), self.strategy) {
-            (Some(server), _) => Step::Open(server.clone()),
-            (None, Strategy::Primary { wait_s }) => Step::Wait(wait_s.max(PAUSE_S)),
-            (None, _) => Step::Wait(PAUSE_S),
+            (Some(server), _) => Action::Open(server.clone()),
+            (None, Strategy::Primary { wait_s }) => Action::Wait(wait_s.max(PAUSE_S)),
+            (None, _) => Action::Wait(PAUSE_S),
         }
     }
 
-    fn locked(&mut self, open: Vec<Server>) -> Step {
+    fn locked(&mut self, open: Vec<Server>) -> Action {
         self.failed.retain(|one| open.contains(one));
         let late = &self.call.late;
         let is_possible = |one: &Server| !self.failed.contains(one) && Some(one) != late.as_ref();
         let found = open.into_iter().find(is_possible);
         if late.is_some() {
-            return Step::AskToo(found);
+            return Action::Hedge(found);
         }
         match found {
             Some(server) => {
                 self.current = Some(server.clone());
-                Step::Ask(server)
+                Action::Ask(server)
             }
-            None => Step::NameAll,
+            None => Action::NameAll,
         }
     }
 
-    fn opened(&mut self) -> Step {
-        let Step::Open(server) = self.call.step.clone() else {
+    fn opened(&mut self) -> Action {
+        let Action::Open(server) = self.call.step.clone() else {
             return self.look(); // nothing was being opened
         };
         self.current = Some(server.clone());
-        Step::Ask(server)
+        Action::Ask(server)
     }
 
-    fn look(&self) -> Step {
+    fn look(&self) -> Action {
         match self.strategy {
-            Strategy::Primary { .. } => Step::NamePrimary,
-            Strategy::Cached | Strategy::Open => Step::NameAll,
+            Strategy::Primary { .. } => Action::NamePrimary,
+            Strategy::Cached | Strategy::Open => Action::NameAll,
         }
     }
 
@@ -322,11 +322,11 @@ impl Caller {
 }
 
 impl Call {
-    fn begin(step: Step, now_s: f64) -> Self {
+    fn begin(step: Action, now_s: f64) -> Self {
         Self {
             began_s: now_s,
             since_s: now_s,
-            sent: u32::from(matches!(step, Step::Ask(_))),
+            sent: u32::from(matches!(step, Action::Ask(_))),
             step,
             named: false,
             late: None,
@@ -335,17 +335,17 @@ impl Call {
     }
 
     /// The time since the last step belongs to it.
-    fn charge(&mut self, heard: &Heard, now_s: f64) {
+    fn charge(&mut self, heard: &Event, now_s: f64) {
         let parts = &mut self.parts;
         let part = match (&self.step, heard) {
-            (Step::Ask(_) | Step::AskToo(_), Heard::Answered | Heard::LateAnswered) => {
+            (Action::Ask(_) | Action::Hedge(_), Event::Answered | Event::LateAnswered) => {
                 &mut parts.again_s
             }
-            (Step::Ask(_) | Step::AskToo(_), _) => &mut parts.detection_s,
-            (Step::NamePrimary | Step::NameAll, _) => &mut parts.naming_s,
-            (Step::Lock, _) => &mut parts.lock_s,
-            (Step::Open(_), _) => &mut parts.connecting_s,
-            (Step::Wait(_), _) => &mut parts.waiting_s,
+            (Action::Ask(_) | Action::Hedge(_), _) => &mut parts.detection_s,
+            (Action::NamePrimary | Action::NameAll, _) => &mut parts.naming_s,
+            (Action::Lock, _) => &mut parts.lock_s,
+            (Action::Open(_), _) => &mut parts.connecting_s,
+            (Action::Wait(_), _) => &mut parts.waiting_s,
         };
         *part += now_s - self.since_s;
         self.since_s = now_s;

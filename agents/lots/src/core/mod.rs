@@ -1,4 +1,4 @@
-//! What decides, without clock, sockets or runtime: times are arguments, in seconds.
+//! Decisions, without clock, sockets or runtime: times are arguments, in seconds.
 
 pub mod call;
 pub mod phi;

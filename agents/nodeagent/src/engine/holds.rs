@@ -1,4 +1,4 @@
-//! What the runner does to a role that is no fault: its service is stopped, its settings are changed.
+//! Acts of the runner that are no faults: a role's service is stopped, its settings are changed.
 //!
 //! Each is held as a fault is, listed with them, renewed and undone by its id: the undo record is on
 //! disk first, the lease is finite. One of a kind is held at a time; where another follows, the first
@@ -26,7 +26,7 @@ const ROLE: &str = "role";
 pub trait Hold: Sync {
     /// Its name in the list of faults.
     fn name(&self) -> &'static str;
-    /// Whether a restarted agent goes on with it, rather than undoing it.
+    /// True if a restarted agent goes on with it, rather than undoing it.
     fn outlasts_the_agent(&self) -> bool;
     /// Refuses what is no undo record of it.
     fn check_record(&self, record: &Value) -> Result<()>;

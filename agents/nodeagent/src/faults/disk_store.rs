@@ -1,4 +1,4 @@
-//! What the faults of the pass-through share: it is told what to do, and counts what it did.
+//! Shared parts of the pass-through's faults: it is told what to do, and counts what it did.
 
 use std::fs;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What a fault really does, found by looking again and again at what the kernel counts.
+//! The dose of a fault, found by looking again and again at what the kernel counts.
 
 use std::time::Duration;
 

@@ -123,7 +123,7 @@ fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
     ))
 }
 
-/// Whether a machine may have this address: neither the network's own, nor its first, which is the
+/// True if a machine may have this address: neither the network's own, nor its first, which is the
 /// gateway's, nor its last (broadcast). A network of one or two addresses has only machines.
 fn has_machine(network: &Ipv4Net, peer: IpAddr) -> bool {
     let IpAddr::V4(peer) = peer else {

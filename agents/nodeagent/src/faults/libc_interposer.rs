@@ -1,4 +1,4 @@
-//! What the faults of the loaded library share: it is told which calls to alter, and counts them.
+//! Shared parts of the loaded library's faults: it is told which calls to alter, and counts them.
 
 use std::sync::Arc;
 use std::time::Duration;

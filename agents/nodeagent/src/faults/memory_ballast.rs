@@ -1,4 +1,4 @@
-//! What `memory.exhaust` and `memory.pin` share: ballast that leaves the machine a stated amount.
+//! Shared part of `memory.exhaust` and `memory.pin`: ballast that leaves a machine a stated amount.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ pub trait Fault: Send + Sync + 'static {
     const COMMANDS: &'static str;
     /// What `undo` runs.
     const UNDO: &'static str;
-    /// Whether the machine serves nothing while it lasts; others make it slow or lossy.
+    /// True if the machine serves nothing while it lasts; others make it slow or lossy.
     const STOPS_SERVICE: bool = false;
     /// What its parameters may be: requests are held against it and completed by it.
     const PARAMETERS: &'static [Parameter] = &[];

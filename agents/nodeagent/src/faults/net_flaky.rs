@@ -263,7 +263,7 @@ impl Done {
         }
     }
 
-    /// Whether no flip was under way at this moment, at a later one, or in between.
+    /// True if no flip was under way at this moment, at a later one, or in between.
     fn is_still_until(&self, later: &Done) -> bool {
         !self.is_flipping && !later.is_flipping && self.flips == later.flips
     }
@@ -329,7 +329,7 @@ impl Flaky {
     }
 }
 
-/// Whether a table's chains drop what comes, by `nft -j list table`.
+/// True if a table's chains drop what comes, by `nft -j list table`.
 fn drops(listing: &str) -> Result<bool> {
     let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
     let objects = listing["nftables"].as_array();

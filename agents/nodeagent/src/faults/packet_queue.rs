@@ -31,7 +31,7 @@ pub struct Counts {
 pub struct Verdict {
     /// When it goes on, since the fault began.
     pub due: Duration,
-    /// Whether the fault was for it at all, and whether it was struck.
+    /// True if the fault was for it at all, and whether it was struck.
     pub taken: bool,
     pub struck: bool,
 }
@@ -41,7 +41,7 @@ pub trait PacketTransform: Send {
     /// Decides about a frame, and may change it; `now` since the fault began.
     fn treat(&mut self, frame: &mut [u8], is_outgoing: bool, now: Duration) -> Verdict;
 
-    /// Whether a frame is struck that later ones of its direction have overtaken.
+    /// True if a frame is struck that later ones of its direction have overtaken.
     fn strikes_by_overtaking(&self) -> bool {
         false
     }

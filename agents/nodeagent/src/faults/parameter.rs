@@ -1,4 +1,4 @@
-//! What a fault's parameters may be, stated once next to the fault: the agent checks requests by it,
+//! The parameters of a fault, stated once next to the fault: the agent checks requests by it,
 //! and `nodeagent --kinds` prints it for those who write designs.
 
 use serde::{Serialize, Serializer};

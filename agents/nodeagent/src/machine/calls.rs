@@ -39,7 +39,7 @@ pub struct Counts {
     pub hit: u64,
 }
 
-/// See the module.
+/// The library and its control file.
 #[derive(Debug)]
 pub struct Calls {
     library: PathBuf,
@@ -120,7 +120,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Whether a process has the library in it; one that is static has not.
+    /// True if a process has the library in it; one that is static has not.
     pub fn is_in(&self, pid: i32) -> bool {
         let maps = processes::maps(pid);
         processes::find(pid).is_some() && maps.contains(&*self.library.to_string_lossy())

@@ -1,4 +1,4 @@
-//! Where the machine's cgroups are: found by this process's membership, in mounts of the agent's
+//! The place of the machine's cgroups: found by this process's membership, in mounts of the agent's
 //! own.
 
 use std::fs;

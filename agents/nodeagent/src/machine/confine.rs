@@ -1,4 +1,4 @@
-//! What a role's programs may become: less than the agent, who is root with what faults take.
+//! The privileges of a role's programs: less than the agent, who is root with what faults take.
 //!
 //! The role's first process gives up all but `KEPT` before it runs `start.sh`, for itself and for
 //! whatever it starts: a capability outside the bounding set comes back by no program, setuid ones

@@ -16,7 +16,7 @@ const VALUE_BYTES_MAX: usize = 4_096;
 /// A single quote within single quotes, for a shell.
 const QUOTE: &str = r"'\''";
 
-/// See the module.
+/// The two files of variables.
 #[derive(Debug)]
 pub struct Environment {
     role: PathBuf,

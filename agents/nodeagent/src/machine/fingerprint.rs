@@ -1,4 +1,4 @@
-//! What a fault could leave behind, as text that can be compared: qdiscs, nft rules, links,
+//! Traces that a fault could leave, as text that can be compared: qdiscs, nft rules, links,
 //! addresses, routes, cgroup limits, mounts of faults, stopped processes and interference processes.
 
 use std::collections::BTreeMap;

@@ -187,7 +187,7 @@ pub fn unload(place: &Path) -> Result<()> {
     }
 }
 
-/// Whether anything is mounted there, as this process sees it.
+/// True if anything is mounted there, as this process sees it.
 pub fn is_mounted(place: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let there = place.to_string_lossy();

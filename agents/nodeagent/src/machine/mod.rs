@@ -1,4 +1,4 @@
-//! What a fault may take hold of: the data interface, the machine's cgroup, the role.
+//! The parts of a machine that faults act on: the data interface, the machine's cgroup, the role.
 
 pub mod calls;
 pub mod cgroup;

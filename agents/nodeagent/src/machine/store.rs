@@ -28,7 +28,7 @@ const FOLDER_DEFAULT: &str = "/opt/sparecraft/data";
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The agent's side of the pass-through.
 #[derive(Debug)]
 pub struct Store {
     socket: PathBuf,

@@ -28,7 +28,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Whether it is to end.
+    /// True if it is to end.
     pub fn is_asked(&self) -> bool {
         *lock(&self.asked)
     }

@@ -1,4 +1,4 @@
-//! What the pass-through does to the folder underneath; `requests.rs` answers the kernel by it.
+//! The pass-through's access to the folder underneath; `requests.rs` answers the kernel by it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use super::inodes::{kind, Inodes};
 use super::io_faults::Desk;
 use super::workers::Workers;
 
-/// See the module.
+/// The folder underneath, its open files and listings.
 pub struct PassThrough {
     pub inodes: Inodes,
     pub files: HashMap<u64, Arc<File>>,

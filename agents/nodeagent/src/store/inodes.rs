@@ -15,7 +15,7 @@ use nix::errno::Errno;
 
 use super::open_path;
 
-/// See the module.
+/// The kernel's inode numbers, with the file that each means.
 pub struct Inodes {
     nodes: HashMap<u64, Node>,
     root: (u64, u64),

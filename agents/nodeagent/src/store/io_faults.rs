@@ -1,4 +1,4 @@
-//! What a fault makes of reads, writes and fsyncs, and how many of them met it.
+//! Faults of reads, writes and fsyncs, and counts of those that met one.
 //!
 //! Whether an I/O is hit follows from the fault's seed and the I/O's number, so the same I/Os in the
 //! same order meet the same.

@@ -14,7 +14,7 @@ const WORKERS: usize = 16;
 
 type Job = Box<dyn FnOnce(std::result::Result<(), i32>) + Send>;
 
-/// See the module.
+/// A pool of I/O threads.
 pub struct Workers {
     jobs: Sender<Job>,
     desk: Arc<Desk>,

@@ -19,7 +19,7 @@ fn dropped(machine: &Machine) -> Vec<u64> {
         .collect()
 }
 
-/// Whether `from` gets a connection to the agent of `to`.
+/// True if `from` gets a connection to the agent of `to`.
 fn reaches(from: &Machine, to: &Machine) -> bool {
     let script = format!(
         "timeout 2 bash -c '</dev/tcp/{}/{AGENT_PORT}' 2>&1 && echo reached || true",

@@ -7,7 +7,7 @@ use super::message::{Key, Page};
 /// What one page costs beside its body: key, links, an entry of the table (an estimate).
 const OVERHEAD_BYTES: u64 = 160;
 
-/// See the module.
+/// The pages that this node has in memory.
 pub struct Cache {
     pages: LruCache<Key, Page>,
     bytes: u64,

@@ -1,11 +1,11 @@
-//! What the others have in memory, as they have said.
+//! The pages that other nodes have in memory, as they have said.
 
 use std::collections::HashMap;
 
 use super::members::{Members, NODES_MAX};
 use super::message::Key;
 
-/// See the module.
+/// The nodes that have each page.
 pub struct Directory {
     holders: HashMap<Key, Members>,
     keys_of: [usize; NODES_MAX],

@@ -10,7 +10,7 @@ use super::message::{Change, FetchId, Key, Message};
 /// Names a connection among all that this process ever had.
 pub type LinkId = u64;
 
-/// See the module.
+/// One side of a connection to another node.
 pub struct Link {
     /// Which connection.
     pub id: LinkId,

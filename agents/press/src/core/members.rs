@@ -3,7 +3,7 @@
 /// The most nodes a cluster can have: one bit each.
 pub const NODES_MAX: usize = 64;
 
-/// See the module.
+/// A set of nodes, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Members(pub u64);
 

@@ -1,4 +1,4 @@
-//! Whom a node works with. The two configurations of PRESS differ here and nowhere else.
+//! The nodes that work together. The two configurations of PRESS differ here and nowhere else.
 //!
 //! `Formed`: a cluster that is formed once, when every node is connected to every other. It watches
 //! nothing: a member is gone when its connection is, and nobody is let in later.
@@ -7,7 +7,7 @@
 use super::members::Members;
 use super::monitor::Monitor;
 
-/// See the module.
+/// The configuration that the node runs in.
 pub enum Membership {
     /// Once and for all.
     Formed(Formed),

@@ -1,4 +1,4 @@
-//! What nodes say to each other: messages on kept connections, in order, and datagrams of the monitor,
+//! Messages between nodes: on kept connections, in order, and datagrams of the monitor,
 //! which may be lost.
 
 use std::sync::Arc;

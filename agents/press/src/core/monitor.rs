@@ -1,4 +1,4 @@
-//! Who is alive, and who says so.
+//! Failure detection: the nodes that are alive, and who decides that.
 //!
 //! Members send heartbeats to the next around the ring of the current view. A node whose predecessor
 //! is silent tells the master; if that was the master, it takes its place. The master asks all nodes
@@ -25,7 +25,7 @@ pub struct Times {
     pub fail_after: Duration,
 }
 
-/// See the module.
+/// The view of the cluster, and what is due to keep it up.
 pub struct Monitor {
     me: usize,
     nodes: usize,

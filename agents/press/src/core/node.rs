@@ -145,7 +145,7 @@ pub struct Counters {
     pub views: u64,
 }
 
-/// See the module.
+/// The state of one node.
 pub struct Node {
     me: usize,
     limits: Limits,

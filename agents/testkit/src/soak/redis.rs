@@ -157,7 +157,7 @@ impl Asked {
         }
     }
 
-    /// Whether this can be its reply.
+    /// True if this can be its reply.
     fn fits(self, reply: &Reply) -> bool {
         match (self, reply) {
             (Self::Set(_) | Self::Pin, Reply::Line(line)) => line == "+OK",
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-/// Whether it is an error of the arbiter, or of a server that has just started.
+/// True if it is an error of the arbiter, or of a server that has just started.
 fn is_error(line: &str) -> bool {
     let starts = ["-ERR arbiter: ", "-LOADING ", "-MASTERDOWN "];
     starts.iter().any(|start| line.starts_with(start))
