@@ -100,7 +100,7 @@ fn take_over(
             .map(SocketAddr::to_string)
             .collect();
         let (name, address) = (&member.name, &member.address);
-        eprintln!("arbiter: {name}: {address} is {}", addresses.join(", "));
+        tracing::info!("{name}: {address} is {}", addresses.join(", "));
         tier.moved(server);
     }
     Ok(())
@@ -110,8 +110,6 @@ fn take_over(
 fn say_failed(member: &Member, why: &str, was_good: &mut bool) {
     if std::mem::replace(was_good, false) {
         let (name, address) = (&member.name, &member.address);
-        eprintln!(
-            "arbiter: {name}: {address} cannot be resolved, what it meant before goes on: {why}"
-        );
+        tracing::warn!("{name}: {address} cannot be resolved, what it meant before goes on: {why}");
     }
 }

@@ -42,9 +42,16 @@ fn main() -> ExitCode {
             Err(error) => fail(&format!("{}: {error}", path.display()), 2),
         };
     }
+    let log = std::env::var(logging::VARIABLE).ok();
+    if let Err(error) = logging::begin(log.as_deref()) {
+        return fail(&error.to_string(), 2);
+    }
     match serve(config, &path) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("{error:#}"), 3),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(3)
+        }
     }
 }
 
@@ -89,7 +96,7 @@ fn serve(config: Config, path: &Path) -> Result<()> {
         let (tier, protocol) = (config.tier.clone(), config.protocol);
         let arbiter = Arbiter::bind(config).await?;
         let arbiter = arbiter.within_descriptors(descriptors()?);
-        eprintln!(
+        tracing::info!(
             "arbiter of tier {tier:?} ({protocol:?}) on {}, admin on {}",
             arbiter.client_address()?,
             arbiter.admin_address()?
@@ -123,7 +130,7 @@ fn reload(tier: &Arc<Tier>, path: &Path) {
         server::reload(tier, &fresh).map_err(|error| format!("{}: {error}", path.display()))
     });
     match done {
-        Ok(()) => eprintln!("arbiter: {} is in force", path.display()),
-        Err(error) => eprintln!("arbiter: the old configuration goes on: {error}"),
+        Ok(()) => tracing::info!("{} is in force", path.display()),
+        Err(error) => tracing::error!("the old configuration goes on: {error}"),
     }
 }

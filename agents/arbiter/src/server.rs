@@ -216,7 +216,7 @@ impl Acceptor {
                         let front = Front::new(&self.tier, &self.shared);
                         self.open(listener, front).await;
                     }
-                    Err(error) => eprintln!("arbiter: thread {number} cannot listen: {error}"),
+                    Err(error) => tracing::error!("thread {number} cannot listen: {error}"),
                 }
             });
         };

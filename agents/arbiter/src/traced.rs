@@ -220,7 +220,7 @@ impl Trace {
             return;
         }
         if let Err(error) = self.file.write_all(self.lines.as_bytes()) {
-            eprintln!("arbiter: {}: the trace ends here: {error}", self.path);
+            tracing::error!("{}: the trace ends here: {error}", self.path);
             self.failed = true;
         }
         self.lines.clear();
@@ -232,7 +232,7 @@ impl Trace {
         self.flush();
         if is_full && !self.failed {
             let path = &self.path;
-            eprintln!("arbiter: {path}: the trace ends here, at trace_lines_max = {calls}");
+            tracing::warn!("{path}: the trace ends here, at trace_lines_max = {calls}");
         }
     }
 }

@@ -25,6 +25,11 @@ loadworker: an open loop of load
 Exit code 0: sent; 1: failed on the way; 2: wrong usage or plan; 3: no master found.";
 
 fn main() -> ExitCode {
+    let log = std::env::var(logging::VARIABLE).ok();
+    if let Err(error) = logging::begin(log.as_deref()) {
+        eprintln!("loadworker: {error}");
+        return ExitCode::from(2);
+    }
     match dispatch() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -41,6 +41,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let log = std::env::var(logging::VARIABLE).ok();
+    if let Err(error) = logging::begin(log.as_deref()) {
+        eprintln!("lots: {error}");
+        return ExitCode::from(2);
+    }
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

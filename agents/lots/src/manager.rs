@@ -54,10 +54,10 @@ pub async fn manage(settings: Settings, naming: &Naming, starter: &impl Starter)
                     status = rounds(settings, naming, starter) => status,
                     status = hold(naming, lease) => status,
                 };
-                eprintln!("lots: this manager acts no more: {ended}");
+                tracing::warn!("this manager acts no more: {ended}");
             }
             Ok(None) => {}
-            Err(status) => eprintln!("lots: the naming service: {status}"),
+            Err(status) => tracing::warn!("the naming service: {status}"),
         }
         tokio::time::sleep(PAUSE).await;
     }

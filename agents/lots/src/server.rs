@@ -86,7 +86,7 @@ async fn database(url: &str) -> Store {
     loop {
         match Store::open(url).await {
             Ok(store) => return store,
-            Err(error) => eprintln!("lots: {error}"),
+            Err(error) => tracing::warn!("the database: {error}"),
         }
         tokio::time::sleep(KEEP_EVERY).await;
     }
@@ -99,7 +99,7 @@ async fn keep_registered(settings: Settings, naming: Naming, epoch: Arc<AtomicI6
     loop {
         match stand(&settings, &naming, &epoch, &mut lease).await {
             Ok(()) => {}
-            Err(status) => eprintln!("lots: the naming service: {status}"),
+            Err(status) => tracing::warn!("the naming service: {status}"),
         }
         tokio::time::sleep(KEEP_EVERY).await;
     }

@@ -52,9 +52,10 @@ pub async fn run(config: Config) -> Result<()> {
         move || start_role(&agent)
     })
     .await?;
-    eprintln!(
-        "nodeagent: {} serves {}",
-        agent.machine.config.machine, agent.machine.config.listen
+    tracing::info!(
+        "{} serves {}",
+        agent.machine.config.machine,
+        agent.machine.config.listen
     );
     let tasks = [
         tokio::spawn(tls::serve(listener, acceptor, api::router(agent.clone()))),
@@ -103,7 +104,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     });
     let mut engine = Engine::new(machine.clone(), faults::all(), journal);
     for broken in engine.replay(clock.now())? {
-        eprintln!("nodeagent: {broken}; what it was to undo may be left, see the fingerprint");
+        tracing::error!("{broken}; what it was to undo may be left, see the fingerprint");
     }
     report_undone(&engine.list());
     report_failure("the data interface", shape(&machine));
@@ -155,7 +156,7 @@ fn shut_control(machine: &Machine) -> Result<()> {
 
 fn report_failure(about: &str, result: Result<(), impl Display>) {
     if let Err(reason) = result {
-        eprintln!("nodeagent: {about}: {reason:#}");
+        tracing::error!("{about}: {reason:#}");
     }
 }
 
@@ -242,14 +243,13 @@ fn report_undone(faults: &[Fault]) {
     for fault in faults {
         match (fault.state, &fault.error) {
             (FaultState::RevertFailed, Some(error)) => {
-                eprintln!(
-                    "nodeagent: {} {} could not be undone: {error}",
-                    fault.kind, fault.id
-                );
+                tracing::error!(fault = %fault.id, "{} could not be undone: {error}", fault.kind);
             }
-            _ => eprintln!(
-                "nodeagent: {} {} is undone ({:?})",
-                fault.kind, fault.id, fault.revert_reason
+            _ => tracing::info!(
+                fault = %fault.id,
+                reason = ?fault.revert_reason,
+                "{} is undone",
+                fault.kind
             ),
         }
     }

@@ -53,13 +53,13 @@ pub fn run(arguments: &[String]) -> Result<i32> {
             deaths.pop_front();
         }
         if deaths.len() > RESTARTS_MAX {
-            eprintln!(
-                "nodeagent: the agent ended {} times in a minute; giving up",
+            tracing::error!(
+                "the agent ended {} times in a minute; giving up",
                 deaths.len()
             );
             return Ok(code);
         }
-        eprintln!("nodeagent: the agent ended with {code}; starting it again");
+        tracing::warn!("the agent ended with {code}; starting it again");
     }
 }
 

@@ -44,10 +44,15 @@ nodeagent: runs a machine's role, injects faults and undoes them
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let log = std::env::var(logging::VARIABLE).ok();
+    if let Err(error) = logging::begin(log.as_deref()) {
+        eprintln!("nodeagent: {error}");
+        return ExitCode::from(2);
+    }
     match dispatch(&arguments) {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            eprintln!("nodeagent: {error:#}");
+            tracing::error!("{error:#}");
             ExitCode::from(1)
         }
     }

@@ -46,7 +46,7 @@ pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
                 });
             }
             Err(error) => {
-                eprintln!("press: a client could not be let in: {error}");
+                tracing::error!("a client could not be let in: {error}");
                 tokio::time::sleep(AFTER_ERROR).await;
             }
         }

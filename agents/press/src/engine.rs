@@ -123,14 +123,14 @@ impl Engine {
         self.wires.borrow_mut().insert(id, Wire { messages, task });
         self.happened(|node| node.link_up(id, peer));
         let name = &self.config.peers[peer].name;
-        eprintln!("press: connected with {name}");
+        tracing::info!(connection = %id, "connected with {name}");
     }
 
     /// A connection ended.
     pub fn link_down(self: &Rc<Self>, id: LinkId, why: &str) {
         let wire = self.wires.borrow_mut().remove(&id);
         if wire.is_some() {
-            eprintln!("press: connection {id} ended: {why}");
+            tracing::info!(connection = %id, "ended: {why}");
             self.happened(|node| node.link_down(id));
         }
     }
@@ -210,7 +210,7 @@ impl Engine {
     fn close(&self, id: LinkId, fault: Fault) {
         let wire = self.wires.borrow_mut().remove(&id);
         if let Some(wire) = wire {
-            eprintln!("press: connection {id} is closed: {fault}");
+            tracing::warn!(connection = %id, "closed: {fault}");
             wire.task.abort();
         }
     }
@@ -248,7 +248,7 @@ const TICK: Duration = Duration::from_millis(50);
 fn read(root: &Path, key: &Key) -> Outcome {
     let path: PathBuf = root.join(&**key);
     let failed = |what: String| {
-        eprintln!("press: {}: {what}", path.display());
+        tracing::error!("{}: {what}", path.display());
         Outcome::Failed
     };
     match std::fs::metadata(&path) {

@@ -15,6 +15,11 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
+    let log = std::env::var(logging::VARIABLE).ok();
+    if let Err(error) = logging::begin(log.as_deref()) {
+        eprintln!("press: {error}");
+        return ExitCode::from(2);
+    }
     match run(words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -34,7 +34,7 @@ pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
                 spawn_local(answer(Rc::clone(&engine), stream));
             }
             Err(error) => {
-                eprintln!("press: a node could not be let in: {error}");
+                tracing::error!("a node could not be let in: {error}");
                 tokio::time::sleep(DIAL_EVERY).await;
             }
         }

@@ -51,8 +51,8 @@ async fn serve(engine: &Rc<Engine>) -> Result<()> {
         .iter()
         .map(|peer| peer.name.as_str())
         .collect();
-    eprintln!(
-        "press: serves at {}, one of {}",
+    tracing::info!(
+        "serves at {}, one of {}",
         engine.config.listen,
         names.join(", ")
     );

@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 64 * 1024;
 const OUTPUT_MAX: usize = 256 * 1024;
 
 /// A client.
-pub struct Client<D> {
+pub struct Client<D: Dialect> {
     /// The servers.
     pub front: Arc<Front<D>>,
     /// Its socket.

@@ -44,23 +44,11 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
 fn the_examples_are_good() {
     let mut checked = vec![];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
-    // Where they name files, these are beside them.
-    let authority = crate::support::certs::Authority::new();
-    let directory = tempfile::tempdir().unwrap();
-    let files = authority.server("web.internal");
-    for (from, to) in [
-        (&authority.ca, "ca.pem"),
-        (&files.cert, "web.pem"),
-        (&files.key, "web.key"),
-    ] {
-        std::fs::copy(from, directory.path().join(to)).unwrap();
-    }
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|it| it == "toml") {
             let output = Command::new(env!("CARGO_BIN_EXE_arbiter"))
                 .args(["--config", path.to_str().unwrap(), "--check"])
-                .current_dir(directory.path())
                 .output()
                 .unwrap();
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -106,6 +94,24 @@ async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
         ("the last", Some("close"))
     );
     assert!(program.child.wait().unwrap().success());
+}
+
+#[test]
+fn log_lines_are_json_where_that_is_asked_for_and_another_word_is_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = config(&taken.local_addr().unwrap().to_string(), "127.0.0.1:1");
+    let run = |log: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arbiter"));
+        command.env("SPARECRAFT_LOG", log).arg("--config");
+        let output = command.arg(file.path()).output().unwrap();
+        (output.status.code(), output.stderr)
+    };
+    let (code, said) = run("warn,json");
+    let line: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!((code, &line["level"]), (Some(3), &"ERROR".into()), "{line}");
+    assert!(line["fields"]["message"].is_string(), "{line}");
+    assert_eq!(run("off"), (Some(3), vec![]));
+    assert_eq!(run("loud").0, Some(2));
 }
 
 #[tokio::test]

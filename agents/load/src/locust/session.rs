@@ -353,7 +353,7 @@ impl Session<'_> {
         };
         let told = self.say("exception", &exception);
         if told.and_then(|()| self.say("quit", &())).is_err() {
-            eprintln!("loadworker: the master was not told");
+            tracing::error!("the master was not told");
         }
     }
 

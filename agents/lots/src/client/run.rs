@@ -17,7 +17,7 @@ use crate::client::connections::{connect, Connections};
 use crate::client::flights::{Flights, Landed};
 use crate::client::plan::{Named, Plan};
 use crate::client::record::{Invocation, Records};
-use crate::core::call::{Account, Caller, Event, Next, Action, Strategy};
+use crate::core::call::{Account, Action, Caller, Event, Next, Strategy};
 use crate::core::Server;
 use crate::etcd::Etcd;
 use crate::naming::Naming;
@@ -291,7 +291,7 @@ impl Client {
                 }
             }
             Landed::Refused(status) => {
-                eprintln!("lots: a server refused a request for what it is: {status}");
+                tracing::warn!("a server refused a request for what it is: {status}");
                 self.reply = Some(Reply::default());
                 Event::Answered
             }

@@ -243,7 +243,8 @@ impl Caller {
     fn recover(&mut self) -> Action {
         self.current = None;
         self.failed.extend(self.call.late.take());
-        if let Action::Ask(server) | Action::Hedge(Some(server)) | Action::Open(server) = &self.call.step
+        if let Action::Ask(server) | Action::Hedge(Some(server)) | Action::Open(server) =
+            &self.call.step
         {
             self.failed.push(server.clone());
         }

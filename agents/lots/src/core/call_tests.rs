@@ -167,7 +167,9 @@ fn the_parts_of_a_fail_over_add_up_to_it() {
                 Next::Over(account) => break account,
                 Next::Action(Action::Ask(one)) if one == server("a", 1) => Event::Failed,
                 Next::Action(Action::Ask(_) | Action::Hedge(_)) => Event::Answered,
-                Next::Action(Action::NamePrimary | Action::NameAll) => Event::Named(vec![server("b", 2)]),
+                Next::Action(Action::NamePrimary | Action::NameAll) => {
+                    Event::Named(vec![server("b", 2)])
+                }
                 Next::Action(Action::Lock) => Event::Locked(Vec::new()),
                 Next::Action(Action::Open(_)) if refusals > 0 => {
                     refusals -= 1;

@@ -1,4 +1,4 @@
-//! What happens to servers and arbiter in a bad faults.
+//! Faults injected into servers and arbiter during a soak.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
