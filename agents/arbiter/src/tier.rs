@@ -135,7 +135,7 @@ impl Tier {
             .collect();
         let server_counters = places.iter().map(|_| ServerCounters::default()).collect();
         let meter = Meter::new(places.len(), config.server_cores);
-        let comparing = Comparing::new(config.compare.clone(), places.len());
+        let comparing = Comparing::new(config.compare.clone());
         let mut selector = Traced::new(settings, trace);
         for place in config.servers.len()..places.len() {
             selector.server_down(0, place, &mut Vec::new());

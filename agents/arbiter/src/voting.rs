@@ -6,7 +6,6 @@
 //! Who delivers what is decided elsewhere (`http::race`, `kv::slot`); this only counts.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use policy::ServerId;
 use smallvec::SmallVec;
@@ -81,18 +80,12 @@ impl Drop for ReplyVote {
             Verdict::Equal => counters.equal.inc(),
             Verdict::Minority(_) | Verdict::Disputed => counters.different.inc(),
         }
-        let now = Instant::now();
         for (server, digest) in votes {
             let of_server = &tier.server_counters[*server];
             of_server.compared.inc();
             match verdict {
                 Verdict::Disputed => of_server.disputed.inc(),
-                Verdict::Minority(majority) if *digest != majority => {
-                    of_server.minority.inc();
-                    if tier.comparing.is_outlier(*server, now, &self.rules) {
-                        tier.contradicted(*server);
-                    }
-                }
+                Verdict::Minority(majority) if *digest != majority => of_server.minority.inc(),
                 _ => {}
             }
         }

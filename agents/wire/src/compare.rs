@@ -47,19 +47,12 @@ pub struct Compare {
     pub bytes_max: usize,
     /// HTTP: header fields that may differ, besides those of the connection; lower case.
     pub ignored_fields: Vec<String>,
-    /// Minority votes within `ejects_within_ms` after which a server is ejected as one that fails;
-    /// 0: never.
-    pub ejects_after: u32,
-    /// The window of `ejects_after`.
-    pub ejects_within_ms: u64,
 }
 
 /// A body up to this size is compared unless the configuration says otherwise.
 const BYTES_MAX: usize = 1 << 20;
 const BYTES_MAX_MOST: usize = 64 << 20;
 const FIELDS_MOST: usize = 64;
-const EJECTS_MOST: u32 = 1_000;
-const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What servers that agree say differently: who and when, and validators made of a file's time.
 const IGNORED: [&str; 10] = [
@@ -81,8 +74,6 @@ impl Default for Compare {
             mode: CompareMode::Off,
             bytes_max: BYTES_MAX,
             ignored_fields: IGNORED.map(str::to_owned).to_vec(),
-            ejects_after: 0,
-            ejects_within_ms: 60_000,
         }
     }
 }
@@ -98,8 +89,6 @@ pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
     let Compare {
         bytes_max,
         ignored_fields,
-        ejects_after,
-        ejects_within_ms,
         ..
     } = wanted;
     if !(1..=BYTES_MAX_MOST).contains(bytes_max) {
@@ -120,18 +109,6 @@ pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
             let expected = "the name of a header field in lower case".to_owned();
             return refuse(key, expected, format!("{name:?}"));
         }
-    }
-    if *ejects_after > EJECTS_MOST {
-        let expected = format!("0 (never) to {EJECTS_MOST}");
-        return refuse("ejects_after".into(), expected, ejects_after.to_string());
-    }
-    if !(1..=DAY_MS).contains(ejects_within_ms) {
-        let expected = "1 ms to a day".to_owned();
-        return refuse(
-            "ejects_within_ms".into(),
-            expected,
-            ejects_within_ms.to_string(),
-        );
     }
     Ok(())
 }
@@ -186,7 +163,7 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_its_key() {
         type Spoil = fn(&mut Compare);
-        let cases: [(&str, Spoil); 6] = [
+        let cases: [(&str, Spoil); 4] = [
             ("bytes_max", |of| of.bytes_max = 0),
             ("bytes_max", |of| of.bytes_max = BYTES_MAX_MOST + 1),
             ("ignored_fields[10]", |of| {
@@ -195,8 +172,6 @@ mod tests {
             ("ignored_fields", |of| {
                 of.ignored_fields = vec!["a".into(); 65]
             }),
-            ("ejects_after", |of| of.ejects_after = 1_001),
-            ("ejects_within_ms", |of| of.ejects_within_ms = 0),
         ];
         for (key, spoil) in cases {
             let mut bad = Compare::default();

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::{Observation, ServerId};
+use policy::ServerId;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout, Instant};
 use wire::arbiter::Address;
@@ -179,19 +179,6 @@ impl Tier {
                 Err(last)
             }
         }
-    }
-
-    /// The server's replies were contradicted too often: to the policy it failed so often that it is
-    /// ejected, and comes back as any other ejected server does.
-    pub fn contradicted(self: &Arc<Self>, server: ServerId) {
-        self.decide(|choices, now, _| {
-            let seen = Observation::Error { after_us: 0 };
-            for _ in 0..choices.guardrails.consecutive_failures {
-                if !choices.selector.is_ejected(server) {
-                    choices.selector.observe(now, server, seen);
-                }
-            }
-        });
     }
 
     /// True if the server is out for its failures.

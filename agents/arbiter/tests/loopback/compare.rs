@@ -385,27 +385,6 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
 }
 
 #[tokio::test]
-async fn who_is_often_in_the_minority_is_ejected_and_comes_back_on_probation() {
-    let servers = [
-        Told::saying(ok("true")).await,
-        Told::saying(ok("lie!")).await,
-        Told::saying(ok("true")).await,
-    ];
-    let addresses: Vec<_> = servers.iter().map(|it| it.address).collect();
-    let ejects = "compare.mode = \"count\"\ncompare.ejects_after = 5";
-    let arbiter = with(ejects, 3, &addresses).await;
-    let ejected = |stats: &Stats| stats.servers[1].ejected;
-    for _ in 0..5 {
-        assert!(!ejected(&arbiter.stats().await));
-        get(arbiter.clients, "/").await;
-        arbiter.all_free().await;
-    }
-    let stats = arbiter.until("the liar to be out", ejected).await;
-    assert_eq!(stats.servers[1].compare.minority, 5);
-    assert_eq!(stats.guarded.ejections, 1);
-}
-
-#[tokio::test]
 async fn it_is_changed_live_and_refused_where_there_is_nothing_to_compare() {
     let servers = [Told::saying(ok("a")).await, Told::saying(ok("b")).await];
     let arbiter = front("off", 2, &[servers[0].address, servers[1].address]).await;
