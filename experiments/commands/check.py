@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from experiments.commands import foreseen
 from experiments.commands.options import RESULTS, DesignArgument, JsonOption, out
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
+from experiments.design.feasible import feasibility_problems, infeasible, infeasible_words
 from experiments.design.notes import busy_notes, notes_on
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
@@ -35,7 +37,7 @@ def check(design: DesignArgument, as_json: JsonOption = False) -> None:
     Example: sparecraft check mediawiki-noisy
     """
     try:
-        found = summary_of(checked(load_design(design)))
+        found = summary_of(checked(load_design(design)), cores=os.cpu_count())
     except InputError as error:
         if not as_json:
             raise
@@ -87,8 +89,12 @@ def _operation_errors(design: Design) -> list[InputError]:
     ]
 
 
-def summary_of(design: Design, results: Path = RESULTS) -> dict[str, Any]:
-    """What the design is, for a program; by earlier runs in `results`, how busy it will be."""
+def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None) -> dict[str, Any]:
+    """What the design is, for a program; by earlier runs in `results`, how busy it will be.
+
+    Parameters: cores, of the host that all machines share. Raises InputError where an arm asks for
+    more than its servers can do, by those runs.
+    """
     fleet, experiment = design.fleet, design.experiment
     kind = kinds.kind_of(design)
     section = kinds.section_of(kind, design)
@@ -96,9 +102,12 @@ def summary_of(design: Design, results: Path = RESULTS) -> dict[str, Any]:
     done = kind.adapted(design, section)
     own = kind.disturbs(design, section)
     utilisation = kind.utilisation(design, results)
+    by_arm = (utilisation or {}).get("arms") or {}
+    if design.source is not None:
+        design.source.refuse_all(feasibility_problems(experiment, fleet, by_arm))
     notes = [
-        *notes_on(fleet, design.roles, kind.plans),
-        *busy_notes(experiment, (utilisation or {}).get("arms") or {}),
+        *notes_on(fleet, design.roles, kind.plans, cores),
+        *busy_notes(experiment, by_arm),
     ]
     return {
         "experiment": fleet.experiment,
@@ -118,6 +127,8 @@ def summary_of(design: Design, results: Path = RESULTS) -> dict[str, Any]:
             name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
             for name, arm in experiment.arms.items()
         },
+        "seed": {"value": experiment.design.seed, "stated": experiment.design.seed_is_stated},
+        "infeasible": [asdict(one) for one in infeasible(experiment, fleet, by_arm)],
         "disturbances": [*foreseen.disturbances(done), *own],
         "at_once": foreseen.at_once(done, own),
         "guard": experiment.guard.model_dump(mode="json"),
@@ -165,6 +176,10 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
     yield from _utilisation_rows(found["utilisation"])
+    seed = found["seed"]
+    yield "seed", f"{seed['value']}{'' if seed['stated'] else ', drawn now: each run has another'}"
+    for one in found["infeasible"]:
+        yield "infeasible", infeasible_words(one)
     yield from foreseen.rows(found)
     yield from _guard_rows(found["guard"], found["unguarded"])
     load_s = found["load_s"]

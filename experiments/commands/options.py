@@ -43,6 +43,15 @@ RunArgument = Annotated[
     ),
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Where runs are kept.")]
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        help="Draw arrivals, neighbours and faults from this seed, as an earlier run did; else "
+        "from the design's, or from a new one.",
+    ),
+]
 InfluxOption = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from experiments.commands.options import (
     DesignArgument,
     JsonOption,
     ResultsOption,
+    SeedOption,
     YesOption,
     confirm,
     err,
@@ -28,7 +30,7 @@ from experiments.design import Design, load_design
 from experiments.design.experiment import Pattern
 from experiments.kinds.kind import Kind
 from experiments.record.result import Result, passed, read_result
-from experiments.stage.platforms import Platform
+from experiments.stage.platforms import DEFAULT, Platform
 
 
 def run(
@@ -39,6 +41,7 @@ def run(
         Pattern | None,
         typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
     ] = None,
+    seed: SeedOption = None,
     quiet_wait_s: Annotated[
         float,
         typer.Option(
@@ -69,10 +72,11 @@ def run(
 
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
-    wanted = _with_pattern(load_design(design), interference)
+    wanted = _with_pattern(load_design(design, seed=seed), interference)
     kind = kinds.kind_of(wanted)
     if dry_run:
-        _say(wanted, results, as_json)
+        cores = os.cpu_count() if chosen.entry.name == DEFAULT else None
+        _say(wanted, results, cores, as_json)
         return
     if kind.needs_fleet:
         narrator = Narrator(err if as_json else out)
@@ -80,7 +84,7 @@ def run(
         given = {**chosen.given, "planned_s": planned_s}
         if elsewhere := chosen.entry.elsewhere(wanted, given, narrator):
             confirm(elsewhere.question, yes or not elsewhere.question)
-            same = _same_options(interference, quiet_wait_s)
+            same = _same_options(wanted, interference, quiet_wait_s)
             folder = elsewhere.carry_out(same, results=results, keep=keep)
             _shown(kind, read_result(folder), kind.write_page(folder), as_json)
     carried_out(
@@ -109,6 +113,8 @@ def carried_out(
     """Carry the design out as `kind`, show what it came to, and exit with its code."""
     from experiments.kinds.life import carry_out
 
+    narrator = Narrator(err if as_json else out)
+    narrator.say(f"Seed {design.experiment.design.seed}; the same again: --seed")
     outcome = carry_out(
         kind,
         design,
@@ -117,7 +123,7 @@ def carried_out(
         results=results,
         keep=keep,
         command=["sparecraft", *sys.argv[1:]],
-        narrator=Narrator(err if as_json else out),
+        narrator=narrator,
         quiet_wait_s=quiet_wait_s,
     )
     _shown(kind, outcome.result, outcome.page, as_json)
@@ -131,14 +137,15 @@ def _shown(kind: Kind, result: Result, page: Path, as_json: bool) -> NoReturn:
     raise typer.Exit(0 if passed(result) else 1)
 
 
-def _same_options(interference: Pattern | None, quiet_wait_s: float) -> list[str]:
-    """What was given to this command, for the same command elsewhere."""
-    given = ["--interference", interference] if interference else []
+def _same_options(design: Design, interference: Pattern | None, quiet_wait_s: float) -> list[str]:
+    """What was given to this command, for the same command elsewhere, and what was drawn here."""
+    given = ["--seed", str(design.experiment.design.seed)]
+    given += ["--interference", interference] if interference else []
     return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
 
 
-def _say(design: Design, results: Path, as_json: bool) -> None:
-    found = summary_of(checked(design), results)
+def _say(design: Design, results: Path, cores: int | None, as_json: bool) -> None:
+    found = summary_of(checked(design), results, cores)
     if as_json:
         print_json({"dry_run": True, **found})
         return

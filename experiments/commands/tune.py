@@ -8,7 +8,13 @@ import typer
 
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, DesignArgument, JsonOption, ResultsOption
+from experiments.commands.options import (
+    RESULTS,
+    DesignArgument,
+    JsonOption,
+    ResultsOption,
+    SeedOption,
+)
 from experiments.commands.run import carried_out
 from experiments.design import load_design
 from experiments.kinds.tune.section import Start, Target, TuneSection
@@ -47,6 +53,7 @@ def tune(
     time_max_s: Annotated[
         float | None, _option("time_max_s", "Seconds for all windows.", "--time")
     ] = None,
+    seed: SeedOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
@@ -68,7 +75,7 @@ def tune(
         "time_max_s": time_max_s,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    wanted, kind = load_design(design), kinds.find("tune")
+    wanted, kind = load_design(design, seed=seed), kinds.find("tune")
     carried_out(
         kind,
         wanted,

@@ -21,6 +21,7 @@ from experiments.design.experiment import (
     TierSettings,
 )
 from experiments.design.failover import failover_problems
+from experiments.design.feasible import feasibility_problems
 from experiments.design.fleet import Fleet, replicas_max
 from experiments.design.injections import peers_of, selected
 from experiments.design.roles import Roles
@@ -32,8 +33,12 @@ def experiment_problems(
 ) -> Iterator[Problem]:
     """What an experiment that is well-formed by itself has against this fleet."""
     yield from _user_problems(experiment, fleet, roles, workloads)
-    for name, arm in experiment.arms.items():
-        yield from _arm_problems(name, arm, fleet, roles)
+    arms = [
+        problem
+        for name, arm in experiment.arms.items()
+        for problem in _arm_problems(name, arm, fleet, roles)
+    ]
+    yield from arms or feasibility_problems(experiment, fleet)
     yield from _fault_problems(experiment, fleet)
     yield from _order_problems(experiment)
     if experiment.failover is not None:

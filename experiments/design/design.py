@@ -62,15 +62,16 @@ def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in root.glob("*/experiment.toml")))
 
 
-def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
+def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None = None) -> Design:
     """Read and check a design, given its name or its folder: a Path, and text that can only be a
-    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a name.
+    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a name. `seed` goes before the
+    file's.
 
     Raises InputError with file, line and key, what was expected and what came.
     """
     directory = _find(name_or_path, root)
     tfvars = read_tfvars(directory / "fleet.tfvars")
-    toml = read_toml(directory / "experiment.toml")
+    toml = _with_seed(read_toml(directory / "experiment.toml"), seed)
     roles, workloads, fleet, experiment = _all_of(
         lambda: find_roles(directory),
         lambda: find_workloads(directory),
@@ -84,6 +85,13 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
     prediction = _prediction(toml, fleet, experiment)
     name = directory.name
     return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
+
+
+def _with_seed(toml: Source, seed: int | None) -> Source:
+    design = toml.values.get("design")
+    if seed is None or not isinstance(design, dict):
+        return toml
+    return toml.having({**toml.values, "design": {**design, "seed": seed}})
 
 
 def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:

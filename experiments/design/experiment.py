@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -302,6 +303,8 @@ class Arm(Strict):
 
     settings: dict[TierName, TierSettings] = Field(default_factory=dict)
     """By tier: what is not named has the defaults."""
+    allow_infeasible: bool = False
+    """Run it though its copies break sPARE's limits: the result says so."""
 
     def of(self, tier: str) -> TierSettings:
         """The settings of a tier."""
@@ -356,15 +359,28 @@ class Rates(Strict):
     """Time until a machine is repaired [s]."""
 
 
+def new_seed() -> int:
+    """Short enough to be typed again."""
+    return secrets.randbelow(10**9)
+
+
 class Order(Strict):
-    """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed."""
+    """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed.
+
+    One that states no seed has another each time that it is read: `sparecraft run --seed` repeats.
+    """
 
     order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
     """Blocks by arm: A is the first arm of the file."""
     repeats: Annotated[int, Field(ge=1, le=100)]
     """How often that order is gone through."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
-    """What all chance is drawn from."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=new_seed)
+    """What all chance is drawn from; another in each run unless stated."""
+
+    @property
+    def seed_is_stated(self) -> bool:
+        """The file has a seed, or `--seed` gave one."""
+        return "seed" in self.model_fields_set
 
 
 class Experiment(Strict):

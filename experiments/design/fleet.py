@@ -13,6 +13,7 @@ from experiments.design.contracts import PROTOCOLS, TOKENS
 from experiments.design.roles import Port, Roles
 
 INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
+INFLUXDB_CPUS = 1.0  # its cap in infra/stacks/local
 MACHINES_MAX = 100  # of a tier
 
 NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"

@@ -7,27 +7,37 @@ from dataclasses import dataclass
 from typing import Literal
 
 from experiments.design.experiment import Experiment
-from experiments.design.fleet import Fleet
+from experiments.design.fleet import INFLUXDB_CPUS, Fleet
 from experiments.design.roles import Roles
 from experiments.design.utilisation import BUSY
 
-Code = Literal["no-arbiter", "spare-without-state", "state-not-said", "busy-with-copies"]
+Code = Literal[
+    "busy-with-copies", "caps-beyond-host", "no-arbiter", "spare-without-state", "state-not-said"
+]
 
 
 @dataclass(frozen=True)
 class Note:
-    """One of them, of a tier."""
+    """One of them, of a tier, or of all (tier "")."""
 
     code: Code
     tier: str
     text: str
 
 
-def notes_on(fleet: Fleet, roles: Roles, plans: bool) -> Iterator[Note]:
+def notes_on(fleet: Fleet, roles: Roles, plans: bool, cores: int | None = None) -> Iterator[Note]:
     """All notes, tiers from the front to the back.
 
-    Parameters: plans, a fleet is to be planned from what is measured.
+    Parameters: plans, a fleet is to be planned from what is measured; cores of the host that all
+    machines share, None where each has its own.
     """
+    if cores is not None and (caps := caps_of(fleet)) > cores:
+        text = (
+            f"the tiers' machines may take {caps:g} cores together, and this host has {cores}: "
+            "where all are busy it limits them, not their caps. Agents are within these; arbiters "
+            f"and InfluxDB may take {_helpers_caps(fleet):g} more."
+        )
+        yield Note("caps-beyond-host", "", text)
     for name in fleet.tier_order:
         tier, role = fleet.tiers[name], roles[fleet.tiers[name].role]
         if plans and name not in fleet.arbiters:
@@ -70,3 +80,12 @@ def busy_notes(
                     "less load, or fewer copies."
                 )
                 yield Note("busy-with-copies", tier, text)
+
+
+def caps_of(fleet: Fleet) -> float:
+    """Cores that all active machines of the tiers may take together."""
+    return round(sum(tier.nodes * tier.cpus for tier in fleet.tiers.values()), 6)
+
+
+def _helpers_caps(fleet: Fleet) -> float:
+    return sum(arbiter.cpus for arbiter in fleet.arbiters.values()) + INFLUXDB_CPUS

@@ -38,8 +38,9 @@ def experiment_text(experiment: Experiment, comment: str) -> str:
         elif key == "arms":
             for name, arm in experiment.arms.items():
                 found = arm.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-                settings = _pairs(found.get("settings", {}))
-                lines += ["", f"[arms.{_key(name)}.settings]", *settings]
+                settings = _pairs(found.pop("settings", {}))
+                own = [f"[arms.{_key(name)}]", *_pairs(found)] if found else []
+                lines += ["", *own, f"[arms.{_key(name)}.settings]", *settings]
         elif isinstance(value, dict):
             lines += ["", f"[{key}]", *_pairs(value)] if value else []
         else:

@@ -203,8 +203,7 @@ class _Night:
 
     def _run(self, job: Job) -> None:
         name, member = job.member.name, job.member
-        seed = job.seed if job.seed != member.design.experiment.design.seed else None
-        folder = variant(member.entry, member.directory, seed, self.suite.folder / "designs")
+        folder = variant(member.entry, member.directory, self.suite.folder / "designs")
         experiment = member.design.fleet.experiment
         before = set(run_folders(self.suite.results / experiment))
         self.started += 1
@@ -221,6 +220,8 @@ class _Night:
             folder,
             "--results",
             self.suite.results,
+            "--seed",
+            str(job.seed),
         ]
         if self.suite.file.quiet_wait_s:
             command += ["--quiet-wait", f"{self.suite.file.quiet_wait_s:g}"]

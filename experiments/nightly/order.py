@@ -62,7 +62,7 @@ def expected_minutes(member: Member, runs: Sequence[Run]) -> float:
 
 
 def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
-    """This run's seed; the design's own where the suite states none."""
+    """This run's seed; where the suite states none the design's own, else a new one."""
     entry = member.entry
     made = {(run.night, run.number): run.seed for run in runs if run.run is not None}
     if entry.seeds is not None:
@@ -71,7 +71,8 @@ def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
         return turns[repeat % len(turns)]
     if entry.seed is not None:
         return entry.seed + len(made) + repeat
-    return member.design.experiment.design.seed
+    own = member.design.experiment.design
+    return own.seed if own.seed_is_stated else own.seed + repeat
 
 
 def _last_valid_night(runs: Sequence[Run]) -> int:

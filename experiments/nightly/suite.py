@@ -51,7 +51,7 @@ class Entry(Strict):
     """Seeds that take turns, the one that was run longest ago first."""
     seed: Seed | None = None
     """The first run's seed; each later run takes the next number. Without seeds and seed every run
-    has the design's own."""
+    has the design's own, else a new one."""
     repeats: Annotated[int, Field(ge=1, le=20)] = 1
     """Runs in a night."""
     minutes_max: Annotated[float, Field(gt=0, le=1440)] | None = None
@@ -201,14 +201,14 @@ def _member(entry: Entry, beside: Path) -> Member:
     digest = digest_of(design.directory, entry.override)
     if not entry.override:
         return Member(entry, design, design.directory, digest)
-    with tempfile.TemporaryDirectory() as place:  # written again with each run's seed
-        changed = load_design(variant(entry, design.directory, None, Path(place)))
+    with tempfile.TemporaryDirectory() as place:  # written again for each run
+        changed = load_design(variant(entry, design.directory, Path(place)))
     return Member(entry, changed, design.directory, digest)
 
 
-def variant(entry: Entry, directory: Path, seed: int | None, into: Path) -> Path:
-    """The folder to run: the design's own, or a copy below `into` with override and seed in it."""
-    if seed is None and not entry.override:
+def variant(entry: Entry, directory: Path, into: Path) -> Path:
+    """The folder to run: the design's own, or a copy below `into` with the override in it."""
+    if not entry.override:
         return directory
     copied = into / entry.called
     shutil.rmtree(copied, ignore_errors=True)
@@ -216,8 +216,6 @@ def variant(entry: Entry, directory: Path, seed: int | None, into: Path) -> Path
     shutil.copytree(directory, copied, ignore=ignored)
     file = copied / "experiment.toml"
     values = _merged(tomllib.loads(file.read_text(encoding="utf-8")), entry.override)
-    if seed is not None:
-        values = _merged(values, {"design": {"seed": seed}})
     file.write_text(toml_text(values, f"{directory.name}, as the suite has it"), encoding="utf-8")
     return copied
 

@@ -6,12 +6,13 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from experiments.design import Design
+from experiments.design.feasible import infeasible
 from experiments.paths import ROOT
 
 SCHEMA = 1
@@ -60,6 +61,11 @@ def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[
         for name in sorted(roles)
     }
     return {**spec, **(section or {})}
+
+
+def infeasible_json(design: Design) -> list[dict[str, Any]]:
+    """Arms that run though they break one of sPARE's limits, each with the figure."""
+    return [asdict(one) for one in infeasible(design.experiment, design.fleet)]
 
 
 def versions() -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
 `sparecraft halt` ended the run), disturbed (`disturbed.py`; null where the host was the fleet's,
-and in runs before it was judged), undone (`undone.py`; null in runs before it was recorded), found
-(in few words, "" where arms say it), slo (null where none was asked for), cost, started, commit,
+and in runs before it was judged), undone (`undone.py`; null in runs before it was recorded),
+infeasible (arms that break a limit of sPARE's and say so), found (in few words, "" where arms say
+it), slo (null where none was asked for), cost, started, commit,
 host.
 Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
 been written so.
@@ -89,6 +90,7 @@ def _head(
         "stopped": manifest.get("stopped"),
         "disturbed": None,
         "undone": manifest.get("undone"),
+        "infeasible": manifest.get("infeasible") or [],
         "found": "",
         "slo": slo,
         "cost": _cost(manifest),

@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from experiments.design.feasible import infeasible_words
 from experiments.record.records import write_bytes
 from experiments.report import palette
 from experiments.report.svg import dark_rules
@@ -58,6 +59,7 @@ def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str
         "command": command_line(manifest.get("command")),
         "run": manifest.get("run"),
         "seed": manifest.get("seed"),
+        "not feasible": " ".join(map(infeasible_words, manifest.get("infeasible") or ())),
         **more,
         "commit": (manifest.get("versions") or {}).get("commit"),
     }

@@ -297,6 +297,7 @@ class Stage:
             "command": self._command,
             "versions": self._versions,
             "spec": manifests.spec_json(self.design, self._section),
+            "infeasible": manifests.infeasible_json(self.design),
             "fleet": self._inventory and self._inventory.model_dump(mode="json"),
             "host": manifests.host(),
             "verdicts": self.verdicts.to_json(),

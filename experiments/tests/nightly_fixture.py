@@ -18,7 +18,7 @@ from experiments.tests.report_fixture import fake_run
 
 _STAND_IN = '''#!{python}
 """sparecraft run | down, without a fleet: plays the next act of acts.json."""
-import json, os, pathlib, shutil, sys, time, tomllib
+import json, os, pathlib, shutil, sys, time
 
 here = pathlib.Path(__file__).resolve().parent
 words = sys.argv[1:]
@@ -29,7 +29,7 @@ if words[0] != "run":
 design = pathlib.Path(words[1])
 results = pathlib.Path(words[words.index("--results") + 1])
 name = (design / "fleet.tfvars").read_text().split('experiment = "')[1].split('"')[0]
-seed = tomllib.loads((design / "experiment.toml").read_text())["design"]["seed"]
+seed = int(words[words.index("--seed") + 1])
 acts = json.loads((here / "acts.json").read_text())
 act = acts[name].pop(0) if acts.get(name) else "ok"
 (here / "acts.json").write_text(json.dumps(acts))

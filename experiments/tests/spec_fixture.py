@@ -55,7 +55,7 @@ parameters = { factor = 10 }
 [arms.baseline]
 [arms.replicated.settings]
 web = { policy = "tad", replicas = 2, tokens = 1 }
-db = { policy = "tad", replicas = 2, tokens = 12 }
+db = { policy = "tad", replicas = 1, tokens = 12 }
 [slo]
 availability = 0.999
 p95_ms = 500.0

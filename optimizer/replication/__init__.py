@@ -4,6 +4,7 @@ Read `closed_forms` first, then `search`, which is the paper's Alg. 1 over a cal
 """
 
 from optimizer.replication.closed_forms import (
+    COLLISION_MAX,
     TierLoad,
     collision_probabilities,
     collision_probability,
@@ -18,6 +19,7 @@ from optimizer.replication.feasible import feasible_replicas
 from optimizer.replication.search import Judgement, Replicas, Search, Step, search_replicas
 
 __all__ = [
+    "COLLISION_MAX",
     "Judgement",
     "Replicas",
     "Search",

@@ -25,6 +25,7 @@ from core.errors import (
     require_share,
 )
 
+COLLISION_MAX = 0.5  # P_c^max of sPARE section 6.2
 _LOG_NOTHING = -40.0  # 1 - e^-40 is 1 in double precision
 
 

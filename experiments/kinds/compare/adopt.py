@@ -20,6 +20,7 @@ from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import missing_of
 from experiments.design.experiment import Arm, Experiment, Order, TierSettings
+from experiments.design.feasible import infeasible
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.own import FOLDER, copy_own
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
@@ -188,7 +189,11 @@ def _planned_experiment(prediction: Prediction, planned: Fleet, source: Experime
     blocks = min(_BLOCKS_MAX, len(source.design.order) * source.design.repeats)
     order = Order(order="A", repeats=blocks, seed=source.design.seed)
     changes = {"kind": "compare", "arms": {PLANNED_ARM: arm}, "design": order, "failover": None}
-    return source.model_copy(update=changes)
+    made = source.model_copy(update=changes)
+    if not infeasible(made, planned):
+        return made
+    allowed = arm.model_copy(update={"allow_infeasible": True})  # as the limits of its plan did
+    return made.model_copy(update={"arms": {PLANNED_ARM: allowed}})
 
 
 def _check_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from core.config_file import Strict
+from optimizer.replication import COLLISION_MAX
 
 Target = Literal["mean", "p95", "p99"]
 Start = Literal["ones", "simulated"]
@@ -25,7 +26,7 @@ class TuneSection(Strict):
     """Requests of one comparison, both r together."""
     time_max_s: Annotated[float, Field(ge=10, le=86400)] = 5400.0
     """Length of all windows."""
-    collision_max: Annotated[float, Field(ge=0, le=1)] = 0.5
+    collision_max: Annotated[float, Field(ge=0, le=1)] = COLLISION_MAX
     """Limit of sPARE's Eq. 1."""
     start: Start = "ones"
     """From r = 1 everywhere, or from the simulator's optimum."""

@@ -19,6 +19,7 @@ from core.vocabulary import MECHANISMS, Mechanism, Scheme
 from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
 from optimizer.prices import Instance
+from optimizer.replication import COLLISION_MAX
 
 NODES_MAX = 200  # a tier then has 20,000 ways to be redundant, each with its availability
 
@@ -29,7 +30,7 @@ class Limits(Strict):
     max_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] = 20
     max_replicas: Annotated[int, Field(ge=1, le=NODES_MAX)] = 3
     max_utilisation: Share = 0.7
-    max_collision: Annotated[float, Field(ge=0, le=1)] = 0.5
+    max_collision: Annotated[float, Field(ge=0, le=1)] = COLLISION_MAX
 
 
 @dataclass(frozen=True)

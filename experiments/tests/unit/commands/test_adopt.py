@@ -21,6 +21,7 @@ from experiments.design.own import FOLDER, copy_own
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
+from experiments.record.manifest import infeasible_json
 from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
@@ -62,6 +63,15 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_p
     assert made.prediction is not None
     assert made.prediction.predicted.p95_ms == 231.0
     assert load_design(made.directory) == made
+
+
+def test_a_plan_whose_own_limits_let_copies_meet_is_allowed_and_says_so(tmp_path: Path) -> None:
+    tiers = prediction()["tiers"]
+    tiers["db"]["replicas"] = 2
+    made = adopt(source_run(tmp_path / "run", tiers=tiers))
+    [arm] = made.experiment.arms.values()
+    assert arm.allow_infeasible
+    assert [one["tier"] for one in infeasible_json(made)] == ["db"]
 
 
 def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path, tmp_path: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from experiments.design import Design, load_design
-from experiments.design.notes import notes_on
+from experiments.design.notes import caps_of, notes_on
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
+from experiments.tests.spec_fixture import design
 
 SETTINGS = ROOT / "experiments" / "tests" / "designs" / "settings"  # Redis, some with standbys
 
@@ -36,3 +40,11 @@ def test_a_standby_is_noted_by_what_its_role_says_of_state() -> None:
 def test_every_role_of_sparecraft_s_that_a_tier_may_have_says_what_state_it_keeps() -> None:
     silent = [name for name, role in find_roles().items() if role.tier and not role.state]
     assert silent == []
+
+
+def test_caps_beyond_the_hosts_cores_are_told_where_machines_share_a_host(tmp_path: Path) -> None:
+    read = design(tmp_path)
+    assert caps_of(read.fleet) == pytest.approx(4 * 0.6 + 3 * 1)
+    for cores, told in ((None, False), (6, False), (5, True)):
+        found = {one.code for one in notes_on(read.fleet, read.roles, True, cores)}
+        assert ("caps-beyond-host" in found) is told

@@ -56,7 +56,7 @@ def test_an_arm_has_the_fleets_tokens_and_a_plain_policy_unless_it_says_more(
         12,
         1,
     )
-    assert (replicated.of("db").policy, replicated.of("db").replicas) == ("tad", 2)
+    assert (replicated.of("db").policy, replicated.of("db").replicas) == ("tad", 1)
 
 
 def test_a_design_survives_its_own_json(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_second_run_comes_after_everybody_s_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seeds", "made", "expected"),
     [
-        ("", [], [20261120, 20261120]),
+        ("override = { design = { seed = 7 } }", [], [7, 7]),
         ("seed = 40", [], [40, 41]),
         ("seed = 40", [40, 41], [42, 43]),
         ("seeds = [1, 2, 3]", [], [1, 2]),
@@ -80,6 +80,11 @@ def test_seeds_take_turns(tmp_path: Path, seeds: str, made: list[int], expected:
     write_nights(tmp_path / "nightly", nights)
     found = _jobs(tmp_path, f"mediawiki-noisy: repeats = 2; {seeds}")
     assert [job.seed for job in found] == expected
+
+
+def test_two_runs_of_a_night_have_two_seeds_where_nothing_states_one(tmp_path: Path) -> None:
+    first, second = _jobs(tmp_path, "mediawiki-noisy: repeats = 2")
+    assert first.seed != second.seed
 
 
 def test_how_long_a_run_takes_is_learnt_of_the_design_as_it_is_now(tmp_path: Path) -> None:

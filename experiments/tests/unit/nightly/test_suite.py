@@ -75,26 +75,26 @@ def test_a_suite_of_designs_that_are_all_gone_is_refused(tmp_path: Path) -> None
         load_suite(path)
 
 
-def test_seed_and_override_are_all_that_differs_from_the_design(tmp_path: Path) -> None:
+def test_the_override_is_all_that_differs_from_the_design(tmp_path: Path) -> None:
     more = 'override = { interference = { pattern = "none" } }'
     member = load_suite(suite_file(tmp_path, f"mediawiki-noisy: {more}")).members[0]
-    folder = variant(member.entry, member.directory, 99, tmp_path / "designs")
-    made, own = load_design(folder).experiment, load_design("mediawiki-noisy").experiment
-    assert made.design.seed == 99
+    folder = variant(member.entry, member.directory, tmp_path / "designs")
+    made, own = load_design(folder, seed=9).experiment, load_design("mediawiki-noisy", seed=9)
     assert made.interference.pattern == "none"
-    back = {"interference": own.interference, "design": own.design}
-    assert made.model_copy(update=back) == own
+    back = {"interference": own.experiment.interference}
+    assert made.model_copy(update=back) == own.experiment
 
 
 def test_a_design_that_nothing_is_put_over_is_run_where_it_is(tmp_path: Path) -> None:
     member = load_suite(suite_file(tmp_path, "mediawiki-noisy")).members[0]
-    own = variant(member.entry, member.directory, None, tmp_path / "designs")
+    own = variant(member.entry, member.directory, tmp_path / "designs")
     assert own == (DESIGNS / "mediawiki-noisy").resolve()
 
 
 def test_a_design_s_own_roles_and_workloads_come_along(tmp_path: Path) -> None:
-    member = load_suite(suite_file(tmp_path, "nginx-python: seed = 5")).members[0]
-    folder = variant(member.entry, member.directory, 5, tmp_path / "designs")
+    more = 'override = { interference = { pattern = "none" } }'
+    member = load_suite(suite_file(tmp_path, f"nginx-python: {more}")).members[0]
+    folder = variant(member.entry, member.directory, tmp_path / "designs")
     assert load_design(folder).roles["dictionary"].directory.is_relative_to(folder)
 
 
@@ -111,8 +111,8 @@ def test_a_digest_is_of_values_and_not_of_how_they_are_written(tmp_path: Path) -
     for left in ("experiment.toml~", ".experiment.toml.swp", "notes.txt", "photo.png"):
         (folder / left).write_text("left by an editor")
     assert digest_of(folder, {}) == first
-    assert digest_of(folder, {"load": {"rate_per_s": 6.2}}) == first  # as the design has it
-    assert digest_of(folder, {"load": {"rate_per_s": 6.3}}) != first
+    assert digest_of(folder, {"load": {"rate_per_s": 4.0}}) == first  # as the design has it
+    assert digest_of(folder, {"load": {"rate_per_s": 4.1}}) != first
     tfvars.write_text(tfvars.read_text().replace("= 512", "= 640", 1))
     assert digest_of(folder, {}) != first
 
@@ -152,8 +152,15 @@ def test_the_digest_is_of_what_may_change_a_result(tmp_path: Path) -> None:
     (tmp_path / "mine" / "README.md").write_text("other words")
     assert digest() == first
     file = tmp_path / "mine" / "experiment.toml"
-    file.write_text(file.read_text().replace("rate_per_s = 6.2", "rate_per_s = 6.3"))
+    file.write_text(file.read_text().replace("rate_per_s = 4.0", "rate_per_s = 4.1"))
     assert digest() != first
+
+
+def test_a_design_without_a_seed_has_one_digest_and_a_new_seed_each_night(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "mediawiki-noisy")
+    nights = [load_suite(path).members[0] for _ in range(3)]
+    assert len({night.digest for night in nights}) == 1
+    assert len({night.design.experiment.design.seed for night in nights}) > 1
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "ci" / "nightly").glob("*.toml")))

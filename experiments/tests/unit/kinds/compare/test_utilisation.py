@@ -93,7 +93,7 @@ def test_without_an_earlier_run_an_asked_share_bounds_each_arms(tmp_path: Path) 
     found = foreseen(asked(tmp_path), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (True, None)
     assert found["arms"]["baseline"] == {"web": 0.12, "db": 0.12}
-    assert found["arms"]["replicated"] == pytest.approx({"web": 0.24, "db": 0.48})
+    assert found["arms"]["replicated"] == pytest.approx({"web": 0.24, "db": 0.24})
     assert foreseen(design(tmp_path / "rate"), tmp_path / "results")["arms"] == {}
 
 
