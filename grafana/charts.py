@@ -25,7 +25,11 @@ from grafana.queries import (
 DATASOURCE = dashboard.DataSourceRef(type_val="influxdb", uid=DATASOURCE_UID)
 HEIGHT = 8
 _GAP_MS = 30_000  # a line is not drawn across a longer silence
-_ARM_COLOURS = (("^baseline", "orange"), ("^(spare|replicated)", "blue"))
+_ARM_COLOURS = (
+    ("^baseline", "orange"),
+    ("^chosen", "green"),
+    ("^(spare|replicated|copied)", "blue"),
+)
 _DASHES = (
     (" (p50|median)$", (2, 6)),
     (" p95$", (10, 6)),

@@ -1,4 +1,4 @@
-# The fleet of mediawiki-noisy: four web servers over three database replicas, each tier behind its arbiter.
+# Four web servers over three database replicas, each tier behind its arbiter.
 experiment = "mediawiki-policies"
 scheme     = "on-prem"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.kinds.compare.headline import headline
+from experiments.kinds.compare.headline import headline, is_a_chain
 from experiments.kinds.kind import Kind
 from experiments.report.text import factor, interval, statistic, usd
 
@@ -64,11 +64,13 @@ class CompareKind(Kind):
         there are several, then what each arm's requests took."""
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}
-        other, entries = _compared(body)
-        gains = {
-            f"{statistic(what)} gain": gain for what, one in entries.items() if (gain := _gain(one))
-        }
-        whose = {"gains of": other} if gains and len(body["arms"]) > 2 else {}
+        if is_a_chain(body):
+            whose, gains = {}, _gains_of_steps(body)
+        else:
+            other, entries = _compared(body)
+            gains = {f"{statistic(what)} gain": _gain(one) for what, one in entries.items()}
+            whose = {"gains of": other} if any(gains.values()) and len(body["arms"]) > 2 else {}
+        gains = {what: gain for what, gain in gains.items() if gain}
         arms = {
             f"{arm} {name}": one.get(name)
             for arm, one in body["arms"].items()
@@ -103,6 +105,14 @@ def _compared(body: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     compared = body.get("compared") or {}
     _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
     return other, entries
+
+
+def _gains_of_steps(body: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        f"{statistic(what)} gain, {step['arm']} over {step['base']}": _gain(one)
+        for step in body["steps"]
+        for what, one in step["factors"].items()
+    }
 
 
 def _gain(entry: Mapping[str, Any]) -> str:

@@ -40,9 +40,9 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
     design = spec.get("design") or {}
     if design:
         order = f"order {design.get('order')}, repeated {plain(design.get('repeats'))} ×"
-        paired = (
-            ", the same arrivals in both arms of a pair" if len(spec.get("arms") or ()) > 1 else ""
-        )
+        arms = len(spec.get("arms") or ())
+        whose = "both arms of a pair" if arms == 2 else "all arms of a round"
+        paired = f", the same arrivals in {whose}" if arms > 1 else ""
         rows.append(("design", order + paired))
     return rows
 

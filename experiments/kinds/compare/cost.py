@@ -99,7 +99,7 @@ def work_words(run: RunFolder) -> list[str]:
         if extra and extra >= _EXTRA_MIN:
             wasted_s = sum(load["wasted_s"] for load in tiers.values())
             words.append(
-                f"{arm} sent the servers {percent(extra)} more requests; "
+                f"{arm} sent the servers {percent(extra)} more requests than its arbiters got; "
                 f"{number(wasted_s)} s of their work was thrown away."
             )
     return words

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.kinds.compare.folder import RunFolder
 from experiments.record.disturbed import taken_words
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, milliseconds, number, percent
+from experiments.report.text import MISSING, milliseconds, number, percent, plain
+
+_FULL_SHARE = 0.9  # of a block
 
 Blocks = Sequence[Mapping[str, Any]]
 
@@ -54,6 +57,25 @@ def host_words(blocks: Blocks) -> str:
         f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
         f"{percent(others)} with other work and {percent(max(stolen))} stolen, the slowest at "
         f"{percent(min(speed) / max(speed))} of the fastest one's core speed"
+    )
+
+
+def caps_words(run: RunFolder) -> str:
+    """On a host that has fewer cores than its machines' caps add up to: which of the two limited
+    them; "" elsewhere."""
+    cores = (run.manifest.get("host") or {}).get("cores")
+    fleet = run.spec.get("fleet") or {}
+    caps = sum(tier["nodes"] * tier["cpus"] for tier in (fleet.get("tiers") or {}).values())
+    blocks = run.summary.get("host_blocks") or []
+    if run.manifest.get("platform") != "local" or not cores or caps <= cores or not blocks:
+        return ""
+    full = [one for one in blocks if one["busy_share"] + one["stolen_share"] > _FULL_SHARE]
+    said = f"the tiers' caps add up to {plain(caps)} of the host's {cores} cores"
+    if not full:
+        return f"{said}; these were never full in a block, so the caps held"
+    return (
+        f"{said}; in {len(full)} of {len(blocks)} blocks these were more than "
+        f"{percent(_FULL_SHARE)} busy: there the host limited the machines, not their caps"
     )
 
 

@@ -11,16 +11,23 @@ from experiments.kinds.compare.asked import asked_rows
 from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.figures import all_figures, fronts
 from experiments.kinds.compare.folder import RunFolder, read_folder
-from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
+from experiments.kinds.compare.headline import is_a_chain
+from experiments.kinds.compare.host import (
+    caps_words,
+    host_table,
+    host_words,
+    load_table,
+    load_words,
+)
 from experiments.kinds.compare.plan import plan_table, plan_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.utilisation import calibration_table, utilisation_table
 from experiments.kinds.compare.verdict import (
     gain_table,
     headline_arms,
     slo_notes,
     slo_table,
-    verdict,
 )
 from experiments.record.result import validity
 from experiments.report.doses import dose_notes, dose_table, dose_words
@@ -49,16 +56,18 @@ def page_values(run: RunFolder) -> dict[str, Any]:
     doses = (run.summary.get("faults") or {}).get("doses") or []
     load = (run.summary.get("load") or {}).get("blocks") or []
     host = (run.manifest.get("host") or {}).get("blocks") or []
+    chain = is_a_chain(run.summary)
     return {
         "name": str(run.summary.get("experiment") or run.path.name),
         "run": run,
         "when": str(run.manifest.get("started_at") or ""),
         "about": f"platform {platform}" if platform else "",
         "verdicts": verdicts(run),
-        "headline": verdict(run),
+        "headline": main_sentence(run),
         "validity": validity(run.summary) if "valid" in run.summary else "",
         "said": said(run),
-        "first": [slo_table(run), gain_table(run), cost_table(run)],
+        "first": [slo_table(run), steps_table(run) if chain else gain_table(run), cost_table(run)],
+        "steps": None if chain else steps_table(run),
         "slo_notes": slo_notes(run),
         "work": work_words(run),
         "asked": asked_rows(run) if run.spec else [],
@@ -80,6 +89,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "undone": undone_words(run.summary.get("undone")),
         "replication": tables.replication_table(run),
         "agreement": tables.agreement_table(run),
+        "caps": caps_words(run),
         "folded": [
             (host_words(host), host_table(host)),
             (load_words(load), load_table(load)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from rich.table import Table
 from core.terminal import fitting
 from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.folder import RunFolder
-from experiments.kinds.compare.host import host_words, load_words
+from experiments.kinds.compare.headline import is_a_chain
+from experiments.kinds.compare.host import caps_words, host_words, load_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
-from experiments.kinds.compare.verdict import headline_arms, verdict
+from experiments.kinds.compare.steps import main_sentence, steps_table
+from experiments.kinds.compare.verdict import headline_arms
 from experiments.record.result import validity
 from experiments.report.doses import dose_words
+from experiments.report.tables import Cell
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
 from experiments.report.undone import undone_words
@@ -53,8 +57,9 @@ def print_summary(run: RunFolder, console: Console, report: Path | None = None) 
     about = ": latencies in ms, factor of the mean" if many else ""
     console.print(f"[italic]{_title(summary)}{about}[/]", highlight=False, soft_wrap=True)
     console.print(fitting(_many_arms(summary) if many else _arms(run), console))
+    _print_steps(run, console)
     _print_predicted(summary, console)
-    _print_verdicts(summary, console)
+    _print_verdicts(run, console)
     _print_answer(run, console)
     if report is not None:
         print_path(report, console)
@@ -69,6 +74,7 @@ def _arms(run: RunFolder) -> Table:
     for arm in arms:
         table.add_column(escape(arm), justify="right")
     compared = any(entry.get("factor") is not None for entry in improvement.values())
+    compared = compared and not is_a_chain(run.summary)  # whose steps have a table of their own
     whose = f"improvement, {other}" if len(arms) > 2 else "improvement"
     for heading in (whose, "95 % interval") if compared else ():
         table.add_column(escape(heading), justify="right")
@@ -84,6 +90,20 @@ def _arms(run: RunFolder) -> Table:
             cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
         table.add_row(label, *cells)
     return table
+
+
+def _print_steps(run: RunFolder, console: Console) -> None:
+    """Each step of a chain of arms, its factors with their intervals."""
+    table = steps_table(run) if is_a_chain(run.summary) else None
+    if table is not None:
+        rows = tuple(
+            tuple(replace(cell, text=_with_interval(cell)) for cell in row) for row in table.rows
+        )
+        print_table(replace(table, rows=rows), console)
+
+
+def _with_interval(cell: Cell) -> str:
+    return f"{cell.text} ({cell.about})" if cell.about else cell.text
 
 
 def _many_arms(summary: Mapping[str, Any]) -> Table:
@@ -127,7 +147,8 @@ def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {line}", markup=False, highlight=False)
 
 
-def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
+def _print_verdicts(run: RunFolder, console: Console) -> None:
+    summary = run.summary
     found = summary.get("verdicts") or {}
     slo = summary.get("slo") or {}
     faults = summary.get("faults") or {}
@@ -148,7 +169,8 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
     load = (summary.get("load") or {}).get("blocks") or ()
     dose = dose_words((summary.get("faults") or {}).get("doses") or ())
     undone = undone_words(summary.get("undone"))
-    for line in (dose, undone, host_words(summary.get("host_blocks") or ()), load_words(load)):
+    host = host_words(summary.get("host_blocks") or ())
+    for line in (dose, undone, host, caps_words(run), load_words(load)):
         if line:
             console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
@@ -171,7 +193,7 @@ def _answer(answer: Any, disturbed: bool = False) -> str:
 
 def _print_answer(run: RunFolder, console: Console) -> None:
     console.print()
-    console.print(verdict(run), style="bold", markup=False, highlight=False)
+    console.print(main_sentence(run), style="bold", markup=False, highlight=False)
     counts = run.summary.get("valid") is not False
     planned = _planned(run.plan) if counts else "A plan from it is undecided."
     for sentence in (*said(run), planned):

@@ -24,6 +24,7 @@ from experiments.record.metrics.generator import generator_blocks, generator_rea
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.record.metrics.weights import performability_weights
@@ -70,11 +71,20 @@ def summarize(
     }
     load = generator_blocks(requests, manifest)
     verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
+    comparison = _comparison(main, arms, baseline, manifest)
     body = {
         "arms": arm_figures,
         "compared": {"baseline": baseline, "other": other},
         "improvement": _improvement(main, baseline, other, manifest),
-        "comparison": _comparison(main, arms, baseline, manifest),
+        "comparison": comparison,
+        "steps": steps(
+            main,
+            arms,
+            manifest,
+            {baseline: comparison},
+            block_s=correlated_s(manifest),
+            rng=seeded(manifest),
+        ),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": {} if arbiters is None else replication_load(arbiters, _blocks(main)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import io
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from experiments import kinds
 from experiments.design.prediction import Prediction
 from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.folder import RunFolder, read_folder
+from experiments.kinds.compare.host import caps_words
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.terminal import print_summary
 from experiments.kinds.compare.verdict import verdict
@@ -196,3 +198,17 @@ def test_machines_are_sorted_by_their_numbers() -> None:
     names = ["cache-10", "cache-2", "arbiter-web", "cache-1", "2-a"]
     found = sorted(names, key=by_number)
     assert found == ["2-a", "arbiter-web", "cache-1", "cache-2", "cache-10"]
+
+
+def test_on_a_host_smaller_than_the_caps_it_says_which_of_the_two_limited(run: FakeRun) -> None:
+    def words(**host: Any) -> str:
+        found = RunFolder(
+            Path("results"), manifest=copy.deepcopy(run.manifest), summary=run.summary()
+        )
+        found.manifest["host"] |= host
+        return caps_words(found)
+
+    full = words()  # 2.8 of 2 cores, one block of four above 90 %
+    assert "2.8 of the host's 2 cores" in full
+    assert "1 of 4 blocks" in full
+    assert words(cores=4) == ""
