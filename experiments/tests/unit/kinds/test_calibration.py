@@ -159,7 +159,7 @@ def test_copies_are_foreseen_to_do_a_tiers_work_again_and_that_of_those_below(
     base, copied = found["arms"]["baseline"], found["arms"]["replicated"]
     assert base["web"] == pytest.approx(0.12, rel=0.01)
     assert copied["web"] == pytest.approx(2 * base["web"])
-    assert copied["db"] == pytest.approx(4 * base["db"])  # (2, 2)
+    assert copied["db"] == pytest.approx(2 * base["db"])  # (2, 1)
 
 
 def test_a_fleet_that_does_not_answer_ends_the_calibration(

@@ -111,8 +111,8 @@ def test_a_digest_is_of_values_and_not_of_how_they_are_written(tmp_path: Path) -
     for left in ("experiment.toml~", ".experiment.toml.swp", "notes.txt", "photo.png"):
         (folder / left).write_text("left by an editor")
     assert digest_of(folder, {}) == first
-    assert digest_of(folder, {"load": {"rate_per_s": 4.0}}) == first  # as the design has it
-    assert digest_of(folder, {"load": {"rate_per_s": 4.1}}) != first
+    assert digest_of(folder, {"load": {"utilisation": 0.12}}) == first  # as the design has it
+    assert digest_of(folder, {"load": {"utilisation": 0.13}}) != first
     tfvars.write_text(tfvars.read_text().replace("= 512", "= 640", 1))
     assert digest_of(folder, {}) != first
 
@@ -152,7 +152,7 @@ def test_the_digest_is_of_what_may_change_a_result(tmp_path: Path) -> None:
     (tmp_path / "mine" / "README.md").write_text("other words")
     assert digest() == first
     file = tmp_path / "mine" / "experiment.toml"
-    file.write_text(file.read_text().replace("rate_per_s = 4.0", "rate_per_s = 4.1"))
+    file.write_text(file.read_text().replace("utilisation = 0.12", "utilisation = 0.13"))
     assert digest() != first
 
 
