@@ -23,6 +23,7 @@ import polars as pl
 from bench.http import SERVERS, nginx, wrk
 from bench.process import cpu_s
 from bench.turns import spread
+from core.statistics.percentiles import percentile_of
 from experiments.design.experiment import RATE_PER_NATIVE_MAX, SentLoad
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workers import DEFAULT, worker_command
@@ -93,8 +94,8 @@ def _sent(folder: Path, rate_per_s: float) -> Sent:
     lag_ms = measured["lag_ms"]
     return Sent(
         kept=found.ok and failed == 0 and (found.lag_ms_p99 or 0.0) <= LAG_MS_MIN,
-        lag_ms_p50=float(lag_ms.quantile(0.5, "higher") or 0.0),
-        lag_ms_p99=float(lag_ms.quantile(0.99, "higher") or 0.0),
+        lag_ms_p50=percentile_of(lag_ms, 0.5) or 0.0,
+        lag_ms_p99=percentile_of(lag_ms, 0.99) or 0.0,
         per_cpu_s=everything.filter(outcome="ok").height / took_s,
     )
 

@@ -28,6 +28,7 @@ import numpy as np
 from bench.http import SERVERS, nginx
 from bench.load import sent_at
 from bench.process import ROOT
+from core.statistics.percentiles import percentile, percentile_of
 
 RATE_PER_S = 400.0
 STOPPED_S, PERIOD_S, PERIODS = 0.5, 2.5, 8
@@ -106,7 +107,7 @@ def _truth(stops_s: Sequence[float]) -> Found:
     server that moves to answer is left out."""
     come_s = np.linspace(0.0, PERIOD_S, 100_000, endpoint=False)
     waits_s = np.concatenate([np.maximum(stop_s - come_s, 0.0) for stop_s in stops_s])
-    return _named(float(np.quantile(waits_s, share)) * 1e3 for share in QUANTILES)
+    return _named(percentile(np.sort(1e3 * waits_s), share) for share in QUANTILES)
 
 
 def _named(values_ms: Any) -> Found:
@@ -117,7 +118,7 @@ def _named(values_ms: Any) -> Found:
 def _ours(folder: Path) -> Found:
     records, _ = sent_at(folder, RATE_PER_S, MEASURED_S)
     latency_ms = records.filter(phase="measure")["latency_ms"]
-    return _named(float(latency_ms.quantile(share, "higher") or 0.0) for share in QUANTILES)
+    return _named(percentile_of(latency_ms, share) for share in QUANTILES)
 
 
 def _wrk2() -> Found:
@@ -154,4 +155,4 @@ def _locust() -> Found:
     (row,) = json.loads(done.stdout)
     pairs = sorted((float(ms), count) for ms, count in row["response_times"].items())
     latency_ms = np.repeat([ms for ms, _ in pairs], [count for _, count in pairs])
-    return _named(float(np.quantile(latency_ms, share, method="higher")) for share in QUANTILES)
+    return _named(percentile(latency_ms, share) for share in QUANTILES)

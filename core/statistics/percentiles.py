@@ -76,8 +76,14 @@ def percentile(ordered: NDArray[np.float64], quantile: float) -> float | None:
     """The order statistic at `quantile` of an ascending sample; None of an empty one.
 
     Never interpolated: each percentile is a latency that a request counted with, as in an
-    HdrHistogram.
+    HdrHistogram. Interpolated are only quantiles of what nobody measured as such: of a bootstrap's
+    draws, of a fitted law, of the axis of a figure.
     """
     if ordered.size == 0:
         return None
     return float(ordered[rank_of(quantile, ordered.size) - 1])
+
+
+def percentile_of(values: pl.Series, quantile: float) -> float | None:
+    """`percentile` of a table's column in any order; null does not count."""
+    return percentile(values.drop_nulls().sort().to_numpy(), quantile)

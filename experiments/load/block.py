@@ -12,6 +12,8 @@ from urllib.parse import quote, urlsplit
 
 import polars as pl
 
+from core.runfiles.events import SPOILED
+from core.runfiles.requests import measured
 from core.statistics.percentiles import time_out_ms
 from experiments.console import Narrator
 from experiments.design import Design
@@ -25,10 +27,9 @@ from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
-from experiments.record.metrics.frames import measured
 from experiments.record.metrics.verdicts import slo_verdict
 from experiments.record.recorder import Recorder
-from experiments.record.records import SPOILED, RequestRecord
+from experiments.record.records import RequestRecord
 from experiments.stage.faults import FaultController, Tally
 from experiments.stage.guard import GuardWatch
 from experiments.stage.host import HostBlock, HostWatch, wait_until_quiet

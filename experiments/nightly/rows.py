@@ -14,13 +14,14 @@ from typing import Any
 import polars as pl
 
 from core.errors import InputError, SparecraftError
+from core.runfiles.requests import measured
 from core.statistics.percentiles import time_out_of
 from core.units import HOURS_PER_MONTH
 from experiments import kinds
 from experiments.nightly.history import Gain, Percentile, Run, Start
 from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
-from experiments.record.metrics.frames import ALLOWED, measured, prepared
+from experiments.record.metrics.frames import ALLOWED, prepared
 from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity

@@ -11,30 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from typing_extensions import TypedDict
-
-from experiments.record.records import sound
+from core.runfiles.events import Dose, sound
 
 _DISTURBING = ("fault", "interference")
 BIT, MISSED, INSUFFICIENT, UNMEASURED = "bit", "did not bite", "insufficient", "not measured"
 ANSWERS = (BIT, MISSED, INSUFFICIENT, UNMEASURED)
-
-
-class Dose(TypedDict):
-    """One fault's; as a node agent tells it, which has more keys.
-
-    `asked` and `measured` in `unit`, None where nothing was asked or could be measured; `bit` None
-    where the evidence is too thin; `problem` says why the last look saw nothing, or what it saw.
-    """
-
-    asked: float | None
-    measured: float | None
-    unit: str
-    how: str
-    bit: bool | None
-    samples: int
-    seconds: float
-    problem: str | None
 
 
 def dose_of(told: Mapping[str, Any] | None) -> Dose | None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
+from core.runfiles.events import Dose, Event, Parameters
 from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
-from experiments.record.dose import Dose
 from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
 from experiments.record.telemetry import (
     Account,
@@ -60,7 +60,7 @@ class Recorder:
         account: Account,
     ) -> None:
         self.clock = clock
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Event] = []
         self._log = EventLog(folder / "events.jsonl")
         self._writer = writer
         self._names = {"experiment": experiment, "run": run}
@@ -94,7 +94,7 @@ class Recorder:
         """
         time_s = self.clock.since_s(monotonic)
         block = self.block
-        line = {
+        line: Event = {
             "time_s": round(time_s, 6),
             "wall": self.clock.wall_at(time_s).isoformat(timespec="milliseconds"),
             "what": what,
@@ -104,7 +104,7 @@ class Recorder:
             "repeat": block.repeat if block else None,
             "action": action,
             "id": id,
-            "parameters": dict(parameters or {}),
+            "parameters": cast(Parameters, dict(parameters or {})),
             "duration_s": duration_s,
             "text": text,
             "dose": dose,

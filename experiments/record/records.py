@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 from hdrh.histogram import HdrHistogram
@@ -22,6 +22,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from core.errors import DiskFull
+from core.runfiles.requests import measured
 from core.statistics.percentiles import counted
 
 OUTCOMES = (
@@ -137,10 +138,6 @@ HOSTS = pl.Schema(
         "faults_active": pl.Int64,
     }
 )
-
-E = TypeVar("E", bound=Mapping[str, Any])
-
-SPOILED = "spoiled"  # the action of an event that sets its block aside
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -264,27 +261,14 @@ class EventLog:
         self._file.close()
 
 
-def read_events(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a run; a line that a crash cut short is left out."""
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        yield json.loads(line)
-
-
-def sound(events: Iterable[E]) -> list[E]:
-    """The events but those of blocks that were set aside (`kinds/compare/again.py`)."""
-    listed = list(events)
-    aside = {event.get("repeat") for event in listed if event.get("action") == SPOILED}
-    return [event for event in listed if event.get("repeat") not in aside]
-
-
 def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, Any]:
-    """histograms.json: per arm and block, the latencies after the warm-up that requests count with.
+    """histograms.json: per arm and block, the measured latencies that requests count with.
 
     Parameters: limit_ms, the load's time-out (`core.statistics.percentiles`).
     HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
     percentiles.
     """
-    after = requests.filter(pl.col("phase") != "warm-up").sort("arm", "repeat")
+    after = measured(requests).sort("arm", "repeat")
     rows = after.with_columns(counted(limit_ms).alias("latency_ms"))
     arms: dict[str, dict[str, str]] = {}
     for (arm, repeat), block in rows.group_by("arm", "repeat", maintain_order=True):

@@ -19,10 +19,11 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from core.errors import InputError
+from core.runfiles.events import read_events
 from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
 from experiments.record.cost import account_of
-from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord, read_events
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord
 from experiments.record.result import Result, read_manifest, read_result
 from experiments.record.telemetry import (
     Account,

@@ -16,9 +16,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from core.errors import SparecraftError, as_reason
+from core.runfiles.events import Dose
 from experiments.design.contracts import EPOCH_MS, KINDS, MACHINE_KINDS, MACHINE_REBOOT
 from experiments.design.injections import Injection, Step
-from experiments.record.dose import Dose, dose_of
+from experiments.record.dose import dose_of
 from experiments.stage.agents import Agent
 from experiments.stage.platforms import Platform
 from experiments.stage.radius import Radius

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from core.errors import SparecraftError
+from core.runfiles.events import Event
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.inventory import Inventory
@@ -164,7 +165,7 @@ class Stage:
 
     def _stopped_by(self, stop: Stop) -> str:
         """Note it; how long the faults took to be undone is what the events say."""
-        events: list[dict[str, Any]] = []
+        events: list[Event] = []
         if self._writer is not None:
             events = self.recorder.events
             kind = stop.condition or stop.by

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from core.errors import SparecraftError
+from core.runfiles.events import Dose
 from experiments.design.contracts import PLATFORM_DOSE
-from experiments.record.dose import Dose
 from experiments.stage.agents import Agent
 
 _ASK_S = 1.0  # an agent that takes longer does not answer

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from core.runfiles.events import Event, read_events
 from experiments.design.roles import Roles
-from experiments.record.records import read_events
 from experiments.stage.fleet import connect, disconnect, wait_ready
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.platforms.local import docker
@@ -70,10 +70,10 @@ class Started:
         """What it has said."""
         return "".join(path.read_text() for path in self._said)
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         """What has happened in its run so far."""
         files = list(self.results.glob("*/2*/events.jsonl"))
-        return list(read_events(files[0])) if files else []
+        return read_events(files[0]) if files else []
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait for something that comes before its end."""

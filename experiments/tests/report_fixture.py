@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.record.dose import Dose
+from core.runfiles.events import Dose
 from experiments.record.metrics.summary import summarize, summarize_run
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import flat, result_of

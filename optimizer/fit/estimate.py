@@ -1,9 +1,9 @@
 """Estimates a service from a run's records.
 
 Counters of the arbiters are differenced between polls and the hosts' CPU is integrated over time,
-in the windows in which an arm was measured. A machine's disturbed time (a neighbour, a fault, and a
-second on both sides) is left out where the undisturbed machine is meant: a CPU hog runs inside the
-machine's own cap and would be taken for work.
+before the first fault of each block (`core/runfiles/requests.py`). A machine's disturbed time (a
+neighbour, a fault, and a second on both sides) is left out where the undisturbed machine is meant:
+a CPU hog runs inside the machine's own cap and would be taken for work.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.runfiles.events import Window
+from core.runfiles.requests import without_faults
 from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from core.vocabulary import Scheme
-from optimizer.fit.events import Window
 from optimizer.fit.results import Results
 from optimizer.fit.series import (
     Block,
@@ -80,19 +81,11 @@ def fit(results: Results) -> ServiceFit:
     )
 
 
-def _measured(requests: pl.DataFrame) -> pl.DataFrame:
-    """The requests of phase `measure`; without any, all but the warm-up."""
-    import polars as pl
-
-    measured = requests.filter(pl.col("phase") == "measure")
-    return measured if measured.height else requests.filter(pl.col("phase") != "warm-up")
-
-
 def _blocks(requests: pl.DataFrame) -> list[Block]:
     import polars as pl
 
     groups = (
-        _measured(requests)
+        without_faults(requests)
         .group_by("arm", "repeat")
         .agg(
             pl.col("intended_s").min().alias("start"),
@@ -142,7 +135,7 @@ def _mixed_policies(results: Results) -> list[str]:
 def _arm(results: Results, name: str) -> ArmMeasure:
     import polars as pl
 
-    rows = _measured(results.requests).filter(pl.col("arm") == name)
+    rows = without_faults(results.requests).filter(pl.col("arm") == name)
     rows = rows.with_columns(counted(time_out_of(results.manifest)).alias("latency_ms"))
     rows = rows.sort("latency_ms")
     latency_ms = rows["latency_ms"].to_numpy()
@@ -175,7 +168,7 @@ def _standard_error(values: Sequence[float]) -> float | None:
 
 
 class _TierRecords:
-    """One tier's records in the measured windows, and the estimates from them."""
+    """One tier's records in the blocks' time without faults, and the estimates from them."""
 
     def __init__(
         self,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.runfiles.events import Event, Window, of_kind, read_events, run_end_s, sound, windows
 from core.runfiles.manifest import against_run
-from optimizer.fit.events import Window, read_events, sound, windows
 from optimizer.fit.failovers import NONE, Failovers, failovers
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
 
@@ -58,18 +58,18 @@ def read_results(run_dir: Path) -> Results:
         )
     manifest = _json(run_dir / "manifest.json")
     requests = _table(run_dir / "requests.parquet", _REQUESTS)
-    events = read_events(run_dir / "events.jsonl")
-    spans = windows(events, _end_s(requests))
+    events = sound(_events(run_dir / "events.jsonl"))
+    spans = windows(events, run_end_s(requests, events, manifest))
     return Results(
         manifest=manifest,
         requests=requests,
         arbiters=_table(run_dir / "arbiters.parquet", _ARBITERS),
         hosts=_table(run_dir / "hosts.parquet", _HOSTS),
-        interference=tuple(w for what, w in spans if what == "interference"),
-        faults=tuple(w for what, w in spans if what == "fault"),
+        interference=tuple(of_kind(spans, "interference")),
+        faults=tuple(of_kind(spans, "fault")),
         tiers=tiers_of(manifest),
         arms=arms_of(manifest),
-        failovers=failovers(sound(events)),
+        failovers=failovers(events),
         against=against_run(run_dir),
     )
 
@@ -116,6 +116,10 @@ def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
     return table
 
 
-def _end_s(requests: pl.DataFrame) -> float:
-    last = requests["done_s"].max()
-    return float(last) if isinstance(last, int | float) else 0.0
+def _events(path: Path) -> list[Event]:
+    """The run's events. Without any, disturbed time would be taken for undisturbed."""
+    events = read_events(path)
+    if not events:  # a run without neighbours has events too: its arms and phases
+        do = "Run the design again: without them nobody knows what was undisturbed."
+        raise InputError(str(path), expected="the run's events", came="none", do=do)
+    return events

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.fit.events import Window
+from core.runfiles.events import Window
 
 if TYPE_CHECKING:
     import polars as pl
@@ -109,7 +109,7 @@ def inside(time_s: Array, blocks: Iterable[Block]) -> NDArray[np.bool_]:
     return result
 
 
-def touched(time_s: Array, windows: Iterable[Window], margin_s: float) -> NDArray[np.bool_]:
+def touched(time_s: Array, windows: Iterable[Window | Block], margin_s: float) -> NDArray[np.bool_]:
     """Intervals between polls that meet one of the windows, widened (or narrowed) by the margin."""
     result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
     for window in windows:

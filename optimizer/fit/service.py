@@ -44,7 +44,7 @@ class TierFit:
 
 @dataclass(frozen=True)
 class ArmMeasure:
-    """What one arm measured at the entry, at the run's arrival rate and fleet."""
+    """Latency of one arm at the entry without faults, at the run's arrival rate and fleet."""
 
     name: str
     policy: str

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from core.errors import InputError
+from core.runfiles.events import Window
 from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from optimizer.fit import Results, ServiceFit, fit, read_results
-from optimizer.fit.events import Window
-from optimizer.fit.series import tier_series, touched
+from optimizer.fit.series import Block, tier_series, touched
 from optimizer.simulation.program import percentile_s, reports
 
 PERCENTILES = (50.0, 95.0)
@@ -246,7 +246,7 @@ class _Arm:
             time_s = server.time_s
             if len(time_s) < 2:
                 continue
-            inside = touched(time_s, [Window("", a, b) for a, b in self.spans], 0.0)
+            inside = touched(time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0)
             mine = [window for window in self.disturbed if window.machine == machine]
             hit = {k: touched(time_s, [w for w in mine if w.kind == k], 0.0) for k in kinds}
             several = sum(one.astype(int) for one in hit.values()) if hit else 0

@@ -23,13 +23,14 @@ from typing import Any
 import polars as pl
 
 from core.errors import MeasurementFailed
+from core.runfiles.events import json_lines
 from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.serve import cpu_time
 from experiments.kinds.bitflips.services import SERVICES
-from experiments.record.records import read_events, space_for, write_json, write_table
+from experiments.record.records import space_for, write_json, write_table
 from experiments.stage.stage import Stage
 
 INJECTIONS_FILE = "injections.parquet"
@@ -185,7 +186,7 @@ class Journal:
 
     def lines(self) -> list[dict[str, Any]]:
         """Those there are."""
-        return list(read_events(self._path))
+        return [line for _, line in json_lines(self._path)]
 
     def append(self, line: dict[str, Any]) -> None:
         """One more."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from core.statistics.percentiles import OK, percentile
-from experiments.record.metrics.frames import measured, prepared
+from core.runfiles.requests import measured
+from core.statistics.percentiles import OK, percentile, percentile_of
+from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.latency import QUANTILES, SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.saturation import lag_limit_ms
 
@@ -64,8 +65,7 @@ class Step:
     @property
     def lag_p99_ms(self) -> float:
         """How late the generator sent."""
-        lag = np.sort(self.requests["lag_ms"].drop_nulls().to_numpy())
-        return float(percentile(lag, QUANTILES["p99"]) or 0.0)
+        return percentile_of(self.requests["lag_ms"], QUANTILES["p99"]) or 0.0
 
     @property
     def is_late(self) -> bool:

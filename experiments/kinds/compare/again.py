@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import polars as pl
 
+from core.runfiles.requests import measured
 from experiments.console import Narrator
 from experiments.design.schedule import Block
 from experiments.load.block import BlockRun
 from experiments.record.disturbed import taken_words
-from experiments.record.metrics.frames import measured
 from experiments.record.metrics.saturation import saturation
 from experiments.stage.host import HostBlock
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from core.runfiles.requests import measured
 from experiments.kinds.compare.figures_disturbed import disturbances_of
 from experiments.kinds.compare.figures_latency import (
     box_rows,
@@ -28,7 +29,6 @@ from experiments.kinds.compare.figures_time import (
     shown_points,
 )
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics.frames import measured
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.summary import compared_arms
 from experiments.report import palette
@@ -82,7 +82,7 @@ def _figure(
 def _sample_text(run: RunFolder) -> str:
     main = measured(run.requests)
     counts = [f"{arm} {number(main.filter(pl.col('arm') == arm).height)}" for arm in run.arms]
-    return ", ".join(counts) + " requests, warm-up left out"
+    return ", ".join(counts) + " requests, faults included, warm-up left out"
 
 
 def _arm_keys(run: RunFolder, kind: str = "box") -> tuple[Key, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from core.chart_style import data
+from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.layout import Size
 from experiments.report.text import by_number

@@ -8,9 +8,9 @@ import altair as alt
 import polars as pl
 
 from core.chart_style import data
+from core.runfiles.requests import measured
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.distribution import box_plot, ccdf
-from experiments.record.metrics.frames import measured
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from core.chart_style import data
+from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.figures_disturbed import (
     AXIS_EXTENT,
     disturbances_of,
@@ -18,7 +19,6 @@ from experiments.kinds.compare.figures_disturbed import (
     time_axis,
 )
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size

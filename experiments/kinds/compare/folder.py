@@ -11,19 +11,11 @@ from typing import Any, TypeVar
 import polars as pl
 
 from core.errors import InputError, SparecraftError
+from core.runfiles.events import Event, Window, read_events, run_end_s, sound, windows
 from core.runfiles.manifest import spec_of
 from core.statistics.percentiles import time_out_of
 from experiments.record.metrics.frames import arm_names, prepared
-from experiments.record.metrics.summary import run_end_s
-from experiments.record.metrics.windows import Event, Window, windows
-from experiments.record.records import (
-    ARBITERS,
-    HOSTS,
-    REQUESTS,
-    read_events,
-    read_table,
-    sound,
-)
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_table
 from experiments.record.result import flat, read_result, result_file
 
 T = TypeVar("T")
@@ -41,7 +33,7 @@ class RunFolder:
     requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
     arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
     hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
-    events: list[dict[str, Any]] = field(default_factory=list)  # of blocks that count
+    events: list[Event] = field(default_factory=list)  # of blocks that count
     windows: list[Window] = field(default_factory=list)
     arms: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,9 +62,7 @@ def read_folder(path: Path) -> RunFolder:
     run.plan = _read(run, "plan.json", _json, {}) or dict(run.summary.get("plan") or {})
     if (path / "simulated.json").is_file():
         run.simulated = _read(run, "simulated.json", _json, {})
-    events: list[dict[str, Any]] = _read(
-        run, "events.jsonl", lambda file: list(read_events(file)), []
-    )
+    events: list[Event] = _read(run, "events.jsonl", read_events, [])
     run.events = sound(events)
     limit_ms = time_out_of(run.manifest)
     run.requests = _read(

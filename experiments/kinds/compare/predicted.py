@@ -18,9 +18,9 @@ def predicted_table(found: Mapping[str, Any]) -> Table:
     for tier, entry in found["disturbed_share"].items():
         rows.append(_row(f"neighbours, {tier}", entry, percent))
     for name, entry in found["latency"].items():
-        rows.append(_row(name.removesuffix("_ms"), entry, milliseconds))
+        rows.append(_row(_label(name, entry), entry, milliseconds))
     for name, entry in found["latency"].items():
-        if entry["samples_with_faults"] > entry["samples"]:
+        if _has_faults(entry):
             cells = (Cell(MISSING), Cell(milliseconds(entry["with_faults"])), Cell(MISSING))
             label = f"{name.removesuffix('_ms')} with faults"
             rows.append((named(label), *cells, named("no prediction")))
@@ -30,6 +30,14 @@ def predicted_table(found: Mapping[str, Any]) -> Table:
     rows.append(_availability_row(found["availability"]))
     head = ("", "predicted", "measured", f"{100 * found['confidence']:g} % interval", "verdict")
     return Table("predicted-table", "The plan's figures and this run's", head, tuple(rows))
+
+
+def _label(name: str, entry: Mapping[str, Any]) -> str:
+    return name.removesuffix("_ms") + (" without faults" if _has_faults(entry) else "")
+
+
+def _has_faults(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["samples_with_faults"] > entry["samples"])
 
 
 def _row(label: str, entry: Mapping[str, Any], show: Show) -> tuple[Cell, ...]:
@@ -90,7 +98,7 @@ def verdict_sentence(summary: Mapping[str, Any]) -> str:
 
 
 def _percentile_words(name: str, entry: Mapping[str, Any]) -> str:
-    label = name.removesuffix("_ms")
+    label = _label(name, entry)
     if entry["predicted"] is None:
         return f"{label} was not predicted"
     words = f"{label} {milliseconds(entry['predicted'])} predicted"

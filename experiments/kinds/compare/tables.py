@@ -115,7 +115,8 @@ def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], pa
     line("demerits per request", "demerits_per_request")
     line("sent late, p99", "lag_ms_p99", milliseconds)
     identity = f"arm-table-{part}" if part > 1 else "arm-table"
-    return Table(identity, "All figures of each arm, warm-up left out", ("", *arms), tuple(rows))
+    title = "All figures of each arm, faults included, warm-up left out"
+    return Table(identity, title, ("", *arms), tuple(rows))
 
 
 def phase_table(run: RunFolder) -> Table | None:

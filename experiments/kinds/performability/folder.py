@@ -9,13 +9,14 @@ from typing import Any
 
 import polars as pl
 
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
+from core.runfiles.requests import measured
 from core.statistics.percentiles import OK, time_out_of
 from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
-from experiments.record.metrics.frames import arm_names, measured, prepared
+from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.performability import Ideal
-from experiments.record.metrics.windows import Window, of_kind, windows
-from experiments.record.records import ARBITERS, REQUESTS, read_events, read_table, sound
+from experiments.record.records import ARBITERS, REQUESTS, read_table
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     frame = prepared(read_table(folder / "requests.parquet", REQUESTS), time_out_of(manifest))
     file = folder / "arbiters.parquet"
     arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
-    events = sound(list(read_events(folder / "events.jsonl")))
-    found = windows(events, float(frame["intended_s"].max() or 0.0))  # type: ignore[arg-type]
+    events = sound(read_events(folder / "events.jsonl"))
+    found = windows(events, run_end_s(frame, events, manifest))
     lasted: dict[int | None, list[Window]] = {}
     for one in of_kind(found, "fault"):
         lasted.setdefault(one.repeat, []).append(one)

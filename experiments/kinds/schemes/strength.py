@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from core.errors import SparecraftError
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
 from core.units import YEAR_S
 from experiments.design.failover import mechanism
 from experiments.design.fleet import Fleet
-from experiments.record.metrics.summary import checked_fleet, run_end_s, seeded, without_nan
-from experiments.record.metrics.windows import Event, Window, of_kind, windows
-from experiments.record.records import REQUESTS, read_events, read_table, sound
+from experiments.record.metrics.summary import checked_fleet, seeded, without_nan
+from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import read_manifest
 from optimizer.availability import availability
 from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
@@ -54,7 +54,7 @@ def strength_of(folder: Path) -> dict[str, Any]:
 
 
 def strength(
-    events: Sequence[Event],
+    events: Sequence[Mapping[str, Any]],
     found: Sequence[Window],
     manifest: Mapping[str, Any],
     fleet: Fleet,
@@ -73,7 +73,7 @@ def strength(
     }
 
 
-def _listed(events: Iterable[Event]) -> list[dict[str, Any]]:
+def _listed(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every fail-over that came to its end, with its parts [s]."""
     return [
         {
@@ -94,7 +94,7 @@ def _pool_empty(found: Sequence[Window]) -> dict[str, Any]:
 
 def _tier(
     tier: str,
-    events: Sequence[Event],
+    events: Sequence[Mapping[str, Any]],
     found: Sequence[Window],
     fleet: Fleet,
     settings: Mapping[str, Any],

@@ -11,7 +11,6 @@ from core.errors import InputError
 from core.statistics.percentiles import counted
 from experiments.record.records import OUTCOMES, REQUESTS
 
-WARM_UP = "warm-up"
 DROPPED = "dropped"
 ANSWERED = ("ok", "bad_status", "bad_content")
 # Of an SLO's limits: the share of requests that may be slower.
@@ -72,8 +71,3 @@ def arm_names(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
     asked = list((manifest.get("spec") or {}).get("arms") or {})
     seen = requests["arm"].unique(maintain_order=True).to_list()
     return asked + [name for name in seen if name not in asked]
-
-
-def measured(requests: pl.DataFrame) -> pl.DataFrame:
-    """All but the warm-up."""
-    return requests.filter(pl.col("phase") != WARM_UP)

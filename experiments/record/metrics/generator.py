@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.record.metrics.frames import measured
+from core.runfiles.requests import measured
 from experiments.record.metrics.saturation import saturation
 
 # `lag` is judged for each arm, stricter; `in-flight` is the server's, and its drops are errors.

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.events import Window
 from core.statistics.percentiles import OK, percentile
 from experiments.record.metrics.frames import ANSWERED
 from experiments.record.metrics.latency import latency_statistics, threshold_key
 from experiments.record.metrics.weights import performability_weights
-from experiments.record.metrics.windows import Window
 from experiments.record.records import OUTCOMES
 
 _UNDISTURBED_MIN = 30

@@ -17,6 +17,8 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.runfiles.events import Window, of_kind
+from core.runfiles.requests import BEFORE_FAULTS, without_faults
 from core.statistics.percentiles import OK, percentile
 from core.units import HOURS_PER_YEAR
 from experiments.design.contracts import KINDS
@@ -31,7 +33,6 @@ from experiments.record.metrics.bootstrap import (
 )
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.utilisation import undisturbed_cores
-from experiments.record.metrics.windows import Window, of_kind
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
@@ -103,14 +104,14 @@ def compare(
 
 
 def _phase(own: pl.DataFrame) -> str:
-    """The phase that the plan predicts; without any, all but the warm-up, as the fit has it."""
-    return "measure" if (own["phase"] == "measure").any() else "all"
+    """The phase that the plan predicts; "all" in a run that does not have it."""
+    return BEFORE_FAULTS if (own["phase"] == BEFORE_FAULTS).any() else "all"
 
 
 def _blocks(own: pl.DataFrame, windows: Sequence[Window]) -> list[_Block]:
     """The planned arm's blocks, by the recorded phases; else from first to last arrival."""
     phase = _phase(own)
-    rows = own.filter(pl.col("phase") == phase) if phase != "all" else own
+    rows = without_faults(own)
     recorded = {
         window.repeat: window
         for window in of_kind(windows, "phase")

@@ -24,6 +24,8 @@ from typing import Any
 
 import polars as pl
 
+from core.statistics.percentiles import OK, percentile_of
+
 CPU_SHARE_MAX = 0.9
 LAG_MS_MIN = 1.0
 _LAG_SHARE_MAX = 0.05
@@ -72,9 +74,9 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
         if share > CPU_SHARE_MAX
     ]
     sent = records.filter(~pl.col("outcome").is_in(["dropped", "lost"]))
-    lag_ms = sent["lag_ms"].quantile(0.99, "higher")
-    median_ms = sent.filter(pl.col("outcome") == "ok")["latency_ms"].median()
-    lag_ms_max = lag_limit_ms(_number(median_ms))
+    lag_ms = percentile_of(sent["lag_ms"], 0.99)
+    good = sent.filter(pl.col("outcome") == OK)
+    lag_ms_max = lag_limit_ms(percentile_of(good["latency_ms"], 0.5))
     if lag_ms is not None and lag_ms > lag_ms_max:
         text = f"requests left late, lag p99 {lag_ms:.2f} ms, {lag_ms_max:.2f} ms is the limit"
         found.append(("lag", text))
@@ -91,7 +93,7 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
         limits=tuple(limit for limit, _ in found),
         reasons=tuple(reason for _, reason in found),
         sent_share=pace * sent.height / max(1, records.height),
-        lag_ms_p99=None if lag_ms is None else float(lag_ms),
+        lag_ms_p99=lag_ms,
         cpu_share=max(cpu.values(), default=None),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ import numpy as np
 import polars as pl
 
 from core.config_file import Source, check
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
 from core.runfiles.manifest import fleet_of
+from core.runfiles.requests import WARM_UP, measured
 from core.statistics.percentiles import time_out_of
 from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
 from experiments.record.metrics.arbiters import agreement, replication_load
-from experiments.record.metrics.frames import arm_names, measured, prepared
+from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
@@ -28,8 +29,7 @@ from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.record.metrics.weights import performability_weights
-from experiments.record.metrics.windows import Event, Window, of_kind, windows
-from experiments.record.records import HOSTS, read_events, read_table, sound
+from experiments.record.records import HOSTS, read_table
 from experiments.record.result import Findings, read_manifest
 
 _BLOCK_S = 10.0
@@ -37,7 +37,7 @@ _BLOCK_S = 10.0
 
 def summarize(
     requests: pl.DataFrame,
-    events: Sequence[Event],
+    events: Sequence[Mapping[str, Any]],
     manifest: Mapping[str, Any],
     *,
     plan: Mapping[str, Any] | None = None,
@@ -111,7 +111,7 @@ def summarize_run(run_dir: Path) -> Findings:
         arbiters = pl.read_parquet(run_dir / "arbiters.parquet")
     return summarize(
         pl.read_parquet(run_dir / "requests.parquet"),
-        list(read_events(events)) if events.is_file() else [],
+        read_events(events) if events.is_file() else [],
         read_manifest(run_dir),
         plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         arbiters=arbiters,
@@ -126,22 +126,6 @@ def compared_arms(arms: Sequence[str]) -> tuple[str, str | None]:
     """
     baseline = "baseline" if "baseline" in arms or not arms else arms[0]
     return baseline, next((arm for arm in arms if arm != baseline), None)
-
-
-def run_end_s(
-    requests: pl.DataFrame, events: Sequence[Event], manifest: Mapping[str, Any]
-) -> float:
-    """When the run ended, in seconds since its start."""
-    ends = [float(event["time_s"]) for event in events if event.get("time_s") is not None]
-    if requests.height:
-        ends.append(float(requests.select(pl.max_horizontal("intended_s", "done_s").max()).item()))
-    try:
-        started = datetime.fromisoformat(str(manifest.get("started_at")))
-        ended = datetime.fromisoformat(str(manifest.get("ended_at")))
-        ends.append((ended - started).total_seconds())
-    except (ValueError, TypeError):  # an interrupted run may have no end, or a naive one
-        pass
-    return max(ends, default=0.0)
 
 
 def without_nan(value: Any) -> Any:
@@ -190,7 +174,7 @@ def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> f
         sum(
             figures[arm]["duration_s"]
             for phase, figures in phases.items()
-            if phase != "warm-up" and arm in figures
+            if phase != WARM_UP and arm in figures
         )
     )
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.events import Window, of_kind
 from experiments.record.metrics.latency import Floats
-from experiments.record.metrics.windows import Window, of_kind
 
 MARGIN_S = 1.0  # a host sample covers the second before it
 

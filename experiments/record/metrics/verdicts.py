@@ -8,18 +8,20 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
+from core.runfiles.events import CLOSING, OPENING, Window
 from core.statistics.percentiles import OK
 from experiments.record.dose import dose_reasons
 from experiments.record.metrics.frames import ALLOWED
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.saturation import lag_limit_ms
-from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
 
 _DOUBT_MAX = 0.05
 
 
-def fault_counts(events: Sequence[Event], fingerprint_clean: bool | None) -> dict[str, Any]:
+def fault_counts(
+    events: Sequence[Mapping[str, Any]], fingerprint_clean: bool | None
+) -> dict[str, Any]:
     """How many faults and interference loads were injected and taken back, by kind."""
     injected: dict[str, int] = {}
     reverted: dict[str, int] = {}

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.runfiles.events import Dose
 from experiments.design.contracts import PLATFORM_DOSE
-from experiments.record.dose import Dose
 from experiments.stage.faults import Tally
 
 

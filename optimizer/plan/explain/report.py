@@ -198,6 +198,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
             a.name: {
                 "policy": a.policy,
                 "replicas": list(a.replicas),
+                "requests_of": "without faults",
                 "requests": a.requests,
                 "failed": a.failed,
                 "p95_ms": _estimate(a.p95_ms),

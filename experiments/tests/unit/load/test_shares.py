@@ -135,6 +135,14 @@ def test_a_lag_is_held_against_the_latency_where_that_is_long() -> None:
     assert saturation(records(lag_ms=pl.lit(4.0), latency_ms=pl.lit(100.0)), [worker()]).ok
 
 
+def test_lag_and_latency_are_percentiles_by_rank_as_everywhere() -> None:
+    few = records().head(100).with_columns(lag_ms=pl.col("index") * 0.01)
+    assert saturation(few, []).lag_ms_p99 == pytest.approx(0.98)
+    # the median by rank is 20 ms, which allows 1 ms; the mean of the middle two would allow 2
+    late = few.with_columns(lag_ms=pl.lit(1.5), latency_ms=20.0 + 40.0 * (pl.col("index") >= 50))
+    assert saturation(late, []).limits == ("lag",)
+
+
 def test_nothing_sent_is_all_lost_or_dropped() -> None:
     found = saturation(records(outcome=pl.lit("lost"), lag_ms=NONE), [worker(None, recorded=0)])
     assert found.limits == ("lost",)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
+from core.runfiles.events import Window
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
 from experiments.record.metrics.weights import performability_weights
-from experiments.record.metrics.windows import Window
 from experiments.tests.frames import requests
 
 IDEAL = Ideal(100.0, "by hand")

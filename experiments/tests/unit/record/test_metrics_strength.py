@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.runfiles.events import Window, windows
 from core.units import YEAR_S
 from experiments.kinds.schemes.strength import cycles_of, strength
-from experiments.record.metrics.windows import Window, windows
 from experiments.tests.strength_fixture import Events, cloud_events, fleet_of
 from optimizer.availability import FailureRates, availability
 

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.record.metrics.windows import windows
+from core.runfiles.events import windows
 from experiments.record.records import REQUESTS
 from experiments.record.result import flat, read_result
 from experiments.tests.report_fixture import FakeRun, event, fake_run

@@ -11,6 +11,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from core.errors import DiskFull
+from core.runfiles.events import json_lines
 from experiments.record.records import (
     ARBITERS,
     REQUESTS,
@@ -18,7 +19,6 @@ from experiments.record.records import (
     arbiter_rows,
     encode_histogram,
     histograms,
-    read_events,
     read_table,
     write_bytes,
     write_json,
@@ -73,7 +73,7 @@ def test_events_are_lines_and_a_cut_one_is_left_out(tmp_path: Path) -> None:
     log.close()
     with path.open("ab") as file:
         file.write(b'{"what": "fa')
-    assert list(read_events(path)) == [
+    assert [line for _, line in json_lines(path)] == [
         {"what": "phase", "text": "a\nb"},
         {"what": "fault", "text": "é"},
     ]
@@ -106,7 +106,7 @@ def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk:
     filler.unlink()
     log.append({"text": "second"})
     log.close()
-    assert [event["text"] for event in read_events(log.path)] == ["first", "second"]
+    assert [event["text"] for _, event in json_lines(log.path)] == ["first", "second"]
 
 
 def test_histograms_hold_each_block_without_warm_up_and_what_failed_at_the_time_out() -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
+from core.runfiles.events import read_events
 from experiments.cli import app
 from experiments.console import Narrator
 from experiments.design import Design, load_design
@@ -34,7 +35,7 @@ from experiments.load.block import BlockRun
 from experiments.load.generator import LoadGenerator
 from experiments.paths import ROOT
 from experiments.record.recorder import Clock, Recorder
-from experiments.record.records import RequestRecord, read_events
+from experiments.record.records import RequestRecord
 from experiments.record.result import Findings, read_manifest, read_result
 from experiments.record.telemetry import Account, InfluxWriter
 from experiments.stage import monitor as monitors

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from core.runfiles.events import read_events
 from optimizer.fit import ServiceFit, fit, read_results
-from optimizer.fit.events import read_events
 from optimizer.tests.synthetic import Truth, manifest_of_old, write_run
 from random_tests import examples
 

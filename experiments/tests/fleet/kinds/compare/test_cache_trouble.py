@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.events import Event, read_events
 from experiments.paths import ROOT
-from experiments.record.records import read_events
 from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
 from experiments.tests.called import sparecraft
@@ -104,7 +104,7 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
     assert docker.find(EXPERIMENT) == []
 
 
-def _check_arm(requests: pl.DataFrame, events: list[dict[str, Any]], arm: dict[str, Any]) -> None:
+def _check_arm(requests: pl.DataFrame, events: list[Event], arm: dict[str, Any]) -> None:
     """Answers before, errors at once or at their limit while all are down, answers again after."""
     asked_s = next(event["time_s"] for event in events if event["action"] == "start")
     down = [event["time_s"] for event in events if event["action"] == "inject"]

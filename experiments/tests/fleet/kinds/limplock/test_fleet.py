@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.events import read_events
 from experiments.paths import ROOT
-from experiments.record.records import read_events
 from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
@@ -62,7 +62,7 @@ def test_a_leader_whose_card_limps_locks_up_all_updates_and_leaves_nothing(tmp_p
     assert "leader" in {one["node"] for one in crashed["nodes"] if one["down"]} | {
         one["node"] for one in crashed["streams"] if one["down"]
     }
-    events = list(read_events(folder / "events.jsonl"))
+    events = read_events(folder / "events.jsonl")
     faults = [event for event in events if event["what"] == "fault"]
     assert [event["action"] for event in faults].count("inject") == 6
     assert [event["action"] for event in faults].count("revert") == 6

@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from core.runfiles.events import read_events, sound
+from core.runfiles.requests import measured
 from experiments import kinds
 from experiments.cli import command
 from experiments.console import Narrator
@@ -20,11 +22,10 @@ from experiments.kinds.compare import CompareKind
 from experiments.kinds.compare.again import measure_again, spoiled_by
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.host import host_table
-from experiments.record.metrics.frames import measured, prepared
+from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, user_metrics
 from experiments.record.metrics.saturation import saturation
 from experiments.record.metrics.verdicts import measurement_reasons
-from experiments.record.records import read_events, sound
 from experiments.stage.host import HostBlock
 from experiments.tests.report_fixture import event, fake_run
 
@@ -167,6 +168,6 @@ def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
     table = host_table(part.manifest["host"]["blocks"])
     assert table is not None
     assert table.rows[0][-1].text == "set aside: stolen"
-    events = list(read_events(folder / "events.jsonl"))
+    events = read_events(folder / "events.jsonl")
     assert len(sound(events)) < len(events)
     assert sound(sound(events)) == sound(events)

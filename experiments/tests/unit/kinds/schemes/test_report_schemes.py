@@ -7,17 +7,17 @@ import json
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Console
 
+from core.runfiles.events import Event, windows
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.schemes import KIND
 from experiments.kinds.schemes.figures import STAGES, failover_parts, members_over_time
 from experiments.kinds.schemes.strength import strength
 from experiments.kinds.schemes.tables import scheme_words, strength_sentence
-from experiments.record.metrics.windows import windows
 from experiments.record.records import write_json
 from experiments.record.result import result_of
 from experiments.report.layout import NARROW, WIDE
@@ -29,11 +29,12 @@ LENGTH_S = 600.0
 
 
 def _run() -> RunFolder:
-    events = cloud_events(3, 60.0, 10.0, LENGTH_S).lines
-    events += [
-        {**events[0], "what": "arm", "kind": "tad", "action": "start", "time_s": 0.0},
-        {**events[0], "what": "arm", "kind": "tad", "action": "end", "time_s": LENGTH_S},
+    lines = cloud_events(3, 60.0, 10.0, LENGTH_S).lines
+    lines += [
+        {**lines[0], "what": "arm", "kind": "tad", "action": "start", "time_s": 0.0},
+        {**lines[0], "what": "arm", "kind": "tad", "action": "end", "time_s": LENGTH_S},
     ]
+    events = [cast(Event, line) for line in lines]
     found = windows(events, LENGTH_S)
     manifest: dict[str, Any] = {"spec": {"failover": {"heartbeat_s": 1.0}}}
     summary = {

@@ -1,0 +1,227 @@
+"""events.jsonl: what happened in a run and when, an event a line, and windows of time.
+
+A window is two lines of the same disturbance: `start` or `inject` opens it, `end` or `revert`
+closes it. The runner may have died between the two, so a window that nobody closed lasts for the
+`duration_s` that was announced, but no longer than the run, and says that it is open.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from core.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+OPENING = frozenset({"start", "inject"})
+CLOSING = frozenset({"end", "revert"})
+SPOILED = "spoiled"  # the action of an event that sets its block aside
+
+_TOLERANT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+@with_config(_TOLERANT)
+class Dose(TypedDict):
+    """What a fault or neighbour did; as a node agent tells it, which has more keys.
+
+    `asked` and `measured` in `unit`, None where nothing was asked or could be measured; `bit` None
+    where the evidence is too thin; `problem` says why the last look saw nothing, or what it saw.
+    """
+
+    asked: float | None
+    measured: float | None
+    unit: str
+    how: str
+    bit: bool | None
+    samples: int
+    seconds: float
+    problem: str | None
+
+
+@with_config(_TOLERANT)
+class Parameters(TypedDict, total=False):
+    """Of a fault, or of the end of a fail-over or repair; each kind has its own keys."""
+
+    recovery_s: float
+    repair_s: float
+    to_pool: bool
+
+
+@with_config(_TOLERANT)
+class Event(TypedDict):
+    """One line; times in seconds since the run's t0. A later version may add keys."""
+
+    time_s: float
+    what: str
+    kind: str
+    machine: str
+    action: str
+    wall: NotRequired[str]
+    arm: NotRequired[str]
+    repeat: NotRequired[int | None]
+    id: NotRequired[str]
+    parameters: NotRequired[Parameters]
+    duration_s: NotRequired[float | None]
+    text: NotRequired[str]
+    asked_s: NotRequired[float | None]
+    dose: NotRequired[Dose | None]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the run, in seconds since its start; `closed` is False where no end was seen."""
+
+    what: str
+    kind: str
+    machine: str
+    arm: str
+    repeat: int | None
+    start_s: float
+    end_s: float
+    closed: bool
+    text: str
+
+    @property
+    def duration_s(self) -> float:
+        """Length of the window, never negative."""
+        return max(0.0, self.end_s - self.start_s)
+
+
+E = TypeVar("E", bound=Mapping[str, Any])
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Number and value of each line of a file; one that a crash cut short is left out.
+
+    Raises: InputError where the file cannot be read or a line is no JSON.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise InputError(
+            str(path),
+            expected="one JSON object a line",
+            came=str(error.strerror or error),
+            do="Run the design again.",
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield number, json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path} line {number}", expected="JSON", came=str(error)) from error
+
+
+def read_events(path: Path) -> list[Event]:
+    """The events of a run. Raises InputError, which names file, line and key."""
+    return [_event(f"{path} line {number}", line) for number, line in json_lines(path)]
+
+
+def sound(events: Iterable[E]) -> list[E]:
+    """The events but those of blocks that were set aside (`kinds/compare/again.py`)."""
+    listed = list(events)
+    aside = {event.get("repeat") for event in listed if event.get("action") == SPOILED}
+    return [event for event in listed if event.get("repeat") not in aside]
+
+
+def run_end_s(
+    requests: pl.DataFrame, events: Iterable[Mapping[str, Any]], manifest: Mapping[str, Any]
+) -> float:
+    """When a run ended, in seconds since its start."""
+    import polars as pl
+
+    ends = [float(event["time_s"]) for event in events]
+    if requests.height:
+        ends.append(float(requests.select(pl.max_horizontal("intended_s", "done_s").max()).item()))
+    try:
+        started = datetime.fromisoformat(str(manifest.get("started_at")))
+        ended = datetime.fromisoformat(str(manifest.get("ended_at")))
+        ends.append((ended - started).total_seconds())
+    except (ValueError, TypeError):  # an interrupted run may have no end, or a naive one
+        pass
+    return max(ends, default=0.0)
+
+
+def windows(events: Iterable[Mapping[str, Any]], end_s: float) -> list[Window]:
+    """All windows of a run in order of their start.
+
+    Parameters: events as in events.jsonl, any order; end_s, the run's end (`run_end_s`).
+    """
+    ordered = sorted(events, key=lambda event: float(event["time_s"]))  # stable where times tie
+    open_events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    found: list[Window] = []
+    for event in ordered:
+        key = _identity(event)
+        action = event.get("action")
+        if action in OPENING:
+            open_events.setdefault(key, []).append(event)
+        elif action in CLOSING and open_events.get(key):
+            opening = open_events[key].pop(0)
+            found.append(_window(opening, float(event["time_s"]), closed=True))
+    for left in open_events.values():
+        for event in left:
+            found.append(_window(event, _announced_end_s(event, end_s), closed=False))
+    return sorted(found, key=lambda window: (window.start_s, window.end_s))
+
+
+def of_kind(found: Sequence[Window], *what: str) -> list[Window]:
+    """The windows whose `what` is one of those given."""
+    return [window for window in found if window.what in what]
+
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    return TypeAdapter(Event)
+
+
+def _event(place: str, line: Any) -> Event:
+    try:
+        return _adapter().validate_python(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        came = "nothing" if first["type"] == "missing" else repr(first["input"])
+        raise InputError(
+            f"{place}: {key}" if key else place,
+            expected=first["msg"].removeprefix("Input should be "),
+            came=came[:60],
+            do="Run the design again, or take another run.",
+        ) from error
+
+
+def _identity(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    """An id names a fault wholly; without one the other tags have to."""
+    if event.get("id"):
+        return (event.get("what"), event.get("machine"), event["id"])
+    return tuple(event.get(key) for key in ("what", "kind", "machine", "arm", "repeat"))
+
+
+def _announced_end_s(event: Mapping[str, Any], end_s: float) -> float:
+    start_s = float(event["time_s"])
+    announced_s = event.get("duration_s") or math.inf
+    return min(max(end_s, start_s), start_s + float(announced_s))
+
+
+def _window(event: Mapping[str, Any], end_s: float, *, closed: bool) -> Window:
+    repeat = event.get("repeat")
+    return Window(
+        what=str(event.get("what") or ""),
+        kind=str(event.get("kind") or ""),
+        machine=str(event.get("machine") or ""),
+        arm=str(event.get("arm") or ""),
+        repeat=None if repeat is None else int(repeat),
+        start_s=float(event["time_s"]),
+        end_s=end_s,
+        closed=closed,
+        text=str(event.get("text") or ""),
+    )
