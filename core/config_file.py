@@ -60,6 +60,12 @@ class Strict(BaseModel):
         return data
 
 
+class Written(BaseModel):
+    """A frozen model of what a program wrote: it looks at its own keys, and converts nothing."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+
 def refusal(
     expected: str, *, came: str, key: str = "", do: str = "Correct it."
 ) -> PydanticCustomError:
@@ -154,7 +160,7 @@ def read_json(path: Path) -> Source:
     text = read_text(path)
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             str(path), expected="valid JSON", came=str(error), do="Correct that line."
         ) from error
@@ -175,6 +181,8 @@ def read_toml(path: Path) -> Source:
         raise InputError(
             str(path), expected="valid TOML", came=came, do="Correct that line."
         ) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
+        raise InputError(str(path), expected="valid TOML", came=str(error)) from error
     return Source(path, values, cache(lambda: key_lines(text)))
 
 
@@ -246,7 +254,7 @@ def _translate(source: Source, detail: dict[str, Any]) -> InputError:
 def read_text(path: Path) -> str:
     """What is written in a file. Raises InputError where that is no text, or no file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # without the mark that some editors put
     except FileNotFoundError as error:
         raise InputError(
             str(path),

@@ -325,7 +325,8 @@ def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Av
     edges = [0.0, *sorted(m for m in marks if 0.0 < m < 1.0), 1.0]
     parts = [quad(too_few, a, b, epsabs=1e-13, epsrel=1e-12, limit=200) for a, b in pairwise(edges)]
     value = math.fsum(part[0] for part in parts)
-    return Availability(share(value), math.fsum(part[1] for part in parts) + 1e-14, total + 1)
+    error = math.fsum(part[1] for part in parts) + 1e-14
+    return _believed(Availability(share(value), error, total + 1))
 
 
 def _believed(found: Availability) -> Availability:

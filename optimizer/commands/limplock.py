@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Year,
     )
 
+_TRIALS_MAX = 10_000_000  # some tens of seconds
 _SIMULATE = {"trials": "--simulate", "simulation": "--simulate"}  # by the model's words
 
 
@@ -201,6 +202,8 @@ def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
 
     from optimizer.limplock import simulate
 
+    if trials > _TRIALS_MAX:
+        raise InputError("--simulate", expected=f"at most {_TRIALS_MAX:,}", came=f"{trials:,}")
     return simulate(cluster, trials, np.random.default_rng(1 if seed is None else seed))
 
 

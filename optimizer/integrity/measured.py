@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from core.config_file import read_json
+from pydantic import Field, field_validator, model_validator
+
+from core.config_file import Written, check, read_json, refusal
 from core.errors import InputError
+from core.tolerances import PROBABILITY_ROUNDING
 from optimizer.integrity.model import FaultOutcomes
 
 _KIND = "bitflips"
+_Chance = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -33,24 +37,78 @@ class Measured:
     injections: int
 
 
+class _Share(Written):
+    """A share of the injections, with its interval; None: there were none."""
+
+    p: _Chance | None
+    interval: tuple[_Chance, _Chance] | None = None
+
+    @field_validator("interval", mode="before")
+    @classmethod
+    def _pair(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _inside(self) -> _Share:
+        if self.p is not None and self.interval is not None:
+            low, high = self.interval
+            if not low <= self.p <= high:
+                raise refusal(f"bounds around p ({self.p:g})", came=f"{low:g} to {high:g}",
+                              key="interval")  # fmt: skip
+        return self
+
+
+class _Shares(Written):
+    """What injections into a variant did."""
+
+    corrupt: _Share
+    crash: _Share
+    retry: _Share
+
+    @model_validator(mode="after")
+    def _of_one_whole(self) -> _Shares:
+        total = sum(one.p or 0.0 for one in (self.corrupt, self.crash, self.retry))
+        if total > 1.0 + PROBABILITY_ROUNDING:
+            raise refusal("shares of at most 1 together", came=f"{total:g}")
+        return self
+
+
+class _Pooled(Written):
+    variant: str
+    injections: Annotated[int, Field(ge=0)]
+
+
+class _Body(Written):
+    outcomes_for_planner: dict[str, _Shares]
+    pooled: list[_Pooled]
+
+
+class _Result(Written):
+    """What is used of a run's result."""
+
+    kind: str
+    run: str = ""
+    valid: bool = False
+    bitflips: _Body
+
+
 def read_counts(folder: Path, variant: str, place: str) -> Counts:
     """A variant's counts in a run's folder, for figures with bounds of their own.
 
     Raises: InputError naming `place` where the run is not valid or has no injection into the
     variant; otherwise as `read_measured`.
     """
-    body, head = _body(folder, variant, place)
-    injections = _injections(body, variant)
-    if head.get("valid") is not True or not injections:
+    result = _read(folder, variant, place)
+    injections, shares = _injections(result, variant), _shares(result, variant)
+    if not result.valid or not injections:
         raise InputError(
             place,
             expected="a valid run with injections into the variant",
-            came=f"valid {head.get('valid')}, {injections} injections into {variant}",
+            came=f"valid {result.valid}, {injections} injections into {variant}",
             do="Its report says why; measure again.",
         )
-    shares = body["outcomes_for_planner"][variant]
-    corrupt, crash = (round(shares[name]["p"] * injections) for name in ("corrupt", "crash"))
-    return Counts(str(head.get("run")), corrupt, crash, injections)
+    corrupt, crash = (round(p * injections) for p in shares[:2])
+    return Counts(result.run, corrupt, crash, injections)
 
 
 def read_measured(folder: Path, variant: str) -> Measured:
@@ -58,45 +116,63 @@ def read_measured(folder: Path, variant: str) -> Measured:
 
     Raises: InputError where the folder has no such run, the run no such variant, or is not valid.
     """
-    body, head = _body(folder, variant, "--variant")
-    if head.get("valid") is not True:
+    result = _read(folder, variant, "--variant")
+    if not result.valid:
         raise InputError(
             "--measured",
             expected="a valid run",
-            came=f"{head.get('run')}, which is not",
+            came=f"{result.run}, which is not",
             do="Its report says why; measure again.",
         )
-    found = body["outcomes_for_planner"][variant]
-    shares = {name: one["p"] for name, one in found.items()}
-    low, high = found["corrupt"]["interval"]
-    rest = shares["crash"] + shares["retry"]
-    corrupt = (shares["corrupt"], low, min(high, 1.0 - rest))
-    whole, least, most = (FaultOutcomes(p, shares["crash"], shares["retry"]) for p in corrupt)
-    return Measured(whole, least, most, _injections(body, variant))
+    p, crash, retry = _shares(result, variant)
+    found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
+    if found is None:
+        raise InputError("--measured", expected="the interval of what was corrupt", came="none")
+    low, high = found
+    corrupt = (p, low, min(high, 1.0 - (crash + retry)))
+    whole, least, most = (FaultOutcomes(one, crash, retry) for one in corrupt)
+    return Measured(whole, least, most, _injections(result, variant))
 
 
-def _injections(body: dict[str, Any], variant: str) -> int:
-    return int({row["variant"]: row["injections"] for row in body["pooled"]}[variant])
+def _injections(result: _Result, variant: str) -> int:
+    return next(one.injections for one in result.bitflips.pooled if one.variant == variant)
 
 
-def _body(folder: Path, variant: str, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the kind added to the result, and its head."""
+def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
+    """Of corruption, crashes and retries."""
+    found = result.bitflips.outcomes_for_planner[variant]
+    corrupt, crash, retry = (one.p for one in (found.corrupt, found.crash, found.retry))
+    if corrupt is None or crash is None or retry is None:
+        raise InputError(
+            f"variant {variant}",
+            expected="a run with injections into it",
+            came="none",
+            do="Its report says why; measure again.",
+        )
+    return corrupt, crash, retry
+
+
+def _read(folder: Path, variant: str, place: str) -> _Result:
     path = folder / "result.json"
     source = read_json(path)
-    body = source.values.get(_KIND)
-    if source.values.get("kind") != _KIND or not isinstance(body, dict):
+    if source.values.get("kind") != _KIND:
         raise InputError(
             str(path),
             expected=f"the result of a run of kind {_KIND}",
             came=f"kind {source.values.get('kind')}",
             do="`sparecraft run bitflips-kernels` makes one.",
         )
-    found = body["outcomes_for_planner"]
-    if variant not in found:
+    result = check(source, _Result)
+    known = [
+        one.variant
+        for one in result.bitflips.pooled
+        if one.variant in result.bitflips.outcomes_for_planner
+    ]
+    if variant not in known:
         raise InputError(
             place,
-            expected=f"one of {', '.join(found)}",
+            expected=f"one of {', '.join(known)}",
             came=variant,
             do="Name a variant that the run has.",
         )
-    return body, source.values
+    return result

@@ -6,15 +6,14 @@ waits were cut short it is an "at least", and there may be no upper bound.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from core.config_file import Strict
+from core.config_file import Positive, Strict, Written, check, read_json, refusal
 from core.errors import InputError
 
 Text = Annotated[str, Field(min_length=1)]
@@ -67,6 +66,56 @@ class MeasuredSlowdown:
         return f"{self.row} at {self.scenario} in run {self.run} of {self.experiment}"
 
 
+class _Bounds(Written):
+    """A slowdown, with its bounds."""
+
+    factor: Positive
+    at_least: bool
+    low: Positive
+    high: Positive | None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> _Bounds:
+        if self.high is not None and self.high < self.low:
+            raise refusal(f"at least low ({self.low:g})", came=f"{self.high:g}", key="high")
+        return self
+
+
+class _Scenario(Written):
+    """One scenario of a run."""
+
+    row: str
+    scenario: str
+    arm: str
+    part: str
+    repeats: int
+    operation: str
+    reason: str
+    slowdown: _Bounds | None
+
+    @property
+    def choice(self) -> dict[str, str]:
+        return {key: getattr(self, key) for key in _CHOICE}
+
+
+class _Rule(Written):
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Body(Written):
+    rule: _Rule
+    scenarios: list[_Scenario]
+
+
+class _Result(Written):
+    """What is used of a run's result."""
+
+    run: str
+    experiment: str
+    valid: bool
+    limplock: _Body
+
+
 def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowdown:
     """The slowdown that a run measured.
 
@@ -74,37 +123,37 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
     Raises: InputError for a folder that is no valid run of kind limplock, a scenario that it does
     not have or has several of, and one whose slowdown has no bounds.
     """
-    head, body = _read(folder / asked.run, place)
-    found = _chosen(asked, body["scenarios"], place)
-    slowdown = found["slowdown"]
+    result = _read(folder / asked.run, place)
+    found = _chosen(asked, result.limplock.scenarios, place)
+    slowdown = found.slowdown
     if slowdown is None:
         raise InputError(
             place,
             expected="a scenario whose slowdown has bounds",
-            came=f"{found['repeats']} repeats, insufficient: {found['reason']}",
+            came=f"{found.repeats} repeats, insufficient: {found.reason}",
             do="Measure it with [design] repeats = 3 or more."
-            if found["reason"].startswith(_TOO_FEW)
+            if found.reason.startswith(_TOO_FEW)
             else "Its page says why; measure again.",
         )
     return MeasuredSlowdown(
-        run=head["run"],
-        experiment=head["experiment"],
-        **{key: found[key] for key in _CHOICE},
-        **{key: slowdown[key] for key in ("factor", "at_least", "low", "high")},
-        confidence=body["rule"]["confidence"],
-        insufficient=found["reason"] if found["operation"] not in ("yes", "no") else "",
+        run=result.run,
+        experiment=result.experiment,
+        **found.choice,
+        **slowdown.model_dump(),
+        confidence=result.limplock.rule.confidence,
+        insufficient=found.reason if found.operation not in ("yes", "no") else "",
     )
 
 
-def _chosen(
-    asked: LimpRun, scenarios: Sequence[Mapping[str, Any]], place: str
-) -> Mapping[str, Any]:
-    found = [one for one in scenarios if asked.choice.items() <= one.items()]
+def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scenario:
+    found = [one for one in scenarios if asked.choice.items() <= one.choice.items()]
     if len(found) == 1:
         return found[0]
-    of_row = [one for one in scenarios if one["row"] == asked.row]
-    rows = ", ".join(dict.fromkeys(one["row"] for one in scenarios))
-    known = "; ".join(", ".join(f"{key} {one[key]}" for key in _CHOICE) for one in found or of_row)
+    of_row = [one for one in scenarios if one.row == asked.row]
+    rows = ", ".join(dict.fromkeys(one.row for one in scenarios))
+    known = "; ".join(
+        ", ".join(f"{key} {value}" for key, value in one.choice.items()) for one in found or of_row
+    )
     raise InputError(
         place,
         expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
@@ -117,25 +166,21 @@ def _asked(asked: LimpRun) -> str:
     return ", ".join(f"{key} {value}" for key, value in asked.choice.items())
 
 
-def _read(folder: Path, place: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The head, and what the kind added to it."""
-    try:
-        head: Mapping[str, Any] = json.loads((folder / _HEAD).read_text(encoding="utf-8"))
-        valid, body = head["valid"], head[_KIND]
-        if not isinstance(body["scenarios"], list):
-            raise TypeError("scenarios is no list")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+def _read(folder: Path, place: str) -> _Result:
+    path = folder / _HEAD
+    if not path.is_file():
         raise InputError(
             place,
             expected=f"a run of kind {_KIND}, with {_HEAD} in it",
-            came=f"{folder}: {error!r}",
+            came=str(folder),
             do="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
-        ) from error
-    if valid is not True:
+        )
+    result = check(read_json(path), _Result)
+    if not result.valid:
         raise InputError(
             place,
             expected="a valid run",
-            came=f"{head['run']}, which is not",
+            came=f"{result.run}, which is not",
             do="Its report says why; measure again.",
         )
-    return head, body
+    return result

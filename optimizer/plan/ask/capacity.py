@@ -9,19 +9,61 @@ the CPU alone what was measured with all that fills up.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from core.config_file import read_json
+from pydantic import Field, model_validator
+
+from core.config_file import Positive, Source, Written, check, read_json, refusal
 from core.errors import InputError
 from core.runfiles.manifest import against
+from optimizer.plan.ask.demand import within_range
 from optimizer.plan.ask.plan_file import PlanFile, StatedTier
 
 _OF_CAPACITY = ("capacity", "workload")
 _CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
+
+
+class Machine(Written):
+    """The node that was measured."""
+
+    tier: str
+    role: str
+    cpus: Positive
+    memory_mb: Positive
+    nic_mbps: Positive
+    disk_mbps: Positive
+
+
+class _Interval(Written):
+    low: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _in_order(self) -> _Interval:
+        if self.high < self.low:
+            raise refusal(f"at least low ({self.low:g})", came=f"{self.high:g}", key="high")
+        return self
+
+
+class _Workload(Written):
+    nodt_per_s: _Interval | None
+    limit_ms: Positive
+    cv2: Annotated[float, Field(ge=0)] | None
+    utilisation: Annotated[float, Field(ge=0)] | None
+    reason: str
+
+
+class _Body(Written):
+    machine: Machine
+    workloads: dict[str, _Workload]
+
+
+class _Head(Written):
+    experiment: str
+    run: str
 
 
 @dataclass(frozen=True)
@@ -34,7 +76,7 @@ class NodeThroughput:
     per_s: float
     per_s_most: float
     limit_ms: float
-    machine: Mapping[str, Any]
+    machine: Machine
     cv2: float | None
     utilisation: float | None
 
@@ -45,36 +87,33 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
     Raises: InputError for a folder that is no capacity run's, a workload that it does not have, and
     one of which no NodT was found, with the run's reason.
     """
-    head, body = _result(folder, place)
-    _refuse_failed(folder, head, place)
-    try:
-        workloads: dict[str, Any] = body["workloads"]
-        if workload is None and len(workloads) == 1:
-            workload = next(iter(workloads))
-        if workload not in workloads:
-            known = ", ".join(workloads)
-            raise InputError(place, expected=f"one of the workloads {known}", came=repr(workload))
-        found = workloads[workload]
-        if found["nodt_per_s"] is None:
-            raise InputError(
-                place,
-                expected=f"a run that found NodT of {workload}",
-                came=found["reason"],
-                do="Measure again; its report says what each step came to.",
-            )
-        return NodeThroughput(
-            experiment=str(head["experiment"]),
-            run=str(head["run"]),
-            workload=workload,
-            per_s=float(found["nodt_per_s"]["low"]),
-            per_s_most=float(found["nodt_per_s"]["high"]),
-            limit_ms=float(found["limit_ms"]),
-            machine=body["machine"],
-            cv2=found["cv2"],
-            utilisation=found["utilisation"],
+    result, of_body = _result(folder, place)
+    _refuse_failed(folder, result.values, place)
+    head, body = check(result, _Head), check(of_body, _Body)
+    if workload is None and len(body.workloads) == 1:
+        workload = next(iter(body.workloads))
+    if workload is None or workload not in body.workloads:
+        known = ", ".join(body.workloads)
+        raise InputError(place, expected=f"one of the workloads {known}", came=repr(workload))
+    found = body.workloads[workload]
+    if found.nodt_per_s is None:
+        raise InputError(
+            place,
+            expected=f"a run that found NodT of {workload}",
+            came=found.reason,
+            do="Measure again; its report says what each step came to.",
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(str(folder), expected="a whole capacity run", came=repr(error)) from error
+    return NodeThroughput(
+        experiment=head.experiment,
+        run=head.run,
+        workload=workload,
+        per_s=found.nodt_per_s.low,
+        per_s_most=found.nodt_per_s.high,
+        limit_ms=found.limit_ms,
+        machine=body.machine,
+        cv2=found.cv2,
+        utilisation=found.utilisation,
+    )
 
 
 def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
@@ -92,18 +131,17 @@ def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
         )
 
 
-def _result(folder: Path, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The head and the body of result.json; of capacity.json in a folder from before 0.2."""
+def _result(folder: Path, place: str) -> tuple[Source, Source]:
+    """The whole and the body of result.json; of capacity.json in a folder from before 0.2."""
     for file in (folder / "result.json", folder / "capacity.json"):
         if not file.is_file():
             continue
-        try:
-            head = json.loads(file.read_text(encoding="utf-8"))
-            return head, head if file.name == "capacity.json" else head["capacity"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                str(file), expected="the result of a capacity run", came=repr(error)
-            ) from error
+        whole = read_json(file)
+        if file.name == "capacity.json":
+            return whole, whole
+        if not isinstance(whole.values.get("capacity"), dict):
+            raise whole.error("capacity", expected="the result of a capacity run", came="none")
+        return whole, whole.section("capacity")
     raise InputError(
         place,
         expected="a run of a capacity design, with result.json in it",
@@ -144,17 +182,17 @@ def _filled(tier: StatedTier, number: int, file: PlanFile) -> tuple[StatedTier, 
         )
     folder, place = file.folder / str(tier.capacity), file.source.place(*key, "capacity")
     found = read_capacity(folder, tier.workload, place)
-    cpus = float(found.machine["cpus"])
+    cpus = found.machine.cpus
     measured = {
-        "role": found.machine["role"],
-        "memory_mb": int(found.machine["memory_mb"]),
-        "nic_mbps": float(found.machine["nic_mbps"]),
-        "disk_mbps": float(found.machine["disk_mbps"]),
+        "role": found.machine.role,
+        "memory_mb": int(found.machine.memory_mb),
+        "nic_mbps": found.machine.nic_mbps,
+        "disk_mbps": found.machine.disk_mbps,
         # So that a node which carries NodT is used to the limit of utilisation, and not beyond.
         "processing_s": file.stated.limits.max_utilisation * cpus / found.per_s,
     }
     if found.cv2:
-        measured["cv2"] = found.cv2
+        measured["cv2"] = within_range(found.cv2)
     text = (
         f"tier {tier.name}: a node of {cpus:g} CPU carries {found.per_s:.4g} requests/s "
         f"({found.workload}, p95 within {found.limit_ms:g} ms; low end of NodT's interval in run "

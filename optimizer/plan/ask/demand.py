@@ -14,7 +14,7 @@ from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan.solve.options import TierDemand
 
 KEPT_ALONE = "own"  # a role's state that a cold spare has none of
-_CV2_RANGE = (0.05, 10.0)
+CV2_RANGE = (0.05, 10.0)  # that the law is asked with; what is measured beyond is taken as these
 
 
 def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
@@ -57,6 +57,11 @@ def is_stated(estimate: Estimate) -> bool:
     return estimate.least == 0
 
 
+def within_range(cv2: float) -> float:
+    """The nearest that the law is asked with."""
+    return min(CV2_RANGE[1], max(CV2_RANGE[0], cv2))
+
+
 def _known(estimate: Estimate) -> float:
     assert estimate.value is not None  # the caller stops where something is missing
     return estimate.value
@@ -67,7 +72,7 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
     gamma = tier.gamma.value if tier.gamma.sufficient else None
     found = TierLatency(
         processing_s=_known(tier.processing_s),
-        cv2=1.0 if cv2 is None else min(_CV2_RANGE[1], max(_CV2_RANGE[0], cv2)),
+        cv2=1.0 if cv2 is None else within_range(cv2),
         visits=_known(tier.requests_per_copy),
         interference_share=min(0.95, tier.interference_share.value or 0.0),
         gamma=1.0,

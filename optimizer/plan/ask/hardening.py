@@ -103,11 +103,11 @@ def _throughput(
         place = file.source.place("tiers", *key, name)
         found[name] = read_capacity(file.folder / str(getattr(stated, name)), workload, place)
     hardened, native = found["nodt_run"], found["native_run"]
-    if hardened.machine["cpus"] != native.machine["cpus"]:
+    if hardened.machine.cpus != native.machine.cpus:
         raise InputError(
             file.source.place("tiers", *key, "nodt_run"),
-            expected=f"a node of {native.machine['cpus']:g} CPU, as in native_run",
-            came=f"{hardened.machine['cpus']:g}", do="Measure both on the same machine.",
+            expected=f"a node of {native.machine.cpus:g} CPU, as in native_run",
+            came=f"{hardened.machine.cpus:g}", do="Measure both on the same machine.",
         )  # fmt: skip
     least = min(1.0, hardened.per_s / native.per_s_most)
     return least, (

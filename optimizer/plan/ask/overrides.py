@@ -75,7 +75,7 @@ def asked_of_capacity(
     """PCRAFT's question: so many requests a second, of nodes that carry what was measured."""
     found = read_capacity(run_dir, workload, "--capacity")
     require_positive("--arrival", arrival_per_s)
-    tier = {"name": found.machine["tier"], "capacity": str(run_dir.resolve())}
+    tier = {"name": found.machine.tier, "capacity": str(run_dir.resolve())}
     values = {
         "experiment": f"{found.experiment.removesuffix('-capacity')}-planned",
         "scheme": Scheme.on_prem,

@@ -13,16 +13,14 @@ in use.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Strict, refusal
+from core.config_file import Positive, Strict, Written, check, read_json, refusal
 from core.errors import InputError
 from core.tolerances import LIMIT_INSIDE
 
@@ -116,7 +114,7 @@ def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
             (math.inf if asked.goodput is None else year.goodput - asked.goodput, year.lost),
             ((asked.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
         )
-        if taken > 0.0 and math.isfinite(room)
+        if taken > 0.0 and math.isfinite(room / taken)
     ]
     most = (
         math.floor(year.machines * (1.0 + min(limits)) * (1.0 + LIMIT_INSIDE)) if limits else None
@@ -124,34 +122,56 @@ def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
     return Bound(asked.tier, most, year, asked)
 
 
+class _Arm(Written):
+    """A year of faults; what they took may be below 0 by chance."""
+
+    goodput: Annotated[float, Field(ge=0, le=1)]
+    lost: Annotated[float, Field(ge=-1, le=1)]
+    demerits: Annotated[float, Field(ge=0)]
+    demerits_added: float
+
+
+class _Year(Written):
+    arms: dict[str, _Arm]
+    machines: Annotated[dict[str, Annotated[int, Field(ge=1)]], Field(min_length=1)]
+
+
+class _Body(Written):
+    year: _Year | None
+
+
+class _Result(Written):
+    """What is used of a run's result."""
+
+    run: str
+    valid: bool
+    performability: _Body
+
+
 def _read(folder: Path, arm: str, place: str) -> Year:
     path = folder / _HEAD
-    try:
-        head: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        year = head[_KIND]["year"]
-        if year is None:
-            raise InputError(
-                place, expected="a run with rates of its faults", came="no year in it",
-                do="State [performability.rates] in its design, and measure again.",
-            )  # fmt: skip
-        if head["valid"] is not True:
-            raise InputError(
-                place, expected="a valid run", came=f"{head['run']}, which is not",
-                do="Its report says why; measure again.",
-            )  # fmt: skip
-        if arm not in year["arms"]:
-            raise InputError(
-                place, expected=f"one of its arms ({', '.join(year['arms'])})", came=arm,
-                do="Name the arm that is planned for.",
-            )  # fmt: skip
-        one = year["arms"][arm]
-        keys = ("goodput", "lost", "demerits", "demerits_added")
-        machines = max(int(count) for count in year["machines"].values())
-        return Year(str(head["run"]), machines, *(float(one[key]) for key in keys))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    if not path.is_file():
         raise InputError(
             place,
             expected=f"a run of kind {_KIND}, with {_HEAD} in it",
-            came=f"{folder}: {error!r}",
+            came=str(folder),
             do="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
-        ) from error
+        )
+    result = check(read_json(path), _Result)
+    year = result.performability.year
+    if year is None:
+        raise InputError(
+            place, expected="a run with rates of its faults", came="no year in it",
+            do="State [performability.rates] in its design, and measure again.",
+        )  # fmt: skip
+    if not result.valid:
+        raise InputError(
+            place, expected="a valid run", came=f"{result.run}, which is not",
+            do="Its report says why; measure again.",
+        )  # fmt: skip
+    if arm not in year.arms:
+        raise InputError(
+            place, expected=f"one of its arms ({', '.join(year.arms)})", came=arm,
+            do="Name the arm that is planned for.",
+        )  # fmt: skip
+    return Year(result.run, max(year.machines.values()), **year.arms[arm].model_dump())

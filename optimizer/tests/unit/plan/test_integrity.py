@@ -250,12 +250,16 @@ def test_what_a_run_counted_is_what_its_counts_say(tmp_path: Path) -> None:
     assert "variants" in refused.value.place
 
 
+MACHINE = {"tier": "web", "role": "r", "cpus": 1.0, "memory_mb": 512, "nic_mbps": 200.0,
+           "disk_mbps": 80.0}  # fmt: skip
+
+
 def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: Path) -> None:
     for name, low, high in (("hard", 60.0, 70.0), ("plain", 90.0, 100.0)):
         work = {"limit_ms": 100.0, "nodt_per_s": {"low": low, "high": high}, "cv2": None,
                 "utilisation": None, "reason": ""}  # fmt: skip
         head = {"kind": "capacity", "experiment": "e", "run": name}
-        body = {"machine": {"cpus": 1.0}, "workloads": {"w": work}}
+        body = {"machine": MACHINE, "workloads": {"w": work}}
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(json.dumps({**head, "capacity": body}))
     runs = 'nodt_run = "hard"\nnative_run = "plain"\n'
@@ -269,7 +273,7 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
         ]["w"]
         for name in ("hard", "plain")
     }
-    body = {"machine": {"cpus": 1.0}, "workloads": works}
+    body = {"machine": MACHINE, "workloads": works}
     head = {"kind": "capacity", "experiment": "e", "run": "both"}
     (tmp_path / "both").mkdir()
     (tmp_path / "both" / "result.json").write_text(json.dumps({**head, "capacity": body}))

@@ -1,0 +1,159 @@
+"""What the planner reads of other runs is checked: no file, however damaged, is a traceback, and no
+impossible figure is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from optimizer.integrity import read_counts, read_measured
+from optimizer.limplock import LimpRun, measured_slowdown
+from optimizer.plan.ask.capacity import read_capacity
+from optimizer.plan.ask.performability import UsersSlo, bound_of
+
+_HEAD = {"run": "20261122T000000Z", "experiment": "x", "valid": True}
+_SHARE = {"p": 0.2, "interval": [0.1, 0.3]}
+CAPACITY = {
+    **_HEAD,
+    "kind": "capacity",
+    "capacity": {
+        "machine": {"tier": "web", "role": "r", "cpus": 0.25, "memory_mb": 256,
+                    "nic_mbps": 200.0, "disk_mbps": 80.0},
+        "workloads": {"w": {"limit_ms": 100.0, "cv2": 0.5, "utilisation": 0.4, "reason": "",
+                            "nodt_per_s": {"low": 90.0, "value": 100.0, "high": 110.0}}},
+    },
+}  # fmt: skip
+LIMPLOCK = {
+    **_HEAD,
+    "limplock": {
+        "rule": {"confidence": 0.95},
+        "scenarios": [{"row": "F8", "part": "d", "scenario": "100", "arm": "a", "repeats": 3,
+                       "operation": "yes", "reason": "",
+                       "slowdown": {"factor": 60.0, "at_least": True, "low": 40.0, "high": 90.0}}],
+    },
+}  # fmt: skip
+BITFLIPS = {
+    **_HEAD,
+    "kind": "bitflips",
+    "bitflips": {
+        "pooled": [{"variant": "v", "injections": 100}],
+        "outcomes_for_planner": {"v": {"corrupt": _SHARE, "crash": _SHARE, "retry": _SHARE}},
+    },
+}
+YEAR = {
+    **_HEAD,
+    "performability": {
+        "year": {
+            "machines": {"crash on web": 4},
+            "arms": {"a": {"goodput": 0.9996, "lost": 3e-4, "demerits": 0.02,
+                           "demerits_added": 0.01}},
+        }
+    },
+}  # fmt: skip
+READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
+    "capacity": (CAPACITY, lambda folder: read_capacity(folder, "w", "--capacity")),
+    "limplock": (
+        LIMPLOCK,
+        lambda folder: measured_slowdown(
+            LimpRun(run=".", row="F8", scenario="100"), folder, "--measured"
+        ),
+    ),
+    "counts": (BITFLIPS, lambda folder: read_counts(folder, "v", "run")),
+    "shares": (BITFLIPS, lambda folder: read_measured(folder, "v")),
+    "year": (
+        YEAR,
+        lambda folder: bound_of(
+            UsersSlo(run=".", arm="a", tier="web", goodput=0.99), folder, "slo.performability"
+        ),
+    ),
+}
+_DAMAGE = (None, "x", [5], {}, -1.0, float("nan"), float("inf"), 1e400, True)
+
+
+def _places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield key
+    names: Iterable[Any] = ()
+    if isinstance(value, dict):
+        names = value
+    elif isinstance(value, list):
+        names = range(len(value))
+    for name in names:
+        yield from _places(value[name], (*key, name))
+
+
+def _read(folder: Path, text: str, read: Callable[[Path], object]) -> object:
+    (folder / "result.json").write_text(text)
+    return read(folder)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_whole_result_is_read(name: str, tmp_path: Path) -> None:
+    whole, read = READERS[name]
+    assert _read(tmp_path, json.dumps(whole), read)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_result_is_refused_or_read_never_a_traceback(name: str, tmp_path: Path) -> None:
+    """Each value of the file lost, and in turn each of another kind or beyond its bounds."""
+    whole, read = READERS[name]
+    for key in [place for place in _places(whole) if place]:
+        for damage in ("lost", *_DAMAGE):
+            body = copy.deepcopy(whole)
+            inner: Any = body
+            for part in key[:-1]:
+                inner = inner[part]
+            if damage == "lost":
+                del inner[key[-1]]
+            else:
+                inner[key[-1]] = damage
+            with contextlib.suppress(InputError):
+                _read(tmp_path, json.dumps(body), read)
+    for text in ("", "[1]", "{", '{"a": ' + "9" * 5_000 + "}", "[" * 50_000):
+        with pytest.raises(InputError):
+            _read(tmp_path, text, read)
+
+
+def _limp(**changes: Any) -> dict[str, Any]:
+    body = copy.deepcopy(LIMPLOCK)
+    body["limplock"]["scenarios"][0]["slowdown"].update(changes)  # type: ignore[index]
+    return body
+
+
+def _year(**changes: Any) -> dict[str, Any]:
+    body = copy.deepcopy(YEAR)
+    body["performability"]["year"]["arms"]["a"].update(changes)  # type: ignore[index]
+    return body
+
+
+def _nodt(**changes: Any) -> dict[str, Any]:
+    body = copy.deepcopy(CAPACITY)
+    body["capacity"]["workloads"]["w"]["nodt_per_s"].update(changes)  # type: ignore[index]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "key"),
+    [
+        ("limplock", _limp(factor=-3.0), "slowdown.factor"),
+        ("limplock", _limp(factor=float("nan")), "slowdown.factor"),
+        ("limplock", _limp(low=90.0, high=10.0), "slowdown.high"),
+        ("year", _year(goodput=float("nan")), "arms.a.goodput"),
+        ("year", _year(lost=-5.0), "arms.a.lost"),
+        ("capacity", _nodt(low=0.0), "nodt_per_s.low"),
+        ("capacity", _nodt(low=120.0), "nodt_per_s.high"),
+    ],
+)
+def test_impossible_figures_are_refused_by_file_and_key(
+    name: str, body: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        _read(tmp_path, json.dumps(body), READERS[name][1])
+    assert "result.json" in caught.value.place
+    assert caught.value.place.endswith(key)
