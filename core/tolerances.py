@@ -27,6 +27,7 @@ USD_RELATIVE = 1e-12  # rounding of sums beside large ceilings and prices, relat
 LOG_ROUNDING = 1e-9  # relative, of sums of logarithms; what is let through is checked exactly later
 LIMIT_STEP = 1e-9  # relative: the next tighter limit that is told apart
 LIMIT_INSIDE = 1e-12  # relative: a bound itself is kept, so that far inside is asked
+SLOWER = 1.0 + 1e-6  # factor of a percentile [ms]: rounding of its law
 GAP_LEAST = 1e-12  # of a plan that is not proved: never shown as proved
 PROBABILITY_ROUNDING = 1e-9  # relative, of sums of probabilities: what differs by less is equal
 GRID_ROUNDING = 1e-9  # of a cell, before effects are rounded up to whole ones

@@ -1,20 +1,23 @@
 """Latency of tiers and pages.
 
-Read `station` for the law of a tier, `page` for that of a whole page.
+Read `station` for the law of a tier, `below` for what a copy waits for, `page` for a whole page.
 """
 
-from optimizer.latency.page import PageLatency, Parts, moments_of, visits_of, zero_load_s
+from optimizer.latency.below import BINS, mean_of, waits
+from optimizer.latency.page import PageLatency, below_of, mean_s, zero_load_s
 from optimizer.latency.station import Station, Stays, TierLatency, mean_stay_s, stays
 
 __all__ = [
+    "BINS",
     "PageLatency",
-    "Parts",
     "Station",
     "Stays",
     "TierLatency",
+    "below_of",
+    "mean_of",
+    "mean_s",
     "mean_stay_s",
-    "moments_of",
     "stays",
-    "visits_of",
+    "waits",
     "zero_load_s",
 ]

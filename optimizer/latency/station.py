@@ -42,9 +42,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from core.errors import (
     InputError,
@@ -54,16 +51,10 @@ from core.errors import (
     require_share,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 # whether a faster server gets more of the copies, by the policies that the law knows
 _BY_SPEED = {"round-robin": False, "tad": True}
 POLICIES = tuple(_BY_SPEED)
 _RHO_MAX = 0.97
-_CELLS = 400  # of the quadrature of the first of r
 _NEGLIGIBLE = 1e-12
 
 
@@ -167,41 +158,6 @@ def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> fl
     wait: float = held ** (math.sqrt(2.0 * (c + 1.0)) - 1.0) / (c * (1.0 - held))
     backlog_s = max(0.0, rho - _RHO_MAX) * tier.run_s / (2.0 * max(1.0, tier.visits))
     return service_s * (1.0 + wait) + backlog_s
-
-
-def first_of_survival(station: Station, state: Stays, counts: tuple[int, ...], t_s: Array) -> Array:
-    """P(the first of the copies takes longer than t), `counts` of them on each kind of server.
-
-    Parameters: t_s (n,) [s].  Returns: (n,).
-    """
-    from scipy.special import gammaincc
-
-    shape = 1.0 / station.tier.cv2
-    survival: Array = np.ones_like(t_s)
-    for mean_s, count in zip(state.means_s, counts, strict=True):
-        if count:
-            survival = survival * gammaincc(shape, t_s * (shape / mean_s)) ** count
-    return survival
-
-
-def first_of(station: Station, state: Stays, counts: tuple[int, ...]) -> tuple[float, float]:
-    """Mean and variance [s, s^2] of the first of the copies, as `first_of_survival`."""
-    used = [mean for mean, count in zip(state.means_s, counts, strict=True) if count]
-    if sum(counts) == 1:
-        return used[0], station.tier.cv2 * used[0] ** 2
-    t = quadrature_s(station, min(used))
-    survival = first_of_survival(station, state, counts, t)
-    mean = float(np.trapezoid(survival, t))
-    second = float(2.0 * np.trapezoid(t * survival, t))
-    return mean, max(second - mean**2, 1e-12 * mean**2)
-
-
-def quadrature_s(station: Station, mean_s: float, cells: int = _CELLS) -> Array:
-    """Times [s] to beyond the tail of a gamma law with this mean; cells widen quadratically so that
-    the steep start of a small shape is seen."""
-    cv2 = station.tier.cv2
-    reach = 1.0 + 10.0 * math.sqrt(cv2) + 15.0 * cv2
-    return mean_s * reach * np.linspace(0.0, 1.0, cells) ** 2
 
 
 def _shared_load(station: Station) -> float:

@@ -33,7 +33,7 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
-from optimizer.plan.explain.undecided import of_evidence, of_percentiles, of_run
+from optimizer.plan.explain.undecided import of_breach, of_evidence, of_percentiles, of_run, of_time
 from optimizer.plan.explain.warnings import (
     of_calibration,
     of_confidence,
@@ -44,8 +44,11 @@ from optimizer.plan.explain.warnings import (
     of_unknown,
 )
 from optimizer.plan.outcome import Plan
-from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
+from optimizer.plan.solve.model import LIMIT_S, Solution
 from optimizer.plan.solve.problem import Path, Problem
+
+_AFTER_S = 8.0  # for what is said beside a plan that took all the time of its search
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Answer:
     case: Case
     problem: Problem | None = None
     found: Solution | None = None
+    deadline: Deadline | None = None  # of what is said beside the plan
 
 
 def plan_from_results(
@@ -83,9 +87,14 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
     return answer(asked_as_stated(read_plan(FilePath(path)), results)).plan
 
 
-def answer(asked: Question, today: datetime.date | None = None) -> Answer:
-    """The cheapest plan for the case, explained; `today` tells how old the prices are."""
-    began_s, case = time.monotonic(), asked.case
+def answer(
+    asked: Question, today: datetime.date | None = None, clock: Clock = time.monotonic
+) -> Answer:
+    """The cheapest plan for the case, explained; `today` tells how old the prices are.
+
+    The search ends after LIMIT_S by `clock`, and what is said beside the plan soon after that.
+    """
+    case, deadline = asked.case, Deadline(LIMIT_S + _AFTER_S, clock)
     spoilt = of_run(asked.service)
     frame = Plan(
         None if spoilt else False, case.scheme, case.region, case.book.as_of,
@@ -95,7 +104,11 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         why = (*spoilt, *of_evidence(asked.missing))
         missing = (*asked.missing, *asked.thin)
         return Answer(replace(frame, feasible=None, insufficient=missing, reasons=why), case)
-    hardened = solved(asked)
+    try:
+        hardened = solved(asked, deadline)
+    except OutOfTimeError as error:
+        why = (*spoilt, *of_time(error))
+        return Answer(replace(frame, feasible=None, insufficient=asked.thin, reasons=why), case)
     asked, problem, found = hardened.asked, hardened.problem, hardened.found
     case = asked.case
     beside = (*of_integrity(hardened.body), *of_prices(case.book, today))
@@ -105,30 +118,35 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         assumptions=assumptions(asked),
         warnings=beside,
         insufficient=asked.thin,
-        solver=_solver(found, time.monotonic() - began_s, problem),
+        solver=_solver(found, LIMIT_S + _AFTER_S - deadline.left_s(), problem),
     )
     if problem is None:
         return Answer(replace(frame, reasons=(*spoilt, *hardened.binds)), case)
-    tried = without_rules(case, found)
+    tried = without_rules(case, found, deadline)
     frame = replace(frame, domains=domains_of(case, found.path, tried))
-    others = (*of_promise(case, found), *of_rules(found, tried), *hardened.binds)
+    others = (*of_promise(case, found, deadline), *of_rules(found, tried), *hardened.binds)
+    if found.path is None and (lacking := case.lacking()):
+        none = {"alone": [], "together": [], "cut": None}
+        plan = replace(frame, reasons=(*spoilt, *lacking, *others), relaxation=none)
+        return Answer(plan, case, problem, found, deadline)
     if found.path is None:
-        texts, relaxation = infeasible(problem, case)
-        unsure = (*spoilt, *of_percentiles(case, relaxation))
+        texts, relaxation = infeasible(problem, case, deadline)
+        unsure = (*spoilt, *of_breach(found.breach), *of_percentiles(case, relaxation))
         plan = replace(
             frame,
             feasible=None if unsure else False,
             reasons=(*unsure, *texts, *others),
             relaxation=relaxation,
         )
-        return Answer(plan, case, problem, found)
-    binds = binding_of(problem, found, case, others)
+        return Answer(plan, case, problem, found, deadline)
+    binds = binding_of(problem, found, case, others, deadline)
     margin = margin_of(case, asked.figures, found.path)
     sure = confidence_of(case, asked.rates, found.path)
     plan = replace(
         frame,
         assumptions=assumptions(asked, binds),
         warnings=(
+            *of_breach(found.breach),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *(of_state(asked.service, found.path) if asked.service.run else ()),
             *of_margin(margin, case.slo),
@@ -143,11 +161,11 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         confidence=sure,
         margin=margin,
         load=_load(asked, found.path),
-        present=against_present(asked, found.path),
+        present=against_present(asked, found.path, deadline),
         binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),
     )
-    return Answer(plan, case, problem, found)
+    return Answer(plan, case, problem, found, deadline)
 
 
 def _load(asked: Question, path: Path) -> dict[str, Any]:
@@ -158,13 +176,14 @@ def _load(asked: Question, path: Path) -> dict[str, Any]:
 
 def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any]]:
     """The plan, and plan.json with the explanations that were asked for."""
-    found = answer(asked, wanted.today)
+    found = answer(asked, wanted.today, wanted.clock)
     body = found.plan.to_json_dict()
-    if found.plan.tiers and found.problem is not None and found.found is not None:
-        body |= explained(found.problem, found.found, found.case, wanted)
-    asks = found.case.limps or found.case.remedies
-    if asks and found.problem is not None and found.found is not None:
-        budget = wanted.budget(solves_of(found.case))
+    if found.problem is None or found.found is None or found.deadline is None:
+        return found.plan, body
+    if found.plan.tiers:
+        body |= explained(found.problem, found.found, found.case, wanted, found.deadline)
+    if found.case.limps or found.case.remedies:
+        budget = wanted.budget(solves_of(found.case), found.deadline.left_s())
         body["limping"] = against_limping(found.case, found.problem, found.found, budget)
     return found.plan, body
 
@@ -179,5 +198,6 @@ def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[st
         "proved": found.proved,
         "proof": found.proof,
         "gap": found.gap,
+        "breach": found.breach,
         "verified": "all limits evaluated again outside the solver",
     }

@@ -27,6 +27,7 @@ from optimizer.plan.ask.evidence import CalibratedLatency
 from optimizer.plan.ask.integrity import IntegritySlo
 from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.spread import Spread
@@ -34,6 +35,7 @@ from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
+CONFIDENCE_LEAST = 1e-3  # quantiles below are no numbers
 _NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep
 _CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
 
@@ -45,7 +47,7 @@ class Slo(Strict):
     availability: Annotated[float, Field(gt=0, lt=1)] | None = None
     p95_ms: Positive | None = None
     p99_ms: Positive | None = None
-    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
+    confidence: Annotated[float, Field(ge=CONFIDENCE_LEAST, lt=1)] | None = None
     degraded: Degraded | None = None
     performability: UsersSlo | None = None
     integrity: IntegritySlo | None = None
@@ -139,12 +141,12 @@ class Case:
             self.level,
         )
 
-    def problem(self, *, max_nodes: int | None = None) -> Problem:
-        """The problem, or the same with other max_nodes."""
+    def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+        """The problem, or the same with other max_nodes; `check` may end it by an exception."""
         limits = self.limits
         if max_nodes is not None:
             limits = limits.model_copy(update={"max_nodes": max_nodes})
-        return self.limited(self._options(limits))
+        return self.limited(self._options(limits, check))
 
     def limited(self, options: tuple[Sequence[Option], ...]) -> Problem:
         """The limits of this case, over these options."""
@@ -158,17 +160,17 @@ class Case:
             collision_max=limits.max_collision,
             degraded=degraded,
             latency_degraded=self.latency.while_degraded(degraded) if degraded else None,
-            chain=self.latency,
+            chain=self.latency.chain(degraded),
         )
 
-    def changed(self, name: str, factor: float) -> Problem | None:
+    def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
         """The problem with one input multiplied by `factor`; None where that changes nothing.
 
         Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
         | gamma (the speed that neighbours leave, of all tiers).
         """
         other = self._changed(name, factor)
-        return None if other == self else other.problem()
+        return None if other == self else other.problem(check=check)
 
     def with_load(self, factor: float) -> Case:
         """The same service with `factor` times the load."""
@@ -245,6 +247,24 @@ class Case:
             raise InputError("input", expected="one that can be changed", came=repr(name))
         return replace(self, tiers=tuple(_scaled(tier, name, factor) for tier in self.tiers))
 
+    def lacking(self) -> tuple[str, ...]:
+        """Tiers whose memory no machine has that they may be built with, and what would do."""
+        return tuple(self._lacking(tier) for tier in self.tiers if not self._fitting(tier))
+
+    def _lacking(self, tier: TierDemand) -> str:
+        allowed = [
+            one
+            for one in self.book.instances(self.region)
+            if tier.instance_types is None or one.type_name in tier.instance_types
+        ]
+        most = max((one.memory_gb * 1024 for one in allowed), default=0.0)
+        which = "allowed instance type" if tier.instance_types is not None else "instance type"
+        needed = tier.memory_mb + self.headroom_mb
+        return (
+            f"tier {tier.name}: memory_mb: no {which} has {needed:.0f} MB (its {tier.memory_mb:.0f}"
+            f" and {self.headroom_mb:.0f} for the system); the largest has {most:.0f}"
+        )
+
     def _horizon_s(self) -> float:
         """The latency grid reaches well beyond the SLO and beyond what was measured.
 
@@ -261,15 +281,15 @@ class Case:
     def _fitting(self, tier: TierDemand) -> list[Instance]:
         return fitting(self.book.instances(self.region), tier, self.headroom_mb)
 
-    def _options(self, limits: Limits) -> tuple[OptionTable, ...]:
+    def _options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
         """Options per tier at every amplification that the tiers above can make."""
         degraded = self.slo.degraded
         down = degraded.nodes_down if degraded is not None else 0
         levels, result = [1], []
         for tier in self.tiers:
             own = self._bounded(tier.name, limits)
-            covers = covers_of(self.domains, self.rates, self.scheme, own, down, tier)
-            table = tier_table(tier, levels, self._fitting(tier), covers, own)
+            covers = covers_of(self.domains, self.rates, self.scheme, own, down, tier, check)
+            table = tier_table(tier, levels, self._fitting(tier), covers, own, check)
             made = table.columns.upstream * table.columns.replicas
             levels = sorted({int(level) for level in made})
             result.append(table)

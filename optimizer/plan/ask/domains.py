@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from core.config_file import Positive, Problem, Strict, refusal
 from optimizer.availability import FailureRates, Level
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
 from optimizer.plan.solve.spread import Rule, Spread, SpreadCovers, Spreads
 from optimizer.prices import Instance
@@ -94,12 +95,13 @@ def covers_of(
     limits: Limits,
     nodes_down: int,
     demand: TierDemand,
+    check: Check = unbounded,
 ) -> Covers:
     """What may cover a tier's failures; with domains, each as well placed as the rules allow."""
     own = rates_of(own_rates(domains, rates), demand=demand)
     if not domains:
-        return Covers(own, scheme, limits, nodes_down)
-    return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme))
+        return Covers(own, scheme, limits, nodes_down, check)
+    return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme), check)
 
 
 def placed(

@@ -20,24 +20,19 @@ import numpy as np
 
 from core.errors import UnstableError
 from optimizer.fit import ArmMeasure, Estimate, ServiceFit
-from optimizer.latency import (
-    PageLatency,
-    Parts,
-    Station,
-    TierLatency,
-    moments_of,
-    visits_of,
-)
+from optimizer.latency import BINS, PageLatency, Station, TierLatency, mean_of, mean_s, waits
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.demand import demands
 from optimizer.plan.ask.margin import LawError, law_error
-from optimizer.plan.solve.moments import tail_above
 from optimizer.plan.solve.options import Degraded, Option, TierDemand
 from optimizer.plan.solve.problem import Path
 
 if TYPE_CHECKING:
-    from optimizer.plan.solve.problem import Tails
+    from numpy.typing import NDArray
 
+    from optimizer.plan.solve.problem import Laws
+
+_NEVER_S = 1e6  # longer than any horizon
 LEAST_REQUESTS = 100  # of an arm, for its percentiles to calibrate anything
 
 
@@ -76,6 +71,48 @@ class DegradedPage:
 
     def __call__(self, path: Path, tier: int) -> dict[int, float]:
         return self.latency.degraded(path, tier, self.condition)
+
+
+@dataclass(frozen=True)
+class PageChain:
+    """`problem.Chain` of a latency. With a condition, a law has a part for a good day, and one for
+    each tier below that may be in that condition, the front one first."""
+
+    latency: CalibratedLatency
+    condition: Degraded | None
+
+    def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
+        """The time in `tier` and below it."""
+        station = self.latency.station(tier, option)
+        if self.condition is None:
+            return waits(station, below)
+        worse = _degraded(station, option, self.condition)
+        if below is None:
+            return np.concatenate([waits(station), _or_never(worse, None)], axis=1)
+        parts = below.reshape(len(below), -1, BINS)
+        good, *others = (waits(station, parts[:, i]) for i in range(parts.shape[1]))
+        return np.concatenate([good, _or_never(worse, parts[:, 0]), *others], axis=1)
+
+    def mean_s(self, laws: Laws) -> NDArray[np.float64]:
+        """The mean of each law [s], on a good day."""
+        return mean_of(laws[:, :BINS])
+
+
+def _degraded(station: Station, option: Option, condition: Degraded) -> Station:
+    return replace(
+        station,
+        servers=max(1, condition.servers(option)),
+        limping=condition.limping,
+        limp_speed=condition.limp_speed,
+    )
+
+
+def _or_never(station: Station, below: Laws | None) -> Laws:
+    """What is waited for; without end where the station cannot take the load."""
+    try:
+        return waits(station, below)
+    except UnstableError:
+        return np.full((1 if below is None else len(below), BINS), _NEVER_S)
 
 
 class CalibratedLatency:
@@ -127,24 +164,19 @@ class CalibratedLatency:
     def degraded(self, path: Path, tier: int, condition: Degraded) -> dict[int, float]:
         """Percentiles [ms] while `tier` is degraded; infinite where it cannot take the load."""
         stations = list(self._stations(path))
-        stations[tier] = replace(
-            stations[tier],
-            servers=max(1, condition.servers(path[tier])),
-            limping=condition.limping,
-            limp_speed=condition.limp_speed,
-        )
+        stations[tier] = _degraded(stations[tier], path[tier], condition)
         try:
             return self._evaluated(tuple(stations))
         except UnstableError:
             return dict.fromkeys(self._percentiles, math.inf)
 
-    def last(self, option: Option) -> Parts:
-        """The law of all visits to the last tier; see `problem.Chain`."""
-        return visits_of((option.station(self._planned[-1], self._policy),))
+    def chain(self, degraded: Degraded | None) -> PageChain:
+        """The same as a chain of laws."""
+        return PageChain(self, degraded)
 
-    def above(self, tier: int, option: Option, below: Tails, last: Sequence[Parts] | None) -> Tails:
-        """Mean and variance of the time in `tier` and below it; see `problem.Chain`."""
-        return tail_above(option.station(self._planned[tier], self._policy), *below, last)
+    def station(self, tier: int, option: Option) -> Station:
+        """The queueing station of a tier."""
+        return option.station(self._planned[tier], self._policy)
 
     def _stations(self, path: Path) -> tuple[Station, ...]:
         return tuple(
@@ -152,14 +184,9 @@ class CalibratedLatency:
             for option, demand in zip(path, self._planned, strict=True)
         )
 
-    def mean_s(self, path: Path) -> float:
+    def page_s(self, path: Path) -> float:
         """Mean of the page [s], as modelled and not calibrated."""
-        parts = self.last(path[-1])
-        mean_s, variance = (np.array([value]) for value in moments_of(parts))
-        for tier in range(len(path) - 2, -1, -1):
-            laws = [parts] if tier == len(path) - 2 else None
-            mean_s, variance = self.above(tier, path[tier], (mean_s, variance), laws)
-        return float(mean_s[0])
+        return mean_s(self._stations(path))
 
     def _evaluated(self, stations: tuple[Station, ...]) -> dict[int, float]:
         if stations not in self._seen:

@@ -18,6 +18,7 @@ from core.vocabulary import MECHANISMS, MechanismText, SchemeText
 from optimizer.availability.effect import without_effect
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.demand import CV2_RANGE
 from optimizer.plan.ask.domains import Domain, problems_of
 from optimizer.plan.ask.integrity import StatedVariant, TransientFaults
 from optimizer.plan.ask.limping import with_measured_limping
@@ -86,7 +87,7 @@ class StatedTier(Strict):
     kbit_per_copy: Positive | None = None
     capacity: Text | None = None
     workload: Text | None = None
-    cv2: Positive | None = None
+    cv2: Annotated[float, Field(ge=CV2_RANGE[0], le=CV2_RANGE[1])] | None = None
     memory_mb: Annotated[int, Field(ge=64)] | None = None
     nic_mbps: Rate | None = None
     disk_mbps: Rate | None = None

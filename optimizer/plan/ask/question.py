@@ -24,7 +24,7 @@ from optimizer.plan.ask.performability import bound_of
 from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
 from optimizer.plan.ask.purchase import with_purchases
 from optimizer.plan.ask.remedy import check_remedies
-from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
+from optimizer.plan.ask.stated import book_of, check_first, merged, region_of, stated_service
 from optimizer.plan.ask.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -182,6 +182,12 @@ def _asked(
         domains=tuple(plan.domains) if plan else (),
     )
     if file is not None:
+        check_first(file.source, service, slo)
+        if load.spread and slo.confidence is None:
+            raise file.source.error(
+                "load", "spread", expected="it beside [slo] confidence", came="none",
+                do="State the confidence, or leave the spread out.",
+            )  # fmt: skip
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:

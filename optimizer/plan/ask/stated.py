@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from core.config_file import Problem, Source
 from core.vocabulary import Scheme
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
-from optimizer.plan.ask.demand import stated
+from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.demand import is_stated, stated
 from optimizer.plan.ask.plan_file import FIGURES, MACHINE, PlanFile, StatedTier
 from optimizer.prices import BUILT_IN, PriceBook, price_book
 
@@ -61,6 +63,7 @@ def stated_service(file: PlanFile) -> ServiceFit:
                 raise file.source.error(
                     "tiers", number, key, expected=needed, came="nothing", do="State it."
                 )
+    file.source.refuse_all(_idle_neighbours(plan.tiers))
     names = [tier.name for tier in plan.tiers]
     fits = [
         _stated_fit(tier, after) for tier, after in zip(plan.tiers, [*names[1:], None], strict=True)
@@ -76,6 +79,37 @@ def stated_service(file: PlanFile) -> ServiceFit:
         missing=(),
         thin=(),
     )
+
+
+def _idle_neighbours(tiers: Sequence[StatedTier]) -> Iterator[Problem]:
+    """What is said of neighbours without the rest, and so without effect."""
+    for number, tier in enumerate(tiers):
+        if tier.interference_share and tier.gamma is None:
+            what = "the speed that neighbours leave (1: all of it), as there is interference_share"
+            yield Problem(("tiers", number, "gamma"), what, "nothing", "State it.")
+        for key in ("gamma", "run_s"):
+            idle = getattr(tier, key) not in (None, 0.0, 1.0 if key == "gamma" else 0.0)
+            if idle and not tier.interference_share:
+                what = "it beside interference_share, how much of the time neighbours run"
+                yield Problem(("tiers", number, key), what, "no such share", "Leave it out.")
+
+
+def check_first(source: Source, service: ServiceFit, slo: Slo) -> None:
+    """Raises InputError for requests of the first tier that are no pages: the latency limits are of
+    a page, and it would have more load and no more to do."""
+    if not slo.latency_ms or not service.tiers:
+        return
+    first = service.tiers[0]
+    count = first.requests_per_copy
+    if is_stated(count) and count.value != 1.0:
+        raise source.error(
+            "tiers",
+            0,
+            "requests_per_copy",
+            expected=f"1 on the first tier ({first.spec.name}): a page is one request there",
+            came=f"{count.value:g}",
+            do="State arrival_per_s in its requests, and the limits of one.",
+        )
 
 
 def _stated_fit(tier: StatedTier, after: str | None) -> TierFit:

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from core.errors import PlannerError
 from core.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
 from optimizer.availability.rates import shown
-from optimizer.plan.solve.model import LIMIT_S, Solution, solve
+from optimizer.plan.solve.model import LIMIT_S, Solution, attempt, solve
 from optimizer.plan.solve.problem import Path, Problem, stands, unavailability_of
 
 UNPROVED = "at a limit where no proof was found in time"
+_GRACE_S = 1.0
 FAR = 256.0  # the widest step into the unknown
 
 
@@ -65,7 +66,8 @@ class Budget:
         left_s = self.left_s()
         self.solves += 1
         try:
-            found = solve(problem, known, limit_s=min(LIMIT_S, left_s, self._solve_s))
+            limit_s = min(LIMIT_S, left_s, self._solve_s)
+            found = solve(problem, known, limit_s=limit_s, clock=self._clock)
         except PlannerError as error:
             raise UnprovedError(self.end(UNPROVED)) from error
         if not found.proved:
@@ -80,6 +82,16 @@ class Budget:
         if left_s <= 0:
             raise SpentError(self.end(f"after {self._seconds:g} s"))
         return left_s
+
+    def check(self) -> None:
+        """Raises: SpentError if there is no time left, or no solve."""
+        self.left_s()
+
+    def last(self, problem: Problem, most_s: float) -> Path | None:
+        """The cheapest fleet of what is known to have one: in the time that is left, or a little
+        more; None if that was too short."""
+        left_s = max(_GRACE_S, self._seconds - (self._clock() - self._began))
+        return attempt(problem, limit_s=min(most_s, left_s), clock=self._clock).path
 
     def part(self, solves: int, share: float) -> Budget:
         """A bound of its own for a part of the search: so many solves, this share of what is left.

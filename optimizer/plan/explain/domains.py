@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.errors import UnstableError
+from core.errors import InputError, UnstableError
 from core.tolerances import CENT
 from optimizer.availability import sizes_at
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.domains import Domain
 from optimizer.plan.explain.curve import fleet_text
+from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path
@@ -34,7 +35,8 @@ _RULES: dict[str, Any] = {
 class Without:
     """The same question without one rule of one level, or without any domain.
 
-    `usd_per_month` None: infeasible all the same, or (not `proved`) not found in time.
+    `usd_per_month` None: infeasible all the same, or (not `proved`) not decided: not in time, or
+    with more placements than are listed.
     """
 
     limit: str
@@ -57,10 +59,11 @@ class Without:
         )
 
 
-def without_rules(case: Case, found: Solution) -> tuple[Without, ...]:
+def without_rules(case: Case, found: Solution, deadline: Deadline) -> tuple[Without, ...]:
     """Each rule left out alone, and all domains left out."""
     return tuple(
-        _asked_again(name, other, found) for name, other in (*_one_less(case), *_none_at_all(case))
+        _asked_again(name, other, found, deadline.within(_SECONDS))
+        for name, other in (*_one_less(case), *_none_at_all(case))
     )
 
 
@@ -78,8 +81,12 @@ def _none_at_all(case: Case) -> Iterator[tuple[str, Case]]:
         yield "domains", replace(case, domains=())
 
 
-def _asked_again(name: str, case: Case, found: Solution) -> Without:
-    other = attempt(case.problem(), found.path, limit_s=_SECONDS)
+def _asked_again(name: str, case: Case, found: Solution, deadline: Deadline) -> Without:
+    try:
+        problem = case.problem(check=deadline.check)
+    except (InputError, OutOfTimeError):  # more placements than are listed, or than there is time
+        return Without(name, None, None, False)
+    other = attempt(problem, found.path, limit_s=deadline.left_s(), clock=deadline.clock)
     fleet = None if other.path is None else fleet_text(other.path)
     return Without(name, other.usd_per_month, fleet, other.proved)
 

@@ -12,7 +12,8 @@ from core.tolerances import CENT
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
-from optimizer.plan.solve.model import NONE, NOT_FOUND, Solution, solve
+from optimizer.plan.solve.deadline import Check, Deadline
+from optimizer.plan.solve.model import LIMIT_S, NONE, NOT_FOUND, Solution, held, solve
 from optimizer.plan.solve.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,24 +33,30 @@ class Hardened:
     binds: tuple[str, ...] = ()  # or why there is no plan
 
 
-def solved(asked: Question) -> Hardened:
-    """The cheapest plan over all choices of variants that keep the limits of integrity."""
+def solved(asked: Question, deadline: Deadline) -> Hardened:
+    """The cheapest plan over all choices of variants that keep the limits of integrity.
+
+    Raises: OutOfTimeError if there is neither a plan, nor the proof that there is none, by then.
+    """
     offers, case = asked.hardening, asked.case
+    own = deadline.within(LIMIT_S)
     if offers is None:
-        problem = case.problem()
-        return Hardened(asked, problem, solve(problem))
+        problem = case.problem(check=own.check)
+        found = solve(problem, limit_s=own.left_s(), clock=own.clock)
+        return Hardened(asked, problem, held(problem, found))
     mixes = sorted(offers.mixes(), key=_slowness)
     kept = [mix for mix in mixes if not offers.weighed(mix, case.tiers).broken(offers.slo)]
     if not kept:
-        return _none_keeps(asked, offers, mixes)
-    chosen = cheapest_of(_problems(case, offers, kept))
+        return _none_keeps(asked, offers, mixes, deadline.within(_FREE_S))
+    problems = _problems(case, offers, kept)
+    chosen = cheapest_of(problems, limit_s=own.left_s(), clock=own.clock)
     mix = kept[chosen.number or 0]
-    free_mix, free = _without(case, offers, mixes, kept, chosen.found)
+    free_mix, free = _without(case, offers, mixes, kept, chosen.found, deadline.within(_FREE_S))
     body = _body(offers, case, mix, len(kept), len(mixes))
     body["without"] = _free(offers, case, free_mix, free, chosen.found)
     return Hardened(
         replace(asked, case=_case(case, offers, mix)),
-        chosen.problem or _case(case, offers, mix).problem(),
+        chosen.problem or _case(case, offers, mix).problem(check=deadline.check),
         chosen.found,
         body,
         _words(body, chosen.found),
@@ -65,21 +72,28 @@ def _case(case: Case, offers: Hardening, mix: Mix) -> Case:
     return replace(case, tiers=offers.built(mix, case.tiers))
 
 
-def _problems(case: Case, offers: Hardening, mixes: Sequence[Mix]) -> list[Callable[[], Problem]]:
-    def made(mix: Mix) -> Callable[[], Problem]:
-        return lambda: _case(case, offers, mix).problem()
+def _problems(
+    case: Case, offers: Hardening, mixes: Sequence[Mix]
+) -> list[Callable[[Check], Problem]]:
+    def made(mix: Mix) -> Callable[[Check], Problem]:
+        return lambda check: _case(case, offers, mix).problem(check=check)
 
     return [made(mix) for mix in mixes]
 
 
 def _without(
-    case: Case, offers: Hardening, mixes: Sequence[Mix], kept: Sequence[Mix], found: Solution
+    case: Case,
+    offers: Hardening,
+    mixes: Sequence[Mix],
+    kept: Sequence[Mix],
+    found: Solution,
+    deadline: Deadline,
 ) -> tuple[Mix | None, Solution]:
     """The plan without limits of integrity: the cheapest of what breaks them, and of this one."""
     others = [mix for mix in mixes if mix not in kept]
     if not others:
         return None, found
-    chosen = _free_of(_problems(case, offers, others))
+    chosen = _free_of(_problems(case, offers, others), deadline)
     usd = chosen.found.usd_per_month
     if chosen.number is None or usd is None:
         return None, found if chosen.found.proved else NOT_FOUND
@@ -88,21 +102,23 @@ def _without(
     return others[chosen.number], chosen.found
 
 
-def _free_of(problems: Sequence[Callable[[], Problem]]) -> Chosen:
+def _free_of(problems: Sequence[Callable[[Check], Problem]], deadline: Deadline) -> Chosen:
     """The cheapest without the limits, `NOT_FOUND` where time ended before there was any."""
     try:
-        return cheapest_of(problems, limit_s=_FREE_S)
+        return cheapest_of(problems, limit_s=deadline.left_s(), clock=deadline.clock)
     except PlannerError:
         return Chosen(None, None, NOT_FOUND)
 
 
-def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Hardened:
+def _none_keeps(
+    asked: Question, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
+) -> Hardened:
     """The limits of integrity are what binds: no choice of variants keeps them."""
     case = asked.case
 
     best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
     weighed = offers.weighed(best, case.tiers)
-    chosen = _free_of(_problems(case, offers, mixes))
+    chosen = _free_of(_problems(case, offers, mixes), deadline)
     body = _body(offers, case, best, 0, len(mixes))
     free_mix = None if chosen.number is None else mixes[chosen.number]
     body["without"] = _free(offers, case, free_mix, chosen.found, NONE)

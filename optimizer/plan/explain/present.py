@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import UnstableError
 from core.vocabulary import Mechanism
 from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import NONE, attempt
 from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
@@ -53,12 +54,12 @@ class _There:
         return f"{self.nodes}{standby} {self.instance.name}{copies}"
 
 
-def against_present(asked: Question, planned: Path) -> dict[str, Any] | None:
+def against_present(asked: Question, planned: Path, deadline: Deadline) -> dict[str, Any] | None:
     """For plan.json: the present fleet beside the plan; None where nobody says what is there."""
     there = _present(asked)
     if there is None:
         return None
-    path, broken, is_decided = _judged(asked.case, there)
+    path, broken, is_decided = _judged(asked.case, there, deadline.within(_SECONDS))
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_There(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
     usd_new = math.fsum(one.usd_per_month for one in new)
@@ -119,12 +120,17 @@ def _measured(asked: Question, tier: TierFit, number: int) -> _There | None:
     return _There(cheapest, spec.nodes, spec.standby, replicas)
 
 
-def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str], bool]:
+def _judged(
+    case: Case, there: Sequence[_There], deadline: Deadline
+) -> tuple[Path, list[str], bool]:
     """The fleet with its needed machines counted, the limits that break, and whether it is sure
     that no other way of counting keeps them."""
     ways, budget = _ways(case, there), 1.0 - (case.slo.availability or 0.0)
     placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
-    found = attempt(case.limited(tuple(placed)), limit_s=_SECONDS) if all(placed) else NONE
+    found = NONE
+    if all(placed):
+        limit_s, clock = deadline.left_s(), deadline.clock
+        found = attempt(case.limited(tuple(placed)), limit_s=limit_s, clock=clock)
     if found.path is not None:
         return found.path, [], True
     within = [[i for i, one in enumerate(tier) if one.unavailability <= budget] for tier in ways]

@@ -6,16 +6,22 @@ from dataclasses import replace
 
 from core.tolerances import CENT
 from optimizer.plan.ask.case import Case
+from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, attempt
 
 _SECONDS = 5.0
 
 
-def of_promise(case: Case, found: Solution) -> tuple[str, ...]:
+def of_promise(case: Case, found: Solution, deadline: Deadline) -> tuple[str, ...]:
     """One line where the promise makes the plan dearer, or is why there is none."""
     if case.users is None or case.users.machines is None:
         return ()
-    free = attempt(replace(case, users=None).problem(), found.path, limit_s=_SECONDS)
+    own = deadline.within(_SECONDS)
+    try:
+        problem = replace(case, users=None).problem(check=own.check)
+    except OutOfTimeError:
+        return ()
+    free = attempt(problem, found.path, limit_s=own.left_s(), clock=own.clock)
     if free.usd_per_month is None:
         return ()
     if found.usd_per_month is None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.errors import InputError
 from core.tolerances import CENT
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
 from optimizer.plan.explain.marginal import marginal_prices
 from optimizer.plan.explain.pareto import front
 from optimizer.plan.explain.relaxation import SECONDS, SOLVES, Relaxation, relaxations, together
 from optimizer.plan.explain.sensitivity import Variants, sensitivity
+from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.options import NODES_MAX, Option, usd_when_off
 from optimizer.plan.solve.problem import FAMILIES, Problem
@@ -38,33 +41,38 @@ class Wanted:
     pareto: bool = False
     sensitivity: bool = False
     seconds: float = 60.0
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = time.monotonic
     today: datetime.date | None = None  # tells how old prices are
     say: Callable[[str], None] = lambda _text: None
 
-    def budget(self, solves: int) -> Budget:
+    def budget(self, solves: int, most_s: float = math.inf) -> Budget:
         """A bound of this many solves, and of time from now on."""
-        return Budget(solves, seconds=self.seconds, clock=self.clock, say=self.say)
+        seconds = min(self.seconds, most_s)
+        return Budget(solves, seconds=seconds, clock=self.clock, say=self.say)
 
-    def marginal_budget(self, solves: int) -> Budget:
+    def marginal_budget(self, solves: int, deadline: Deadline) -> Budget:
         """The bound of the prices of one limit, short enough to ask for them with every plan."""
         self.say("prices of the limits")
-        return Budget(solves, seconds=_MARGINAL_S, share=0.5, clock=self.clock, say=self.say)
+        seconds = deadline.within(_MARGINAL_S).left_s()
+        return Budget(solves, seconds=seconds, share=0.5, clock=self.clock, say=self.say)
 
 
 def explained(
-    problem: Problem, found: Solution, source: Variants, wanted: Wanted
+    problem: Problem, found: Solution, source: Variants, wanted: Wanted, deadline: Deadline
 ) -> dict[str, Any]:
     """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
 
-    All three start from a proved optimum; of a plan that is none, there are none of them.
+    The prices, which come with every plan, end at the deadline. All three start from a proved
+    optimum; of a plan that is none, there are none of them.
     """
     assert found.path is not None
     body: dict[str, Any] = {}
     if not found.proved:
         return body
     if wanted.marginal:
-        body["marginal"] = marginal_prices(problem, found, wanted.marginal_budget)
+        body["marginal"] = marginal_prices(
+            problem, found, lambda solves: wanted.marginal_budget(solves, deadline)
+        )
     if wanted.pareto:
         body["pareto"] = [
             front(Curve(problem, axis, wanted.budget(_FRONT_SOLVES)), found).body(
@@ -84,40 +92,57 @@ def _front_axes(problem: Problem) -> list[Axis]:
 
 
 def binding_of(
-    problem: Problem, found: Solution, source: Variants, others: Sequence[str]
+    problem: Problem, found: Solution, source: Variants, others: Sequence[str], deadline: Deadline
 ) -> tuple[str, ...]:
     """What binds, with `others` that are no limits of this problem: promises, integrity."""
-    own = binding(problem, found, source)
+    own = binding(problem, found, source, deadline)
     return (*others,) if others and own == [_NOTHING] else (*own, *others)
 
 
-def binding(problem: Problem, found: Solution, source: Variants | None = None) -> list[str]:
+def binding(
+    problem: Problem,
+    found: Solution,
+    source: Variants | None = None,
+    deadline: Deadline | None = None,
+) -> list[str]:
     """The limits without which the plan would be cheaper, and by how much, dearest first."""
     assert found.usd_per_month is not None
+    deadline = deadline or Deadline(math.inf)
     saved: list[tuple[float, str]] = []
+    cut = []
     for family in filter(lambda f: _can_bind(problem, f), FAMILIES):
-        other = solve(problem.without(family), known=found.path, limit_s=_BINDING_S)
+        other = _solved(problem.without(family), found, deadline.within(_BINDING_S))
         assert other.usd_per_month is not None  # a relaxation of a feasible problem
         less = found.usd_per_month - other.usd_per_month
+        if less <= CENT and not other.proved:
+            cut.append(family)
         if less > CENT:
             least = "" if other.proved else "at least "
             saved.append((less, f"{family}: without it {least}{less:.2f} USD a month less"))
     if source is not None:
-        saved += _nodes_binding(problem, found, source)
+        saved += _nodes_binding(problem, found, source, deadline.within(_BINDING_S))
+    if not saved and cut:
+        return [f"not decided in time: what a plan costs without {' or '.join(cut)}"]
     if not saved:
         return [_NOTHING]
     return [text for _, text in sorted(saved, reverse=True)]
 
 
+def _solved(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
+    limit_s, clock = deadline.left_s(), deadline.clock
+    return solve(problem, known=found.path, limit_s=limit_s, clock=clock)
+
+
 def infeasible(
-    problem: Problem, source: Variants | None = None
+    problem: Problem, source: Variants | None = None, deadline: Deadline | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Why nothing is feasible, in words, and the smallest relaxations, for plan.json.
 
     Returns: the texts, and `alone` (each limit that suffices if it alone gives way) or, where there
     is none, `together` (values of several limits that suffice together).
     """
-    budget = Budget(SOLVES, seconds=SECONDS, clock=time.monotonic)
+    own = (deadline or Deadline(math.inf)).within(SECONDS)
+    budget = Budget(SOLVES, seconds=own.left_s(), clock=own.clock)
     alone = relaxations(problem, budget, source)
     joint = [] if alone else together(problem, budget)
     body = {
@@ -178,7 +203,9 @@ def _can_bind(problem: Problem, family: str) -> bool:
     return problem.without(family) != problem
 
 
-def _nodes_binding(problem: Problem, found: Solution, source: Variants) -> list[tuple[float, str]]:
+def _nodes_binding(
+    problem: Problem, found: Solution, source: Variants, deadline: Deadline
+) -> list[tuple[float, str]]:
     """What twice max_nodes would save; not asked where one machine more is already too dear."""
     assert found.usd_per_month is not None
     least = [float(columns(tier).usd.min()) for tier in problem.options]
@@ -189,7 +216,11 @@ def _nodes_binding(problem: Problem, found: Solution, source: Variants) -> list[
     most = min(2 * source.max_nodes, NODES_MAX)
     if most == source.max_nodes:
         return []
-    other = solve(source.problem(max_nodes=most), known=found.path, limit_s=_BINDING_S)
+    try:
+        larger_problem = source.problem(max_nodes=most, check=deadline.check)
+    except (InputError, OutOfTimeError):  # more than is listed, or than there is time: not decided
+        return []
+    other = _solved(larger_problem, found, deadline)
     if other.usd_per_month is None or found.usd_per_month - other.usd_per_month <= CENT:
         return []
     saved = found.usd_per_month - other.usd_per_month

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.errors import InputError
 from optimizer.plan.explain.curve import (
     Axis,
     Budget,
@@ -28,7 +29,6 @@ from optimizer.plan.explain.curve import (
     predicted,
 )
 from optimizer.plan.explain.sensitivity import Variants
-from optimizer.plan.solve.model import attempt
 from optimizer.plan.solve.options import NODES_MAX, Option
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
@@ -149,7 +149,7 @@ def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
         cut = True
     if math.isinf(best):
         return None
-    cheapest = attempt(axis.imposed(problem, best), limit_s=_CHEAPEST_S).path
+    cheapest = budget.last(axis.imposed(problem, best), _CHEAPEST_S)
     if cheapest is None:  # there is one: it was found above, paid in the other coin
         raise UnprovedError(budget.end(f"before it had the cheapest fleet at another {axis.key}"))
     return Relaxation(axis.key, axis.stated(asked), axis.stated(best), not cut, cheapest)
@@ -169,12 +169,16 @@ def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
     high = min(4 * low, low + 40, NODES_MAX)
     if high <= low:
         return None
-    best = budget.solve(source.problem(max_nodes=high)).path
+    try:
+        best = budget.solve(source.problem(max_nodes=high, check=budget.check)).path
+    except InputError:  # more machines are more than this model lists: not decided
+        budget.end(f"before {high} max_nodes, which are more than can be listed")
+        return None
     if best is None:
         return None
     while high - low > 1:
         nodes = (low + high) // 2
-        path = budget.solve(source.problem(max_nodes=nodes)).path
+        path = budget.solve(source.problem(max_nodes=nodes, check=budget.check)).path
         if path is None:
             low = nodes
         else:

@@ -62,7 +62,8 @@ def against_limping(
     `remedies` as such rows, cheapest first, and `cheapest` (see `_cheapest`). Replication without a
     copy more has a cost and a `reason`: no answer by copies.
     """
-    plain = _planned("none", case.without_limping().problem, budget)
+    check = budget.check
+    plain = _planned("none", lambda: case.without_limping().problem(check=check), budget)
     cured = [_with_remedy(case, remedy, budget) for remedy in case.remedies]
     few = _few_copies(case, plain, budget)
     spares = _alone("spares", spares_alone, problem, few, budget)
@@ -140,7 +141,10 @@ def _row_of(problem: Problem, path: Path) -> _Tried:
 
 
 def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Tried:
-    found = _planned(remedy.name, lambda: case.with_remedy(remedy).problem(), budget)
+    def made() -> Problem:
+        return case.with_remedy(remedy).problem(check=budget.check)
+
+    found = _planned(remedy.name, made, budget)
     fleet = found.row["usd_per_month"]
     total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
     costs = {"usd_remedy": remedy.usd_per_month, "usd_fleet": fleet, "usd_per_month": total}

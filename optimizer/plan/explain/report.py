@@ -59,7 +59,7 @@ def _page_hold_s(case: Case, path: Path) -> float:
     """A token is held within a page at most: the slowest arm's mean, or the modelled mean."""
     if case.measured is not None and case.measured.arms:
         return max(arm.mean_ms for arm in case.measured.arms) / 1000.0
-    return case.latency.mean_s(path)
+    return case.latency.page_s(path)
 
 
 def outlook(case: Case, path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Path, Problem
 
@@ -32,10 +33,10 @@ class Variants(Protocol):
     def max_nodes(self) -> int:
         """Most nodes and standbys of a tier."""
 
-    def problem(self, *, max_nodes: int | None = None) -> Problem:
-        """The problem, or the same with other max_nodes."""
+    def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+        """The problem, or the same with other max_nodes; `check` may end it by an exception."""
 
-    def changed(self, name: str, factor: float) -> Problem | None:
+    def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
         """The problem with one input (a key of CHANGES) multiplied by `factor`.
 
         None where there is no such input, or the factor does not change it.
@@ -54,11 +55,11 @@ def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[
     rows: list[dict[str, Any]] = []
     for name, factors in CHANGES.items():
         for factor in factors:
-            problem = source.changed(name, factor)
-            if problem is None:
-                continue
             budget.say(f"sensitivity: {name} x {factor:g}")
             try:
+                problem = source.changed(name, factor, budget.check)
+                if problem is None:
+                    continue
                 other = budget.solve(problem)
             except SpentError as ended:
                 rows.append({"input": name, "factor": factor, "cut": f"cut {ended}"})

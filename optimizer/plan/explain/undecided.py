@@ -10,6 +10,7 @@ from optimizer.plan.ask.evidence import thin_percentiles
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
     from optimizer.plan.ask.case import Case
+    from optimizer.plan.solve.deadline import OutOfTimeError
 
 _MORE = "Measure for longer: more repeats in [design], or a longer measure in [phases]"
 
@@ -38,3 +39,15 @@ def of_percentiles(case: Case, relaxation: Mapping[str, Any]) -> tuple[str, ...]
     if not thin:
         return ()
     return (f"too little evidence to say that no fleet is enough: {'; '.join(thin)}", _MORE)
+
+
+def of_breach(breach: str | None) -> tuple[str, ...]:
+    """A latency that is not what the search rests on."""
+    if breach is None:
+        return ()
+    return (f"not proved, since a larger fleet is slower here: {breach}",)
+
+
+def of_time(error: OutOfTimeError) -> tuple[str, ...]:
+    """A search that ended before it had a plan, or the proof that there is none."""
+    return (f"not decided: expected {error.expected}; came {error.came}. {error.do}",)

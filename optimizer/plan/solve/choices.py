@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.errors import PlannerError
-from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, solve
+from optimizer.plan.solve.deadline import Check, Clock, Deadline
+from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, held, solve
 from optimizer.plan.solve.problem import Problem
 
 
@@ -26,25 +27,36 @@ class Chosen:
     found: Solution
 
 
-def cheapest_of(problems: Sequence[Callable[[], Problem]], *, limit_s: float = LIMIT_S) -> Chosen:
+def cheapest_of(
+    problems: Sequence[Callable[[Check], Problem]],
+    *,
+    limit_s: float = LIMIT_S,
+    clock: Clock = time.monotonic,
+) -> Chosen:
     """The cheapest plan of any of the problems, which are made when it is their turn.
 
-    Parameters: limit_s [s] bounds all searches together; each may take its share of what is left.
-    Raises: PlannerError if the time ends before any plan, and before it is proved that there is
+    Parameters: limit_s [s] bounds all searches together, by `clock`; each may take its share of
+    what is left, its making included.
+    Raises: OutOfTimeError if the time ends before any plan, and before it is proved that there is
     none.
     """
-    until_s = time.monotonic() + limit_s
+    deadline = Deadline(limit_s, clock)
     best = Chosen(None, None, NONE)
-    least, ended, cuts, solves = math.inf, None, 0, 0
+    least, ended, cuts, solves, seen = math.inf, None, 0, 0, None
     for number, make in enumerate(problems):
-        problem = make()
-        share_s = max(0.1, until_s - time.monotonic()) / (len(problems) - number)
+        share = deadline.within(max(0.1, deadline.left_s()) / (len(problems) - number))
         try:
-            found = solve(problem, best.found.path, limit_s=share_s)
+            problem = make(share.check)
+            left_s = share.left_s()
+            found = solve(problem, best.found.path, limit_s=left_s, clock=clock)
+            found = held(problem, found)
         except PlannerError as error:
             ended, least = error, 0.0
             continue
         cuts, solves = cuts + found.cuts, solves + found.solves
+        seen = seen or found.breach
+        if found.breach is not None and found.path is None:
+            least = 0.0
         if found.usd_per_month is not None:
             assert found.gap is not None
             least = min(least, found.usd_per_month * (1.0 - found.gap))
@@ -53,7 +65,9 @@ def cheapest_of(problems: Sequence[Callable[[], Problem]], *, limit_s: float = L
     usd = best.found.usd_per_month
     if usd is None and ended is not None:
         raise ended
-    gap = 0.0 if usd is None or usd <= 0 else max(0.0, 1.0 - least / usd)
+    gap: float | None = 0.0 if usd is None or usd <= 0 else max(0.0, 1.0 - least / usd)
+    if usd is None and seen is not None:
+        gap = None
     proof = best.found.proof if gap == 0.0 else "none"
-    counted = replace(best.found, cuts=cuts, solves=solves, gap=gap, proof=proof)
+    counted = replace(best.found, cuts=cuts, solves=solves, gap=gap, proof=proof, breach=seen)
     return replace(best, found=counted)

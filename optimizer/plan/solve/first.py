@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from core.tolerances import GRID_LEAST, GRID_ROUNDING, USD_LESS
+from optimizer.plan.solve.deadline import Check, Deadline
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path, Problem, percentile_share, violations
 from optimizer.plan.solve.screen import (
@@ -23,6 +24,7 @@ from optimizer.plan.solve.screen import (
     best_price,
     bounds,
     cost,
+    degraded_servers,
     front,
     routes,
     weights_at,
@@ -38,22 +40,29 @@ _CELLS = 400  # of the knapsack
 _HALVINGS = 7
 
 
-def first_plan(problem: Problem, pools: Sequence[Pool], *, quick: bool = False) -> Path | None:
+def first_plan(
+    problem: Problem, pools: Sequence[Pool], deadline: Deadline, *, quick: bool = False
+) -> Path | None:
     """A plan that keeps all limits; None if this search meets none (there may be one).
 
-    `quick`: the first that is found on a few routes, where something better follows.
+    `quick`: the first that is found on a few routes, where something better follows. Without time a
+    first fleet is looked for all the same.
     """
     routes_max, rounds = (_ROUTES_QUICK, 0) if quick else (_ROUTES, _ROUNDS)
     best: Path | None = None
     fair = best_price(problem, pools)
     for price in dict.fromkeys(fair * factor for factor in _PRICES):
+        if best is not None and deadline.over():
+            break
         small = [front(problem, _cheap(problem, pool, price)) for pool in pools]
         groups = [_listed(pool) for pool in small]
         for route in _cheapest_routes(small, groups)[:routes_max]:
             tiers = [groups[t][group] for t, group in enumerate(route)]
             if math.fsum(tier[0].usd_per_month for tier in tiers) >= cost(best):
                 break
-            found = _on_route(problem, tiers, cost(best), rounds)
+            if best is not None and deadline.over():
+                break
+            found = _on_route(problem, tiers, cost(best), rounds, deadline)
             if found is not None and cost(found) < cost(best):
                 best = found
         if best is not None and (quick or not problem.latency_ms_max):
@@ -66,25 +75,29 @@ def thinned(
     pools: Sequence[Pool],
     price: float,
     time_s: Callable[[int, Option], float],
+    check: Check,
 ) -> list[Pool]:
     """Per group and time in the tier the best option at this price of availability."""
     found = []
     for t, pool in enumerate(pools):
-        small = front(problem, _cheap(problem, pool, price))
+        small = front(problem, _cheap(problem, pool, price), check)
         (weight,) = weights_at(problem, [small], price)
         time = np.array([time_s(t, small.option(i)) for i in range(len(small))])
         table = np.stack([weight, time], axis=1)
-        kept = [rows[undominated(table[rows])] for rows in small.groups.values()]
+        kept = [rows[undominated(table[rows], check)] for rows in small.groups.values()]
         found.append(small.keep(np.sort(np.concatenate(kept))))
     return found
 
 
 def _cheap(problem: Problem, pool: Pool, price: float) -> Pool:
-    """Per group, nodes and vCPUs the best option at this price of availability."""
+    """Per group, nodes, vCPUs and what is left of them when degraded the best option at this price
+    of availability."""
     (weight,) = weights_at(problem, [pool], price)
     c = pool.columns
-    order = np.lexsort((c.usd, weight, c.vcpus, c.needed, c.replicas, c.upstream))
-    keys = np.stack([c.upstream, c.replicas, c.needed, c.vcpus], axis=1)[order]
+    degraded = problem.degraded
+    left = np.zeros_like(c.needed) if degraded is None else degraded_servers(degraded, c)
+    order = np.lexsort((c.usd, weight, left, c.vcpus, c.needed, c.replicas, c.upstream))
+    keys = np.stack([c.upstream, c.replicas, c.needed, c.vcpus, left], axis=1)[order]
     fresh = np.any(np.diff(keys, axis=0) != 0, axis=1)
     return pool.keep(order[np.concatenate(([True], fresh))] if len(order) else order)
 
@@ -117,12 +130,18 @@ def _cheapest_routes(
 
 
 def _on_route(
-    problem: Problem, tiers: Sequence[Sequence[Option]], bound: float, rounds: int
+    problem: Problem,
+    tiers: Sequence[Sequence[Option]],
+    bound: float,
+    rounds: int,
+    deadline: Deadline,
 ) -> Path | None:
     path = _up(problem, tiers, bound)
     if path is None or not problem.latency_ms_max:
         return path
     for _ in range(rounds):
+        if deadline.over():
+            break
         better = _changed(problem, tiers, path)
         if better is None:
             break

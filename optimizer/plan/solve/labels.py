@@ -1,14 +1,10 @@
 r"""The cheapest plan under latency limits for long chains of tiers: labels, route by route.
 
 Cuts of the kind "this fleet is too slow, and so are all smaller ones" prove little each: with six
-tiers thousands are needed. But a tier sees what lies below it only by the mean and the variance of
-the time spent there (`problem.Chain`), so on a route (replicas r_1 ... r_N) only those ways to
-build the tiers t..N count that no other one beats in cost, loss of log availability, and
-
-    mean and variance of the time below    where nothing above is copied
-    its quantiles of 1 % and 99 %          where something is: copies race, and more variance helps
-                                           the first (two gamma laws cross at most once)
-    nodes and vCPUs                        for the last tier, whose law is a mixture
+tiers thousands are needed. But a tier sees what lies below it only by the law of the time spent
+there, a few numbers of which none may grow for the tiers above to be no slower (`problem.Chain`).
+So on a route (replicas r_1 ... r_N) only those ways to build the tiers t..N count that no other one
+beats in cost, loss of log availability, and each of these numbers.
 
 Labels are built from the back to the front. A label goes if with the cheapest tiers above it costs
 more than a known plan, if its loss does not fit, or if even the largest tiers above it are too
@@ -17,8 +13,6 @@ plan; a fleet that is too slow takes all pairs with it that are no faster.
 
 Routes are taken in the order of the least they can cost. A first round among few options (the best
 for their speed at a price of availability) finds a cheap plan, the second proves the optimum.
-The moments are computed on another grid than the page's percentiles (means agree within 0.5 %,
-variances within 2 %), so labels that are closer than that can be mistaken for each other.
 """
 
 from __future__ import annotations
@@ -31,10 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.tolerances import LOG_ROUNDING, USD_ROUNDING
-from optimizer.latency import Parts, moments_of
+from core.vocabulary import Mechanism
+from optimizer.plan.solve.deadline import Check, Deadline, OutOfTimeError
 from optimizer.plan.solve.first import thinned
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.problem import Chain, Path, Problem, too_slow, violations
+from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 from optimizer.plan.solve.screen import (
     Group,
     Pool,
@@ -43,10 +38,11 @@ from optimizer.plan.solve.screen import (
     bounds,
     budget,
     cost,
+    degraded_servers,
     routes,
     weights_at,
 )
-from optimizer.plan.solve.table import undominated
+from optimizer.plan.solve.table import Columns, undominated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +56,6 @@ _ROUTES_TRIED = 24  # with all of them
 _REDUCTIONS = 4  # rounds of leaving out what is too slow, or too dear then
 _COMPARED_AT = 100_000  # candidates at one tier
 _LABELS_MAX = 100_000  # at one tier, that no other one beats
-_FAR = 2.33  # standard deviations: quantiles of 1 % and 99 %
 
 
 class GivenUpError(Exception):
@@ -72,59 +67,64 @@ class GivenUpError(Exception):
 
 
 def cheap(
-    problem: Problem, pools: Sequence[Pool], best: Path | None, spent: Callable[[], bool]
+    problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
     """A cheap plan of `pools`, not proved to be the cheapest; `best` if it finds none cheaper.
 
     Few options of each route are looked at: the best for their speed at a price of availability,
     which is tried out on the first routes.
     """
-    fair, time_s = best_price(problem, pools), _time_in(problem, len(pools))
+    fair, time_s = best_price(problem, pools), _time_in(problem)
     factors: tuple[float, ...] = _FACTORS
     good = factors[0]
     for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
-        if least >= cost(best) - USD_ROUNDING or spent():
+        if least >= cost(best) - USD_ROUNDING:
             break
         if number == _ROUTES_TRIED:
             factors = (good,)
-        some = _reduced(problem, _affordable(problem, _on(pools, route), best), best)
-        for factor in factors:
-            some = _affordable(problem, some, best) if some else []
-            thin = thinned(problem, some, factor * fair, time_s) if some else []
-            thin = _affordable(problem, thin, best) if some else []
-            if not thin:
-                break
-            try:
-                found = _Route(problem, thin, best, spent, factor * fair).cheapest()
-            except _SpentError:
-                return best
-            if found is not None:
-                best, good = found, factor
+        try:
+            some = _reduced(
+                problem, _affordable(problem, _on(pools, route), best), best, deadline.check
+            )
+            for factor in factors:
+                some = _affordable(problem, some, best) if some else []
+                price = factor * fair
+                thin = thinned(problem, some, price, time_s, deadline.check) if some else []
+                thin = _affordable(problem, thin, best) if some else []
+                if not thin:
+                    break
+                found = _Route(problem, thin, best, deadline.check, price).cheapest()
+                if found is not None:
+                    best, good = found, factor
+        except (OutOfTimeError, _FullError):
+            return best
     return best
 
 
 def cheapest(
-    problem: Problem, pools: Sequence[Pool], best: Path | None, spent: Callable[[], bool]
+    problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
     """The cheapest plan of `pools`, which is `best` if nothing costs less.
 
-    Raises: GivenUpError when `spent()` says so, with the best plan up to then.
+    Raises: GivenUpError when time or memory is used up, with the best plan up to then.
     """
     for least, route in _by_cost(problem, pools, best_price(problem, pools)):
         if least >= cost(best) - USD_ROUNDING:
             break
-        some = _reduced(problem, _affordable(problem, _on(pools, route), best), best)
-        if not some:
-            continue
         try:
-            best = _Route(problem, some, best, spent, None).cheapest() or best
-        except _SpentError as ended:
+            some = _reduced(
+                problem, _affordable(problem, _on(pools, route), best), best, deadline.check
+            )
+            if not some:
+                continue
+            best = _Route(problem, some, best, deadline.check, None).cheapest() or best
+        except (OutOfTimeError, _FullError) as ended:
             raise GivenUpError(best, min(least, cost(best))) from ended
     return best
 
 
-class _SpentError(Exception):
-    """Time or memory is used up."""
+class _FullError(Exception):
+    """There are more labels than memory."""
 
 
 def _by_cost(
@@ -155,41 +155,50 @@ def _affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> l
     return found if all(len(pool) for pool in found) else []
 
 
-def _reduced(problem: Problem, pools: list[Pool], best: Path | None) -> list[Pool]:
+def _reduced(problem: Problem, pools: list[Pool], best: Path | None, check: Check) -> list[Pool]:
     """What is left of a route without options that are too slow even if all other tiers are as
     large as any that is left; what is too dear by that goes too, and so on. Maybe nothing."""
     for _ in range(_REDUCTIONS):
         before = sum(map(len, pools))
         for t in range(len(pools)):
             if pools:
-                pools[t] = pools[t].keep(_fast_alone(problem, pools, t))
+                pools[t] = pools[t].keep(_fast_alone(problem, pools, t, check))
                 pools = _affordable(problem, pools, best) if len(pools[t]) else []
         if sum(map(len, pools)) > 0.9 * before:
             break
     return pools
 
 
-def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int) -> Mask:
+def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -> Mask:
     """Options of tier t that are fast enough if all other tiers are as large as any."""
-    others = [largest_of(pool) for pool in pools]
-    c = pools[t].columns
+    others = [largest_of(problem, pool) for pool in pools]
+    c, sizes = pools[t].columns, _sizes(problem, pools[t].columns)
     alive = np.zeros(len(c.usd), dtype=bool)
     undecided = ~alive
     while undecided.any():
+        check()
         left = np.flatnonzero(undecided)
         i = int(left[np.argsort(c.needed[left] * c.vcpus[left])[len(left) // 2]])
         path = (*others[:t], pools[t].option(i), *others[t + 1 :])
         if too_slow(problem, path):
-            undecided &= ~((c.needed <= c.needed[i]) & (c.vcpus <= c.vcpus[i]))
+            undecided &= ~np.all(sizes <= sizes[i], axis=1)
         else:
-            faster = (c.needed >= c.needed[i]) & (c.vcpus >= c.vcpus[i])
+            faster = np.all(sizes >= sizes[i], axis=1)
             alive |= faster
             undecided &= ~faster
     return alive
 
 
-def _time_in(problem: Problem, tiers: int) -> Callable[[int, Option], float]:
-    """Mean time [s] in one of the `tiers` alone, as the chain tells it."""
+def _sizes(problem: Problem, c: Columns) -> Floats:
+    """What makes a tier fast, (n, 2 or 3)."""
+    columns = [c.needed, c.vcpus]
+    if problem.degraded is not None:
+        columns.append(degraded_servers(problem.degraded, c))
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _time_in(problem: Problem) -> Callable[[int, Option], float]:
+    """Mean time [s] in one tier alone, as the chain tells it."""
     chain = problem.chain
     assert chain is not None
     known: dict[tuple[float, ...], float] = {}
@@ -201,22 +210,19 @@ def _time_in(problem: Problem, tiers: int) -> Callable[[int, Option], float]:
         return known[key]
 
     def alone(t: int, option: Option) -> float:
-        if t == tiers - 1:
-            return moments_of(chain.last(option))[0]
-        nothing = np.full(1, 1e-9), np.full(1, 1e-18)
-        return float(chain.above(t, option, nothing, None)[0][0])
+        return float(chain.mean_s(chain.above(t, option, None))[0])
 
     return mean_s
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Ways to build tier t and all below it: option `row`, then label `below` of the next tier."""
+    """Ways to build tier t and all below it: option `row`, then label `below` of the next tier;
+    `law` is the number of the law of the time there."""
 
     usd: Floats
     loss: Floats
-    mean_s: Floats
-    variance: Floats
+    law: Ints
     row: Ints
     below: Ints
 
@@ -225,11 +231,46 @@ class Labels:
 
     def columns(self) -> tuple[Floats | Ints, ...]:
         """All columns."""
-        return self.usd, self.loss, self.mean_s, self.variance, self.row, self.below
+        return self.usd, self.loss, self.law, self.row, self.below
 
     def keep(self, which: Ints | Mask) -> Labels:
         """These of the labels."""
         return Labels(*(column[which] for column in self.columns()))  # type: ignore[arg-type]
+
+
+class _Laws:
+    """The laws of one tier, each computed once for a size of it and a law below it."""
+
+    def __init__(self, problem: Problem, tier: int, below: _Laws | None) -> None:
+        assert problem.chain is not None
+        self._degraded, self._chain = problem.degraded, problem.chain
+        self._tier, self._below = tier, below
+        self._parts: list[Floats] = []
+        self._count = 0
+        self._known: dict[tuple[int, float, int], Ints] = {}
+
+    def numbers(self, option: Option, below: Ints) -> Ints:
+        """The law of `option` before each law `below`; for the last tier, all the same."""
+        size = 1 if self._below is None else self._below._count
+        left = 0 if self._degraded is None else self._degraded.servers(option)
+        key = (option.needed, option.instance.vcpus, left)
+        known = self._known.get(key, np.zeros(0, dtype=np.int64))
+        if len(known) < size:
+            known = np.append(known, np.full(size - len(known), -1))
+            self._known[key] = known
+        new = np.unique(below[known[below] < 0])
+        if len(new):
+            laws = None if self._below is None else self._below.all()[new]
+            known[new] = self._count + np.arange(len(new))
+            self._parts.append(self._chain.above(self._tier, option, laws))
+            self._count += len(new)
+        return known[below]
+
+    def all(self) -> Floats:
+        """One row a law."""
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
 
 
 class _Route:
@@ -243,25 +284,25 @@ class _Route:
         problem: Problem,
         pools: Sequence[Pool],
         best: Path | None,
-        spent: Callable[[], bool],
+        check: Check,
         price: float | None,
     ) -> None:
-        assert problem.chain is not None
         assert len(pools) > 1
-        self._problem, self._pools, self._spent, self._one_sum = problem, pools, spent, price
-        self._chain: Chain = problem.chain
+        self._problem, self._pools, self._check, self._one_sum = problem, pools, check, price
         self._most = cost(best)
         self._budget = budget(problem) * (1.0 + LOG_ROUNDING)
         self._price = best_price(problem, pools)
         self._above_usd = _before(pools, [pool.columns.usd for pool in pools])
         self._above_priced = _before(pools, weights_at(problem, pools, self._price))
         self._above_loss = _before(pools, [pool.columns.loss for pool in pools])
-        self._largest = tuple(largest_of(pool) for pool in pools)
+        self._largest = tuple(largest_of(problem, pool) for pool in pools)
         self._labels: list[Labels] = []  # [t], once it is built
-        self._laws: dict[int, Parts] = {}
+        self._laws: list[_Laws] = []  # [t]
+        for t in reversed(range(len(pools))):
+            self._laws.insert(0, _Laws(problem, t, self._laws[0] if self._laws else None))
 
     def cheapest(self) -> Path | None:
-        """None: nothing costs less than `best`. Raises _SpentError."""
+        """None: nothing costs less than `best`. Raises _FullError, and what the check raises."""
         last = len(self._pools) - 1
         self._labels = [self._last()] * (last + 1)
         for t in range(last, 0, -1):
@@ -273,23 +314,14 @@ class _Route:
                 return None
         return self._pairs(self._labels[1])
 
-    def _check(self) -> None:
-        if self._spent():
-            raise _SpentError
-
     def _last(self) -> Labels:
         """One label per option of the last tier."""
-        pool = self._pools[-1]
-        rows = np.flatnonzero(self._fits(len(self._pools) - 1, pool.columns.usd, pool.columns.loss))
-        found = [moments_of(self._last_law(int(row))) for row in rows]
-        mean_s, variance = np.array(found, dtype=np.float64).reshape(-1, 2).T
+        t, pool = len(self._pools) - 1, self._pools[-1]
+        rows = np.flatnonzero(self._fits(t, pool.columns.usd, pool.columns.loss))
+        only = np.zeros(1, dtype=np.int64)
+        laws = [int(self._laws[t].numbers(pool.option(int(row)), only)[0]) for row in rows]
         c = pool.columns
-        return Labels(c.usd[rows], c.loss[rows], mean_s, variance, rows, rows)
-
-    def _last_law(self, row: int) -> Parts:
-        if row not in self._laws:
-            self._laws[row] = self._chain.last(self._pools[-1].option(row))
-        return self._laws[row]
+        return Labels(c.usd[rows], c.loss[rows], np.array(laws, dtype=np.int64), rows, rows)
 
     def _worth_keeping(self, t: int) -> Labels:
         """Each option of tier t before each label below it, as far as cost and loss allow, without
@@ -302,7 +334,7 @@ class _Route:
             if count > _COMPARED_AT:
                 kept, fresh, count = self._compared(t, [kept, *fresh]), [], 0
                 if len(kept) > _LABELS_MAX:
-                    raise _SpentError
+                    raise _FullError
         return self._compared(t, [kept, *fresh])
 
     def _compared(self, t: int, parts: Sequence[Labels]) -> Labels:
@@ -314,18 +346,15 @@ class _Route:
 
     def _extended(self, t: int, below: Labels) -> Iterator[Labels]:
         c, pool = self._pools[t].columns, self._pools[t]
-        last = t + 2 == len(self._pools)
         for row in range(len(pool)):
             self._check()
             usd, loss = below.usd + c.usd[row], below.loss + c.loss[row]
             which = np.flatnonzero(self._fits(t, usd, loss))
             if not len(which):
                 continue
-            laws = [self._last_law(int(below.row[i])) for i in which] if last else None
-            tails = below.mean_s[which], below.variance[which]
-            mean_s, variance = self._chain.above(t, pool.option(row), tails, laws)
+            laws = self._laws[t].numbers(pool.option(row), below.law[which])
             same = np.full(len(which), row, dtype=np.int64)
-            yield Labels(usd[which], loss[which], mean_s, variance, same, which)
+            yield Labels(usd[which], loss[which], laws, same, which)
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
         """Whether a plan with this from tier t on costs little enough and loses little enough."""
@@ -337,40 +366,41 @@ class _Route:
         return fits
 
     def _undominated(self, t: int, labels: Labels) -> Labels:
-        columns = [labels.usd, *self._slowness(t, labels)]
+        if not len(labels):
+            return labels
+        columns = [labels.usd]
         if self._problem.unavailability_max is not None:
             if self._one_sum is None:
                 columns.append(labels.loss)
             else:
-                columns[0] = labels.usd + (self._one_sum / self._budget) * labels.loss
-        return labels.keep(undominated(np.stack(columns, axis=1)))
-
-    def _slowness(self, t: int, labels: Labels) -> tuple[Floats, Floats]:
-        """What has to be smaller for the tiers above to be no slower; see the module."""
-        if t == len(self._pools) - 1:
-            c = self._pools[t].columns.take(labels.row)
-            return -c.needed.astype(np.float64), -c.vcpus
-        if int(self._pools[t].columns.upstream[0]) == 1:
-            return labels.mean_s, labels.variance
-        return _quantile(labels, -_FAR), _quantile(labels, _FAR)
+                columns = [labels.usd + (self._one_sum / self._budget) * labels.loss]
+        table = np.stack(columns, axis=1)
+        some = _best_of_each(labels.law, table)
+        laws = self._laws[t].all()[labels.law[some]]
+        whole = np.concatenate([table[some], laws], axis=1)
+        return labels.keep(some[undominated(whole, self._check)])
 
     def _fast_enough(self, t: int, labels: Labels) -> Labels:
         """Labels that the largest tiers above them make fast enough."""
-        alive = np.zeros(len(labels), dtype=bool)
+        if not len(labels):
+            return labels
+        used, first = np.unique(labels.law, return_index=True)
+        laws = self._laws[t].all()[used]
+        size = laws.sum(axis=1)
+        alive = np.zeros(len(used), dtype=bool)
         undecided = ~alive
-        x, y = self._slowness(t, labels)
         while undecided.any():
             self._check()
             left = np.flatnonzero(undecided)
-            i = left[np.argsort(x[left])[len(left) // 2]]
-            path = (*self._largest[:t], *self._path(t, labels, int(i)))
+            i = left[np.argsort(size[left])[len(left) // 2]]
+            path = (*self._largest[:t], *self._path(t, labels, int(first[i])))
             if too_slow(self._problem, path):
-                undecided &= ~((x >= x[i]) & (y >= y[i]))
+                undecided &= ~np.all(laws >= laws[i], axis=1)
             else:
-                better = (x <= x[i]) & (y <= y[i])
+                better = np.all(laws <= laws[i], axis=1)
                 alive |= better
                 undecided &= ~better
-        return labels.keep(alive)
+        return labels.keep(np.isin(labels.law, used[alive]))
 
     def _path(self, t: int, labels: Labels, i: int) -> Path:
         """The options of a label of tier t, from there to the back."""
@@ -388,8 +418,8 @@ class _Route:
         some = np.flatnonzero((usd < self._most - USD_ROUNDING) & (loss <= self._budget))
         order = some[np.argsort(usd[some], kind="stable")]
         option, label = np.divmod(order, len(below))
-        x, y = self._slowness(1, below)
-        needed, vcpus, x, y = c.needed[option], c.vcpus[option], x[label], y[label]
+        laws = self._laws[1].all()
+        sizes, law = _sizes(self._problem, c)[option], below.law[label]
         open_ = np.ones(len(order), dtype=bool)
         while open_.any():
             self._check()
@@ -399,17 +429,23 @@ class _Route:
             if not broken:
                 return path
             open_[i] = False
-            if "latency" in broken:
-                slower = (needed <= needed[i]) & (vcpus <= vcpus[i]) & (x >= x[i]) & (y >= y[i])
-                open_ &= ~slower
+            if set(broken) & {"latency", "degraded"}:
+                slower = np.all(laws >= laws[law[i]], axis=1)[law]
+                open_ &= ~(slower & np.all(sizes <= sizes[i], axis=1))
         return None
 
 
-def largest_of(pool: Pool) -> Option:
-    """An option that none of the pool exceeds in nodes and vCPUs; it may not exist."""
+def largest_of(problem: Problem, pool: Pool) -> Option:
+    """An option that none of the pool exceeds in nodes and vCPUs, nor in what is left when it is
+    degraded; it may not exist."""
     one, c = pool.option(0), pool.columns
     machine = replace(one.instance, vcpus=float(c.vcpus.max()))
-    return replace(one, needed=int(c.needed.max()), instance=machine)
+    large = replace(one, needed=int(c.needed.max()), instance=machine)
+    if problem.degraded is None:
+        return large
+    missing = large.needed - int(degraded_servers(problem.degraded, c).max())
+    extra = problem.degraded.nodes_down - missing
+    return replace(large, mechanism=Mechanism.ara, extra=extra)
 
 
 def _before(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
@@ -418,8 +454,13 @@ def _before(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
     return [min(before.values()) for before in known.before]
 
 
-def _quantile(labels: Labels, z: float) -> Floats:
-    """Quantiles [s] of gamma laws, z standard deviations out (Wilson and Hilferty 1931)."""
-    ninth = labels.variance / (9.0 * labels.mean_s**2)
-    found: Floats = labels.mean_s * np.maximum(0.0, 1.0 - ninth + z * np.sqrt(ninth)) ** 3
+def _best_of_each(law: Ints, table: Floats) -> Ints:
+    """Of the rows of each law those that none matches or undercuts; table has one or two columns,
+    of which the last one falls from row to row of what is kept."""
+    order = np.lexsort((*(table.T[::-1]), law))
+    ranks = np.unique(table[order, -1], return_inverse=True)[1].reshape(-1)
+    groups = np.cumsum(np.diff(law[order], prepend=law[order[:1]]) != 0)
+    keys = ranks - groups * (len(law) + 1)  # each law's begin below those of the one before
+    least = np.minimum.accumulate(keys)
+    found: Ints = np.sort(order[np.append(True, keys[1:] < least[:-1])[: len(order)]])
     return found

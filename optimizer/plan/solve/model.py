@@ -35,8 +35,10 @@ import numpy as np
 from core.errors import PlannerError
 from core.tolerances import GAP_LEAST
 from core.vocabulary import Mechanism
+from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
 from optimizer.plan.solve.first import first_plan
 from optimizer.plan.solve.labels import GivenUpError, cheap, cheapest
+from optimizer.plan.solve.monotony import breach
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 from optimizer.plan.solve.screen import (
@@ -60,7 +62,8 @@ class Solution:
     """The cheapest path, or None if there is none; how it was found.
 
     `gap` is 0 for a proved optimum. Otherwise the search met its bound, and no plan costs less than
-    (1 - gap) times this one; None if there is no plan to compare with. `proof` says what proved it.
+    (1 - gap) times this one; None if there is no plan to compare with. `proof` says what proved it;
+    `breach` where a larger fleet was seen to be slower, so that nothing is.
     """
 
     path: Path | None
@@ -69,6 +72,7 @@ class Solution:
     solves: int
     gap: float | None = 0.0
     proof: str = "cuts"
+    breach: str | None = None
 
     @property
     def proved(self) -> bool:
@@ -80,48 +84,90 @@ NONE = Solution(None, None, 0, 0)  # there is none
 NOT_FOUND = Solution(None, None, 0, 0, gap=None, proof="none")
 
 
-def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT_S) -> Solution:
+def solve(
+    problem: Problem,
+    known: Path | None = None,
+    *,
+    limit_s: float = LIMIT_S,
+    clock: Clock = time.monotonic,
+) -> Solution:
     """The cheapest path that keeps every limit, proved within the options; see the module.
 
     Parameters: known, a path that keeps them all, if there is one already: nothing dearer is looked
-    at; limit_s [s] bounds the search. What it ended with is then the answer, with its gap.
-    Raises: PlannerError if the time ends before any plan, and before it is proved that there is
+    at; limit_s [s] bounds the search, by `clock`. What it ended with is then the answer, with its
+    gap.
+    Raises: OutOfTimeError if the time ends before any plan, and before it is proved that there is
     none.
     """
-    until_s = time.monotonic() + limit_s
+    deadline = Deadline(limit_s, clock)
     pools = affordable(problem, eligible(problem), math.inf)
     if not all(len(pool) for pool in pools):
         return NONE
-    by_labels = (
-        problem.chain is not None
-        and bool(problem.latency_ms_max)
-        and problem.degraded is None
-        and len(pools) > 2
-    )
-    best = known if known is not None else first_plan(problem, pools, quick=by_labels)
+    by_labels = problem.chain is not None and bool(problem.latency_ms_max) and len(pools) > 2
+    best = known if known is not None else first_plan(problem, pools, deadline, quick=by_labels)
     if by_labels and best is not None:
-        best = cheap(problem, affordable(problem, pools, cost(best)), best, lambda: _over(until_s))
-    pools = [front(problem, pool) for pool in affordable(problem, pools, cost(best))]
+        best = cheap(problem, affordable(problem, pools, cost(best)), best, deadline)
+    pools = affordable(problem, pools, cost(best))
+    try:
+        pools = [front(problem, pool, deadline.check) for pool in pools]
+    except OutOfTimeError:
+        return _unproved(best, _least(problem, pools))
     pools = affordable(problem, pools, cost(best))
     if not all(len(pool) for pool in pools):
         return Solution(best, None if best is None else cost(best), 0, 0)
-    return _Search(problem, pools, best, until_s, by_labels).run()
+    return _Search(problem, pools, best, deadline, by_labels).run()
 
 
-def attempt(problem: Problem, known: Path | None = None, *, limit_s: float) -> Solution:
+def held(problem: Problem, found: Solution) -> Solution:
+    """The same, not proved where the latency is not what the proof rests on (`monotony`)."""
+    seen = breach(problem, found.path) if found.proved else None
+    if seen is None:
+        return found
+    if found.usd_per_month is None:
+        return replace(found, gap=None, proof="none", breach=seen)
+    gap = _gap(found.usd_per_month, _least(problem, eligible(problem)))
+    return replace(found, gap=gap, proof="none", breach=seen)
+
+
+def attempt(
+    problem: Problem,
+    known: Path | None = None,
+    *,
+    limit_s: float,
+    clock: Clock = time.monotonic,
+) -> Solution:
     """As `solve`, of what is asked beside a plan: a search that ends without an answer is no error,
     but a solution without a path that is not `proved`."""
     try:
-        return solve(problem, known, limit_s=limit_s)
+        return solve(problem, known, limit_s=limit_s, clock=clock)
     except PlannerError:
         return NOT_FOUND
 
 
-def _over(until_s: float) -> bool:
-    return time.monotonic() >= until_s
+def _least(problem: Problem, pools: Sequence[Pool]) -> float:
+    """No plan of these costs less, whatever the latency."""
+    price = best_price(problem, pools)
+    return bounds(pools, weights_at(problem, pools, price)).least - price
 
 
-class OutOfTimeError(Exception):
+def _gap(usd: float, least: float) -> float:
+    return max(GAP_LEAST, 1.0 - least / usd) if usd > 0 else GAP_LEAST
+
+
+def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -> Solution:
+    """The best plan up to now. Raises: OutOfTimeError if there is none."""
+    if best is None:
+        raise OutOfTimeError(
+            "plan",
+            expected="a plan, or the proof that there is none, within the search's bounds",
+            came=f"neither after {solves} solves and {cuts} cuts",
+            do="Lower max_nodes or max_replicas, or give it more time.",
+        )
+    usd = cost(best)
+    return Solution(best, usd, cuts, solves, _gap(usd, least), "none")
+
+
+class _TimeLimitError(Exception):
     """HiGHS met its time limit."""
 
 
@@ -133,24 +179,23 @@ class _Search:
         problem: Problem,
         pools: list[Pool],
         best: Path | None,
-        until_s: float,
+        deadline: Deadline,
         by_labels: bool,
     ) -> None:
         self._labels = by_labels
-        self._problem, self._pools, self._best, self._until_s = problem, pools, best, until_s
+        self._problem, self._pools, self._best, self._deadline = problem, pools, best, deadline
         self._options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
         self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
         self._model = _build(problem, pools, self._options)
-        price = best_price(problem, pools)
-        self._least = bounds(pools, weights_at(problem, pools, price)).least - price
+        self._least = _least(problem, pools)
         self._cuts = self._solves = 0
 
     def run(self) -> Solution:
         """Until the proposed plan passes, nothing is left, or a bound is met."""
-        while not self._spent() and self._cuts < _CUTS_MAX:
+        while not self._deadline.over() and self._cuts < _CUTS_MAX:
             try:
                 chosen = self._proposed()
-            except OutOfTimeError:
+            except _TimeLimitError:
                 break
             if chosen is None:
                 return self._end(self._best)
@@ -158,33 +203,21 @@ class _Search:
             broken = violations(self._problem, chosen)
             if not broken:
                 return self._end(chosen)
-            if self._labels and broken == ["latency"]:
+            if self._labels and set(broken) <= {"latency", "degraded"}:
                 return self._by_labels()
             self._cut(chosen, broken)
         return self._unproved()
-
-    def _spent(self) -> bool:
-        return _over(self._until_s)
 
     def _end(self, path: Path | None, proof: str = "cuts") -> Solution:
         usd = None if path is None else cost(path)
         return Solution(path, usd, self._cuts, self._solves, 0.0, proof)
 
     def _unproved(self) -> Solution:
-        if self._best is None:
-            raise PlannerError(
-                "plan",
-                expected="a plan, or the proof that there is none, within the search's bounds",
-                came=f"neither after {self._solves} solves and {self._cuts} cuts",
-                do="Lower max_nodes or max_replicas, or give it more time.",
-            )
-        usd = cost(self._best)
-        gap = max(0.0, 1.0 - self._least / usd) if usd > 0 else 0.0
-        return replace(self._end(self._best, "none"), gap=max(gap, GAP_LEAST))
+        return _unproved(self._best, self._least, self._cuts, self._solves)
 
     def _by_labels(self) -> Solution:
         try:
-            found = cheapest(self._problem, self._pools, self._best, self._spent)
+            found = cheapest(self._problem, self._pools, self._best, self._deadline)
         except GivenUpError as ended:
             self._best, self._least = ended.best, max(self._least, ended.least)
             return self._unproved()
@@ -193,7 +226,7 @@ class _Search:
     def _proposed(self) -> Path | None:
         """The cheapest plan that no cut forbids."""
         self._solves += 1
-        left_s = max(0.1, self._until_s - time.monotonic())
+        left_s = max(0.1, self._deadline.left_s())
         return _optimum(self._solver, self._model, self._options, left_s)
 
     def _cut(self, chosen: Path, broken: list[str]) -> None:
@@ -297,7 +330,7 @@ def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float
     if ended in infeasible:
         return None
     if ended == TerminationCondition.maxTimeLimit:
-        raise OutOfTimeError
+        raise _TimeLimitError
     if ended != TerminationCondition.convergenceCriteriaSatisfied:
         raise PlannerError("plan", expected="an optimum from HiGHS", came=str(ended))
     values = result.solution_loader.get_vars()

@@ -18,6 +18,7 @@ from core.config_file import Share, Strict, refusal
 from core.vocabulary import MECHANISMS, Mechanism, Scheme
 from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.prices import Instance
 from optimizer.replication import COLLISION_MAX
 
@@ -116,6 +117,8 @@ class Degraded(Strict):
             raise refusal("nodes_down or limping of at least 1", came="neither")
         if self.limping and "limp_speed" not in self.model_fields_set:
             raise refusal("the share of its speed that is left", came="nothing", key="limp_speed")
+        if not self.limping and "limp_speed" in self.model_fields_set:
+            raise refusal("it beside limping = 1", came="no limping server", key="limp_speed")
         return self
 
     def servers(self, option: Option) -> int:
@@ -146,13 +149,19 @@ class Covers:
     In the cloud a crashed node is replaced by itself: passive failover there is active route
     anywhere without extra nodes, and no second choice. `nodes_down` active nodes of a tier have to
     be spared (`Degraded`): up to there every extra one may count, whatever it does to availability.
+    `check` is called before each size, and may end it by an exception.
     """
 
     def __init__(
-        self, rates: FailureRates, scheme: str, limits: Limits, nodes_down: int = 0
+        self,
+        rates: FailureRates,
+        scheme: str,
+        limits: Limits,
+        nodes_down: int = 0,
+        check: Check = unbounded,
     ) -> None:
         self._rates, self._scheme, self._limits = rates, scheme, limits
-        self._nodes_down = nodes_down
+        self._nodes_down, self._check = nodes_down, check
         self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
 
     def told_apart(self, _replicas: int) -> int:
@@ -192,7 +201,9 @@ class Covers:
         best, most = math.inf, self._limits.max_nodes - needed
         spared = self._nodes_down if mechanism == Mechanism.ara else -1
         values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=spared)
+        self._check()
         for extra, value in enumerate(values):
+            self._check()
             lost = value.unavailability_most
             if lost < best or extra <= spared:
                 yield Redundancy(mechanism, extra, lost)

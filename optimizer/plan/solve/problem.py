@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from optimizer.latency import Parts
-
-    Tails = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean [s], variance [s^2], each (n,)
+    Laws = NDArray[np.float64]  # (n, any): what tells how long something takes, larger is slower
 
 FAMILIES = ("availability", "utilisation", "collision", "latency", "degraded")
 
@@ -35,21 +33,20 @@ class DegradedLatency(Protocol):
 
 
 class Chain(Protocol):
-    """A latency that sees what is below a tier only by the mean and variance of the time there.
+    """A latency that sees what is below a tier only by the law of the time there, a few numbers.
 
-    An upper tier without copies is no slower if both are smaller; one with copies, if the gamma law
-    with that mean and variance is smaller in the usual stochastic order. The last tier's law is a
-    mixture, and what is right above it may see more of it than the moments.
+    Where none of them is larger, no tier above is slower, and neither is the page, also while any
+    one tier is degraded, where that is asked.
     """
 
-    def last(self, option: Option) -> Parts:
-        """The law of what one upstream copy waits for in the last tier."""
-        ...
-
-    def above(self, tier: int, option: Option, below: Tails, last: Sequence[Parts] | None) -> Tails:
+    def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
         """What one upstream copy waits for in the tier and all below it, for each of `below`.
 
-        `last`: the laws behind `below`, where the next tier is the last."""
+        `below` is None for the last tier, and then there is one law."""
+        ...
+
+    def mean_s(self, laws: Laws) -> NDArray[np.float64]:
+        """The mean of each law [s]."""
         ...
 
 
@@ -59,7 +56,7 @@ class Problem:
 
     `degraded` asks that the latency limits and a utilisation below 1 hold too while any one tier is
     in that condition; `latency_degraded` evaluates it. `chain` is there if the latency has that
-    structure: the search is then exact for long chains as well.
+    structure (in that condition too): the search is then exact for long chains as well.
     """
 
     options: tuple[Sequence[Option], ...]

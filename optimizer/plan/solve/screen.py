@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
@@ -107,19 +108,20 @@ def eligible(problem: Problem) -> list[Pool]:
     return pools
 
 
-def _degraded_servers(degraded: Degraded, c: Columns) -> Ints:
+def degraded_servers(degraded: Degraded, c: Columns) -> Ints:
+    """Servers of each row that are up in the degraded condition."""
     return np.minimum(c.needed, c.nodes - degraded.nodes_down)
 
 
 def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
     """`Degraded.utilisation` of all rows."""
-    left = _degraded_servers(degraded, c)
+    left = degraded_servers(degraded, c)
     capacity = left - degraded.limping * (1.0 - degraded.limp_speed)
     stands = (left >= np.maximum(c.replicas, max(degraded.limping, 1))) & (capacity > 0)
     return np.where(stands, c.utilisation * c.needed / np.where(stands, capacity, 1.0), math.inf)
 
 
-def front(problem: Problem, pool: Pool) -> Pool:
+def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:
     """Without options that another one of the same group matches or beats.
 
     All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
@@ -127,7 +129,7 @@ def front(problem: Problem, pool: Pool) -> Pool:
     """
     c = pool.columns
     table = np.stack([c.usd, *_what_counts(problem, c)], axis=1).astype(np.float64)
-    kept = [rows[undominated(table[rows])] for rows in pool.groups.values()]
+    kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
     return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
 
 
@@ -138,7 +140,7 @@ def _what_counts(problem: Problem, c: Columns) -> list[Floats | Ints]:
     if problem.latency_ms_max:
         found += [-c.needed, -c.vcpus]
         if problem.degraded is not None:
-            found.append(-_degraded_servers(problem.degraded, c))
+            found.append(-degraded_servers(problem.degraded, c))
     return found
 
 

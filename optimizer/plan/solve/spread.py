@@ -26,6 +26,7 @@ from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
 from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
 from optimizer.availability.placement import Placement
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
 
 if TYPE_CHECKING:
@@ -150,8 +151,9 @@ class SpreadCovers(Covers):
         limits: Limits,
         nodes_down: int,
         spreads: Spreads,
+        check: Check = unbounded,
     ) -> None:
-        super().__init__(rates, scheme, limits, nodes_down)
+        super().__init__(rates, scheme, limits, nodes_down, check)
         self._spreads = spreads
 
     def told_apart(self, replicas: int) -> int:
@@ -168,6 +170,7 @@ class SpreadCovers(Covers):
         spared = self._nodes_down if mechanism == Mechanism.ara else -1
         best = math.inf
         for extra in range(most + 1):
+            self._check()
             found = self._spreads.best(needed, extra, rates, mechanism, replicas)
             if found is None:
                 continue

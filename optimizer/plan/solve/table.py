@@ -24,6 +24,7 @@ import numpy as np
 
 from core.errors import InputError
 from core.vocabulary import MECHANISMS, Mechanism
+from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import (
     Covers,
     Limits,
@@ -139,8 +140,12 @@ def tier_table(
     instances: Sequence[Instance],
     covers: Covers,
     limits: Limits,
+    check: Check = unbounded,
 ) -> OptionTable:
-    """All options of a tier at these amplification levels, r = 1..max_replicas; see the module."""
+    """All options of a tier at these amplification levels, r = 1..max_replicas; see the module.
+
+    `check` is called for each type, and may end it by an exception.
+    """
     tables: dict[tuple[int, float, int], _CoverRows] = {}
     blocks, rows = [], 0
     for level, r in itertools.product(levels, range(1, limits.max_replicas + 1)):
@@ -149,6 +154,7 @@ def tier_table(
         if collision_probability(limits.max_nodes, level, r) > limits.max_collision:
             continue
         for number, one in enumerate(instances):
+            check()
             blocks.append(_block(demand, level, r, number, one, tables, covers, limits))
             rows += len(blocks[-1][0])
             if rows > ROWS_MAX:
@@ -254,8 +260,10 @@ def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]
     )
 
 
-def undominated(table: Floats) -> Ints:
+def undominated(table: Floats, check: Check = unbounded) -> Ints:
     """Rows that no other row matches or undercuts in every column, in ascending order.
+
+    `check` is called at each step, and may end it by an exception.
 
     The row with the least sum of ranks is undercut by none that is left: it is kept, and takes with
     it all that it undercuts. Of equal rows the first is kept.
@@ -264,6 +272,7 @@ def undominated(table: Floats) -> Ints:
     order = np.argsort(ranks.sum(axis=1), kind="stable")
     left, rows, kept = ranks[order], order, []
     while len(rows):
+        check()
         kept.append(int(rows[0]))
         beaten = np.all(left[0] <= left, axis=1)
         left, rows = left[~beaten], rows[~beaten]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError, UnstableError
-from optimizer.latency import PageLatency, Station, TierLatency, stays, zero_load_s
+from optimizer.latency import PageLatency, Station, TierLatency, mean_s, stays, zero_load_s
 from random_tests import examples
 
 QUIET = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
@@ -67,9 +67,8 @@ def test_a_page_takes_its_own_time_and_that_of_all_its_queries() -> None:
     query = TierLatency(processing_s=0.004, cv2=1.0, visits=15.0)
     back = Station(query, 3, 1.0, 1, "round-robin", request_per_s=75.0)
     front = _station(request_per_s=5.0)
-    mean_s = PageLatency(3.0).mean_s([front, back])
     expected = stays(front).fast_s + 15 * stays(back).fast_s
-    assert mean_s == pytest.approx(expected, rel=0.005)
+    assert mean_s([front, back]) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_two_tier_page_agrees_with_a_simulation_of_the_same_assumptions() -> None:
@@ -161,8 +160,6 @@ def test_a_coarse_grid_is_within_half_a_per_cent_of_a_fine_one() -> None:
             for q in (50, 95, 99):
                 found = PageLatency(8.0).percentile_s(chain[:tiers], q)
                 assert found == pytest.approx(fine.percentile_s(chain[:tiers], q), rel=0.005)
-            mean_s = PageLatency(8.0).mean_s(chain[:tiers])
-            assert mean_s == pytest.approx(fine.mean_s(chain[:tiers]), rel=0.005)
 
 
 def test_no_fleet_is_faster_than_the_zero_load_latency() -> None:
@@ -201,9 +198,9 @@ def test_bad_questions_are_refused() -> None:
         zero_load_s([QUIET], [1.0, 1.0], [1], "tad", [95])
 
 
-def _shared_processor(rate_per_s: float, t: float) -> tuple[float, float, float, float]:
-    """M/M/1 processor sharing, exactly: mean, variance (Coffman, Muntz and Trotter 1970), p95 and
-    p99, these of the absorption of a tagged job among at most 200 others."""
+def _shared_processor(rate_per_s: float, t: float) -> tuple[float, float, float]:
+    """M/M/1 processor sharing, exactly: mean (Coffman, Muntz and Trotter 1970), p95 and p99, these
+    of the absorption of a tagged job among at most 200 others."""
     from scipy.linalg import expm
 
     rho = rate_per_s * t
@@ -217,17 +214,16 @@ def _shared_processor(rate_per_s: float, t: float) -> tuple[float, float, float,
         survival.append(float(present.sum()))
     times_s = step_s * np.arange(len(survival))
     p95, p99 = (float(np.interp(-(1 - q), -np.array(survival), times_s)) for q in (0.95, 0.99))
-    return t / (1 - rho), (2 + rho) / (2 - rho) * (t / (1 - rho)) ** 2, p95, p99
+    return t / (1 - rho), p95, p99
 
 
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.8])
 def test_the_law_is_near_the_exact_one_of_a_shared_processor(load: float) -> None:
     """With the cv2 that a run at this load would measure: p95 +1 to +8 %, p99 -3 to -1 %."""
     station = _station(tier=replace(QUIET, cv2=(2 + load) / (2 - load)), request_per_s=80.0 * load)
-    mean, variance, p95, p99 = _shared_processor(20.0 * load, 0.05)
+    mean, p95, p99 = _shared_processor(20.0 * load, 0.05)
     page = PageLatency(12.0, points=8192)
-    assert page.mean_s([station]) == pytest.approx(mean, rel=1e-3)
-    assert page.variance_s2([station]) == pytest.approx(variance, rel=2e-3)
+    assert mean_s([station]) == pytest.approx(mean, rel=1e-9)
     assert page.percentile_s([station], 95) == pytest.approx(p95, rel=0.09)
     assert page.percentile_s([station], 99) == pytest.approx(p99, rel=0.04)
 
@@ -237,5 +233,4 @@ def test_the_first_of_many_nearly_equal_copies_takes_nearly_as_long_as_each() ->
     for cv2 in (1e-4, 1e-2):
         station = Station(replace(QUIET, cv2=cv2), 8, 1.0, 4, "tad", 1e-6)
         expected_s = 0.05 * (1 - 1.0294 * math.sqrt(cv2))
-        found_s = PageLatency(1.0, points=8192).mean_s([station])
-        assert found_s == pytest.approx(expected_s, rel=0.003)
+        assert mean_s([station]) == pytest.approx(expected_s, rel=0.003)

@@ -16,6 +16,7 @@ from optimizer.plan.explain.marginal import CUT, marginal_prices
 from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
 from optimizer.plan.explain.relaxation import relaxations, together
 from optimizer.plan.explain.sensitivity import sensitivity
+from optimizer.plan.solve.deadline import Check, Deadline, unbounded
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded
 from optimizer.plan.solve.problem import Problem
@@ -145,11 +146,11 @@ def test_a_plan_that_is_not_proved_the_cheapest_has_no_prices() -> None:
     source = _Ladder()
     problem = source.problem()
     found = solve(problem)
-    everything = Wanted(marginal=True, pareto=True, sensitivity=True)
-    assert set(explained(problem, found, source, everything)) == {
+    everything, endless = Wanted(marginal=True, pareto=True, sensitivity=True), Deadline(1e9)
+    assert set(explained(problem, found, source, everything, endless)) == {
         "marginal", "pareto", "sensitivity",
     }  # fmt: skip
-    assert explained(problem, replace(found, gap=0.1), source, everything) == {}
+    assert explained(problem, replace(found, gap=0.1), source, everything, endless) == {}
 
 
 def test_a_binding_limit_is_named_with_what_it_costs() -> None:
@@ -189,7 +190,8 @@ class _Ladder:
     max_nodes: int = 4
     u: float = 0.3
 
-    def problem(self, *, max_nodes: int | None = None) -> Problem:
+    def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+        check()
         tier = [
             option(0, 1, 1, n, 1, usd=10.0 * n, u=self.u**n, used=self.rate_per_s / (10.0 * n))
             for n in range(1, (max_nodes or self.max_nodes) + 1)
@@ -198,7 +200,8 @@ class _Ladder:
             (tuple(o for o in tier if o.utilisation < 1),), latency, 0.1, utilisation_max=0.7
         )
 
-    def changed(self, name: str, factor: float) -> Problem | None:
+    def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
+        check()
         if name == "arrival_rate":
             return replace(self, rate_per_s=self.rate_per_s * factor).problem()
         return replace(self, u=self.u * factor).problem() if name == "crash_per_year" else None
@@ -220,11 +223,12 @@ def test_max_nodes_binds_where_many_small_machines_would_be_cheaper() -> None:
     class Two:
         max_nodes: int = 2
 
-        def problem(self, *, max_nodes: int | None = None) -> Problem:
+        def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+            check()
             return Problem(((large, *small[: max_nodes or 2]),), latency, 1e-3)
 
-        def changed(self, name: str, factor: float) -> Problem | None:
-            raise AssertionError((name, factor))
+        def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
+            raise AssertionError((name, factor, check))
 
     source = Two()
     problem = source.problem()
@@ -234,9 +238,9 @@ def test_max_nodes_binds_where_many_small_machines_would_be_cheaper() -> None:
 
 def test_nodes_that_are_too_dear_anyway_are_not_looked_for() -> None:
     class Never(_Ladder):
-        def problem(self, *, max_nodes: int | None = None) -> Problem:
+        def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
             assert max_nodes is None
-            return super().problem()
+            return super().problem(check=check)
 
     source = Never(rate_per_s=5.0)
     problem = source.problem()

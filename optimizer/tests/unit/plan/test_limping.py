@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
         "experiment": "limping", "run": "20261124T000000Z", "valid": True,
         "limplock": {"rule": {"confidence": 0.95}, "scenarios": [
             scenario("new", "10", SLOW), scenario("new", "1000", CUT), scenario("new", "5", None),
-            scenario("hedged", "10", {**SLOW, "high": 1.25}),
+            scenario("hedged", "10", {**SLOW, "factor": 1.2, "low": 1.1, "high": 1.25}),
         ]},
     }  # fmt: skip
     (tmp_path / "run").mkdir()

@@ -58,10 +58,15 @@ def test_the_plan_is_for_the_busiest_hour_in_the_last_month() -> None:
 def test_a_demand_that_is_not_sure_is_planned_higher_with_a_confidence() -> None:
     slo = {"availability": 0.99, "confidence": 0.9}
     unsure = asked(slo, load={"spread": 0.2})
-    sure = asked({"availability": 0.99}, load={"spread": 0.2})
+    sure = asked({"availability": 0.99})
     assert unsure.figures == ("arrival_per_s",)
     assert sure.case.tiers[0].request_per_s == pytest.approx(20.0)
     assert unsure.case.tiers[0].request_per_s == pytest.approx(20.0 * (1 + 0.2 * 1.2816), rel=1e-4)
+
+
+def test_a_spread_is_refused_without_a_confidence() -> None:
+    with pytest.raises(InputError, match=r"load\.spread"):
+        asked({"availability": 0.99}, load={"spread": 0.2})
 
 
 def test_a_confidence_is_refused_where_everything_is_certain() -> None:

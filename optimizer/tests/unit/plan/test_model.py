@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
-from optimizer.latency import PageLatency, Station, TierLatency, moments_of, visits_of
+from optimizer.latency import TierLatency
+from optimizer.plan.solve.choices import cheapest_of
 from optimizer.plan.solve.model import solve
-from optimizer.plan.solve.moments import tail_above
 from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
 from optimizer.plan.solve.table import tier_table, undominated
@@ -141,6 +141,34 @@ def test_a_search_without_time_says_how_far_off_it_may_be(big: Problem) -> None:
     assert (1.0 - cut.gap) * cut.usd_per_month <= whole.usd_per_month + 1e-6
 
 
+def _bumpy(path: Path) -> dict[int, float]:
+    """Three servers in the middle tier are slower than one."""
+    found = latency(path)
+    bump = 1.0 + 3.0 * (path[1].needed == 3)
+    return {q: bump * value for q, value in found.items()}
+
+
+def _chain_of(sizes: range) -> tuple[Any, ...]:
+    return tuple(tuple(option(t, 1, 1, n, 2, usd=10.0 * n) for n in sizes) for t in range(3))
+
+
+@pytest.mark.parametrize(("limit_ms", "found"), [(600.0, True), (1.0, False)])
+def test_a_law_that_is_slower_with_more_nodes_proves_nothing(limit_ms: float, found: bool) -> None:
+    smooth = Problem(_chain_of(range(1, 7)), latency, latency_ms_max={95: limit_ms})
+    bumpy = replace(smooth, latency=_bumpy)
+    assert cheapest_of([lambda _check: smooth], clock=lambda: 0.0).found.proved
+    chosen = cheapest_of([lambda _check: bumpy], clock=lambda: 0.0).found
+    assert (chosen.path is not None) == found
+    assert not chosen.proved
+    assert chosen.proof == "none"
+    assert "tier t1" in (chosen.breach or "")
+    assert "3 x 2 vCPUs" in (chosen.breach or "")
+    if found:
+        assert 0 < chosen.gap <= 1.0  # type: ignore[operator]
+    else:
+        assert chosen.gap is None
+
+
 @pytest.fixture(scope="module")
 def big() -> Problem:
     return plan_instance(2, tiers=6, types=15, max_nodes=20, max_replicas=2).problem()
@@ -166,6 +194,23 @@ def test_labels_and_cuts_prove_the_same_cost(seed: int, tightness: float) -> Non
     by_labels, by_cuts = solve(problem), solve(replace(problem, chain=None))
     assert (by_labels.proof, by_cuts.proof) == ("labels", "cuts")
     assert by_labels.usd_per_month == pytest.approx(by_cuts.usd_per_month, abs=1e-6)
+
+
+@pytest.mark.parametrize("condition", [Degraded(nodes_down=1), Degraded(limping=1, limp_speed=0.5)])
+def test_labels_and_cuts_prove_the_same_cost_when_degraded(condition: Degraded) -> None:
+    case = plan_instance(3, tiers=3, types=8, max_nodes=8, max_replicas=2, tightness=0.6)
+    slo = case.slo.model_copy(update={"degraded": condition})
+    problem = replace(case, slo=slo).problem()
+    still: dict[str, Any] = {"clock": lambda: 0.0}
+    by_labels = solve(problem, **still)
+    by_cuts = solve(replace(problem, chain=None), **still)
+    assert by_cuts.proof == "cuts"
+    assert by_labels.proved
+    assert by_labels.usd_per_month == pytest.approx(by_cuts.usd_per_month, abs=1e-6)
+    assert by_labels.path is not None
+    assert violations(problem, by_labels.path) == []
+    free = solve(case.problem(), **still)
+    assert (free.usd_per_month or 0.0) < (by_labels.usd_per_month or 0.0)
 
 
 @examples(100)
@@ -226,17 +271,3 @@ def test_a_cold_spare_costs_what_a_machine_that_is_off_costs(
     cheapest = {(o.nodes, o.standby): o.usd_per_month for o in table}
     assert cheapest[1, standby] == pytest.approx(usd)
     assert (2, 0) not in cheapest or cheapest[2, 0] == pytest.approx(20.0)
-
-
-@pytest.mark.parametrize(("replicas", "mean", "spread"), [(1, 1e-3, 5e-3), (2, 5e-3, 0.02)])
-def test_the_moments_of_a_tier_are_those_of_its_page_law(
-    replicas: int, mean: float, spread: float
-) -> None:
-    last = Station(TierLatency(0.005, 0.8, 3.0, 0.2, 0.5, 10.0), 8, 2.0, 2, "tad", 60.0 * replicas)
-    middle = Station(TierLatency(0.02, 1.3, 2.0, 0.2, 0.5, 10.0), 6, 2.0, replicas, "tad", 20.0)
-    parts = visits_of((last,))
-    below = [np.array([value]) for value in moments_of(parts)]
-    found_s, variance = tail_above(middle, below[0], below[1], [parts])
-    page = PageLatency(4.0, points=8192)
-    assert found_s[0] == pytest.approx(2 * page.mean_s((middle, last)), rel=mean)
-    assert variance[0] == pytest.approx(2 * page.variance_s2((middle, last)), rel=spread)

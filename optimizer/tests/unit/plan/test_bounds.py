@@ -1,0 +1,163 @@
+"""A plan ends at its bound of time, by the clock that it is given; what cannot be decided beside it
+never takes it along."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config_file import Source
+from core.errors import InputError
+from optimizer.plan.ask.plan_file import checked
+from optimizer.plan.ask.question import Question, asked_as_stated
+from optimizer.plan.explain.curve import Budget
+from optimizer.plan.explain.relaxation import relaxations
+from optimizer.plan.planner import answer
+from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
+from optimizer.plan.solve.model import LIMIT_S, solve
+from optimizer.tests.one_tier import asked
+from optimizer.tests.synthetic import plan_instance
+
+
+class Ticking:
+    """A clock on which each look takes so long."""
+
+    def __init__(self, step_s: float) -> None:
+        self.now_s, self.looks, self._step_s = 0.0, 0, step_s
+
+    def __call__(self) -> float:
+        self.now_s += self._step_s
+        self.looks += 1
+        return self.now_s
+
+
+def _limping() -> Question:
+    values: dict[str, Any] = {
+        "scheme": "on-prem", "arrival_per_s": 15.0, "slo": {"availability": 0.999},
+        "rates": {"crash_per_year": 12.0, "repair_s": 86400.0, "limp_per_year": 12.0,
+                  "limp_recovery_s": 86400.0, "limp_capacity": 0.0},
+        "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
+                   "instance_types": ["slice-1"]}],
+    }  # fmt: skip
+    return asked_as_stated(checked(Source(Path("plan.toml"), values)))
+
+
+def test_a_plan_whose_options_take_too_long_is_not_decided() -> None:
+    """Pools that are repaired are solved one by one: each looks at the clock."""
+    clock = Ticking(LIMIT_S / 5.0)
+    plan = answer(_limping(), clock=clock).plan
+    assert plan.feasible is None
+    assert plan.reasons[0].startswith("not decided: ")
+    assert clock.now_s <= LIMIT_S + 5 * LIMIT_S / 5.0
+    plan.to_json_dict()
+
+
+@pytest.mark.parametrize("step_s", [0.5, 5.0])
+def test_a_search_ends_soon_after_its_bound_with_a_plan_and_a_gap(step_s: float) -> None:
+    case = plan_instance(2, tiers=4, types=10, max_nodes=10, max_replicas=2)
+    problem, clock = case.problem(), Ticking(step_s)
+    found = solve(problem, limit_s=LIMIT_S, clock=clock)
+    assert found.path is not None
+    assert found.proved or 0 < (found.gap or 0) <= 1
+    assert clock.now_s <= LIMIT_S + 40 * step_s  # looks after the bound: one a part of the search
+
+
+def test_building_options_looks_at_the_clock() -> None:
+    case = _limping().case
+    with pytest.raises(OutOfTimeError):
+        case.problem(check=Deadline(3.0, Ticking(1.0)).check)
+
+
+def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> Question:
+    own = {"repair_s": 14400, "source": "x"}
+    domains = [
+        {"name": "zone", "count": 3, "failures_per_year": 0.5, "survive": True, **own},
+        {"name": "host", "count": count, "failures_per_year": 1.0, "max_per_domain": 1, **own},
+    ]
+    values: dict[str, Any] = {
+        "scheme": "on-prem", "arrival_per_s": per_s, "slo": {"availability": 0.9},
+        "limits": {"max_nodes": max_nodes, "max_replicas": 1}, "domains": domains,
+        "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
+                   "instance_types": ["slice-1"]}],
+    }  # fmt: skip
+    return asked_as_stated(checked(Source(Path("plan.toml"), values)))
+
+
+def test_a_rule_without_which_there_are_too_many_placements_is_not_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Zones and hosts; the plan itself needs few placements, the question without a rule many."""
+    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 20)
+    plan = answer(_in_domains(6, count=11)).plan
+    assert plan.feasible
+    assert plan.domains is not None
+    free = {row["limit"]: row for row in plan.domains["without"]}
+    assert free["domains.host.max_per_domain"]["usd_per_month"] is None
+    assert free["domains.host.max_per_domain"]["proved"] is False
+
+
+def test_more_nodes_than_can_be_placed_are_not_decided_and_no_wrong_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 5)
+    case = _in_domains(3, count=13, per_s=60.0).case
+    budget = Budget(20, seconds=math.inf)
+    assert "max_nodes" not in {one.limit for one in relaxations(case.problem(), budget, case)}
+    assert "more than can be listed" in budget.ended
+
+
+def test_memory_that_no_machine_has_is_the_reason() -> None:
+    found = answer(asked({"availability": 0.99}, tier={"memory_mb": 80_000})).plan
+    assert found.feasible is False
+    assert len(found.reasons) == 1
+    assert found.reasons[0].startswith("tier web: memory_mb: ")
+
+
+@pytest.mark.parametrize(
+    ("slo", "tier", "key"),
+    [
+        ({"availability": 0.99}, {"cv2": 25.0}, "cv2"),
+        ({"availability": 0.99}, {"cv2": 0.01}, "cv2"),
+        ({"availability": 0.99, "confidence": 1e-300}, {}, "confidence"),
+        ({"availability": 0.99, "degraded": {"nodes_down": 1, "limp_speed": 0.5}}, {},
+         "limp_speed"),
+        ({"p95_ms": 900.0}, {"requests_per_copy": 3.0}, "requests_per_copy"),
+        ({"p95_ms": 900.0}, {"interference_share": 0.2}, "gamma"),
+        ({"p95_ms": 900.0}, {"gamma": 0.5}, "gamma"),
+        ({"p95_ms": 900.0}, {"run_s": 5.0}, "run_s"),
+    ],
+)  # fmt: skip
+def test_a_figure_that_would_be_changed_or_ignored_is_refused(
+    slo: dict[str, Any], tier: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        asked(slo, tier=tier)
+    assert caught.value.place.endswith(key)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "9" * 5_000,
+        "a = " + "[" * 5_000 + "]" * 5_000,
+        "a = " + "{b = " * 5_000 + "1" + "}" * 5_000,
+    ],
+)
+def test_the_extremes_of_toml_are_refused(text: str, tmp_path: Path) -> None:
+    from core.config_file import read_toml
+
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"plan\.toml: expected valid TOML"):
+        read_toml(path)
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_error(tmp_path: Path) -> None:
+    from core.config_file import read_toml
+
+    path = tmp_path / "plan.toml"
+    path.write_bytes(b"\xef\xbb\xbfa = 1\n")
+    assert read_toml(path).values == {"a": 1}
