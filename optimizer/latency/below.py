@@ -78,7 +78,7 @@ def gamma_bins(shape: float, *, fine: bool = False) -> Array:
     edges = _FINE if fine else _EDGES
     share: Array = gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1]))
     means = np.diff(share, prepend=0.0, append=1.0) / np.diff(edges)
-    found: Array = np.maximum.accumulate(means)
+    found: Array = np.maximum.accumulate(means).astype(np.float64)
     found.setflags(write=False)
     return found
 

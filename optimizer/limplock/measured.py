@@ -138,8 +138,14 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
     return MeasuredSlowdown(
         run=result.run,
         experiment=result.experiment,
-        **found.choice,
-        **slowdown.model_dump(),
+        row=found.row,
+        scenario=found.scenario,
+        arm=found.arm,
+        part=found.part,
+        factor=slowdown.factor,
+        at_least=slowdown.at_least,
+        low=slowdown.low,
+        high=slowdown.high,
         confidence=result.limplock.rule.confidence,
         insufficient=found.reason if found.operation not in ("yes", "no") else "",
     )

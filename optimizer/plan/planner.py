@@ -126,7 +126,7 @@ def answer(
     frame = replace(frame, domains=domains_of(case, found.path, tried))
     others = (*of_promise(case, found, deadline), *of_rules(found, tried), *hardened.binds)
     if found.path is None and (lacking := case.lacking()):
-        none = {"alone": [], "together": [], "cut": None}
+        none: dict[str, Any] = {"alone": [], "together": [], "cut": None}
         plan = replace(frame, reasons=(*spoilt, *lacking, *others), relaxation=none)
         return Answer(plan, case, problem, found, deadline)
     if found.path is None:

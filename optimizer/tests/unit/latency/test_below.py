@@ -72,7 +72,7 @@ def test_no_percentile_grows_with_servers_or_cores_of_any_tier(
     assume(tier < len(chain))
     one = chain[tier]
     grown = {key: getattr(one, key) + value for key, value in more.items()}
-    larger = (*chain[:tier], replace(one, **grown), *chain[tier + 1 :])  # type: ignore[arg-type]
+    larger = (*chain[:tier], replace(one, **grown), *chain[tier + 1 :])
     assert np.all(below_of(larger) <= below_of(chain) * ROUNDING)
     page = PageLatency(horizon_s)
     for q in (50, 95, 99):

@@ -74,7 +74,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
         ),
     ),
 }
-_DAMAGE = (None, "x", [5], {}, -1.0, float("nan"), float("inf"), 1e400, True)
+_DAMAGE: tuple[Any, ...] = (None, "x", [5], {}, -1.0, float("nan"), float("inf"), 1e400, True)
 
 
 def _places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
