@@ -76,9 +76,9 @@ def gamma_bins(shape: float, *, fine: bool = False) -> Array:
     from scipy.special import gammainc, gammaincinv
 
     edges = _FINE if fine else _EDGES
-    share: Array = gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1]))
+    share: Array = np.asarray(gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1])), float)
     means = np.diff(share, prepend=0.0, append=1.0) / np.diff(edges)
-    found: Array = np.maximum.accumulate(means).astype(np.float64)
+    found: Array = np.maximum.accumulate(means)
     found.setflags(write=False)
     return found
 
