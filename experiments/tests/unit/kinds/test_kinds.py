@@ -20,8 +20,8 @@ from experiments.tests.called import sparecraft
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 GUIDE = ROOT / "experiments" / "kinds" / "README.md"
 HEAD = {
-    "schema", "kind", "experiment", "run", "platform", "valid", "disturbed", "verdicts",
-    "stopped", "undone", "found", "slo", "cost", "started", "commit", "host",
+    "schema", "kind", "experiment", "run", "platform", "valid", "disturbed", "infeasible",
+    "verdicts", "stopped", "undone", "found", "slo", "cost", "started", "commit", "host",
 }  # fmt: skip
 
 
