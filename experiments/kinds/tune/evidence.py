@@ -10,9 +10,9 @@ data with whole stretches as the units) draws at random which stretches do, and 
 over all requests comes out as low as it did. Stretches are as long as a neighbour's burst, since
 within one latencies are not independent.
 
-The test is looked at after every pair, and each look may err. So the allowed error is split evenly
-over the looks (Bonferroni), which is safe and a little slow. What no look decides within the budget
-is `insufficient`: the candidate is then not taken, for Alg. 1 moves only on a lower target.
+The test is looked at after every pair, and each look may err. So the allowed error is spent over
+the looks (`core.statistics.sequential`). What no look decides within the budget is `insufficient`:
+the candidate is then not taken, for Alg. 1 moves only on a lower target.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
+from experiments.kinds.tune.walk import Rules
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import Verdict, chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
@@ -40,7 +41,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         feasible=", ".join(_r(found["replicas"]) for found in tuning["feasible"]),
         collision_max=number(asked["collision_max"]),
         stretch=f"{tuning['stretch_s']:g} s",
-        error_per_look=percent(tuning["error_per_look"]),
+        error=percent(tuning.get("error", Rules.error)),
         stopped=f"The walk ended: {tuning['stopped']}.",
         optimum=optimum(tuning),
         exhaustive=exhaustive_figure(tuning) if tuning["exhaustive"] else None,

@@ -7,11 +7,13 @@ found stays in `contests` and `windows`, however the walk ends.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from core.statistics.sequential import look_levels
 from experiments.kinds.tune.evidence import (
     Pair,
     Ratio,
@@ -57,10 +59,13 @@ class Rules:
     stretch_s: float
     error: float = 0.05
 
-    @property
-    def error_per_look(self) -> float:
-        """Bonferroni: a look after each pair from the second on."""
-        return self.error / (self.pairs_max - PAIRS_MIN + 1)
+    @functools.cached_property
+    def levels(self) -> tuple[float, ...]:
+        """The allowed error of each look, after each pair from the second on: one-sided, so half of
+        a two-sided level of twice the error."""
+        pairs = range(PAIRS_MIN, self.pairs_max + 1)
+        shares = [count / self.pairs_max for count in pairs]
+        return tuple(level / 2.0 for level in look_levels(shares, 2.0 * self.error))
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,7 @@ class Walk:
         """What the pairs so far say."""
         rules, pairs = self.rules, _steady_pairs(found)
         seen = significance(pairs, rules.target, rules.stretch_s, self.rng)
-        verdict = seen.verdict(rules.error_per_look)
+        verdict = seen.verdict(rules.levels[len(found) - PAIRS_MIN])
         if verdict != "worse" and not _steady([theirs for _, theirs in found]).reached:
             return seen, "not steady"
         return seen, verdict
