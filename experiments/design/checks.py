@@ -27,6 +27,8 @@ from experiments.design.injections import peers_of, selected
 from experiments.design.roles import Roles
 from experiments.design.workloads import MODULE, Workload, population_of
 
+PAIRS_MIN = 4  # of fewer blocks an interval knows too little of what varies between them
+
 
 def experiment_problems(
     experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
@@ -195,3 +197,22 @@ def _order_problems(experiment: Experiment) -> Iterator[Problem]:
             f"each of {', '.join(letters)} (the arms {', '.join(experiment.arms)}) equally often",
             repr(order),
         )
+    if experiment.design.decide is not None:
+        yield from _decide_problems(experiment)
+
+
+def _decide_problems(experiment: Experiment) -> Iterator[Problem]:
+    design, phases = experiment.design, experiment.phases
+    if len(experiment.arms) == 1 and experiment.slo.set != "before":
+        expected = (
+            'two arms or more, or an SLO with set = "before": else there is nothing to decide'
+        )
+        yield Problem(("design", "decide"), expected, "one arm")
+    pairs = design.order.count("A") * design.repeats_first
+    if pairs < PAIRS_MIN:
+        expected = f"at least {PAIRS_MIN} blocks of each arm before the first look"
+        yield Problem(("design", "min_repeats"), expected, str(pairs), "Raise min_repeats.")
+    least_s = len(design.order) * design.repeats_first * (phases.warm_up + phases.measure)
+    if design.budget_s is not None and design.budget_s < least_s:
+        expected = f"at least {least_s:g} s, which the blocks before the first look take"
+        yield Problem(("design", "budget_s"), expected, f"{design.budget_s:g}")

@@ -31,6 +31,7 @@ RATE_PER_WORKER_MAX = 2000.0
 WORKERS_MAX = 16
 RATE_PER_S_MAX = 32_000.0
 PHASE_S_MAX = 3600.0
+BUDGET_S_MAX = 86400.0
 TIMES_MAX = 1000  # of a fault in a block
 NOBODY = "nobody"  # the user where a design has no [load]
 
@@ -39,6 +40,7 @@ Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 Utilisation = Annotated[float, Field(ge=0.01, le=0.9)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
 Pattern = Literal["none", "front", "back", "both"]
+Figure = Literal["mean", "p50", "p95", "p99"]
 
 
 class Requests(Strict):
@@ -368,19 +370,59 @@ class Order(Strict):
     """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed.
 
     One that states no seed has another each time that it is read: `sparecraft run --seed` repeats.
+
+    With `decide` the run ends as soon as every arm is told from the first one by that figure (the
+    interval of their ratio leaves 1 out, or lies within 15 % of it), or, where `[slo]` was set
+    before, as soon as every arm is known to meet or to miss it. The error of 5 % is spent over the
+    looks.
     """
 
     order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
     """Blocks by arm: A is the first arm of the file."""
     repeats: Annotated[int, Field(ge=1, le=100)]
-    """How often that order is gone through."""
+    """How often that order is gone through; with `decide` at most."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=new_seed)
     """What all chance is drawn from; another in each run unless stated."""
+    decide: Figure | None = None
+    """The figure that ends the run once it is decided; without it all repeats are measured."""
+    min_repeats: Annotated[int, Field(ge=1, le=100)] | None = None
+    """With `decide`: repeats before the first look; 2 where it is not said."""
+    looks: Annotated[int, Field(ge=1, le=20)] | None = None
+    """With `decide`: how often to look, the last time after all repeats; 3 where it is not said."""
+    budget_s: Annotated[float, Field(gt=0, le=BUDGET_S_MAX)] | None = None
+    """With `decide`: no repeat begins that would probably end later than this, counted from the
+    first block [s]."""
+
+    @model_validator(mode="after")
+    def _looks_only_to_decide(self) -> Order:
+        if self.decide is None:
+            for key in ("min_repeats", "looks", "budget_s"):
+                if getattr(self, key) is not None:
+                    raise refusal(f"no {key} without decide", came="one", key=key)
+        elif self.repeats_first > self.repeats:
+            raise refusal(
+                f"at least min_repeats ({self.repeats_first})",
+                came=str(self.repeats),
+                key="repeats",
+            )
+        return self
 
     @property
     def seed_is_stated(self) -> bool:
         """The file has a seed, or `--seed` gave one."""
         return "seed" in self.model_fields_set
+
+    @property
+    def repeats_first(self) -> int:
+        """Repeats before the first look."""
+        return 2 if self.min_repeats is None else self.min_repeats
+
+    @property
+    def looked_after(self) -> tuple[int, ...]:
+        """Repeats after which a design that decides is looked at, ascending."""
+        from core.statistics.sequential import look_times  # SciPy, which `--help` does not need
+
+        return look_times(self.repeats_first, self.repeats, self.looks or 3)
 
 
 class Experiment(Strict):

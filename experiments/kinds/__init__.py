@@ -66,6 +66,13 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
         )
     if own and kind.needs_load:
         _check_load(design)
+    if own and design.experiment.design.decide is not None and not kind.decides:
+        raise InputError(
+            f"{design.directory / 'experiment.toml'}: design.decide",
+            expected=f"no such key in kind {kind.name}, which measures all of its repeats",
+            came=f'"{design.experiment.design.decide}"',
+            do='Leave it out; kind = "compare" ends once its figure is decided.',
+        )
     kind.check(design, section)
     return section
 

@@ -31,6 +31,7 @@ class Kind:
     unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
     plans: ClassVar[bool] = False  # whether a fleet is planned from a run of it
     calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
+    decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: Any) -> None:

@@ -27,7 +27,8 @@ from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
-from experiments.record.metrics.verdicts import slo_verdict
+from experiments.record.metrics.bootstrap import correlated_s
+from experiments.record.metrics.slo import slo_verdict
 from experiments.record.recorder import Recorder
 from experiments.record.records import RequestRecord
 from experiments.stage.faults import FaultController, Tally
@@ -162,8 +163,10 @@ class BlockRun:
         """Tell InfluxDB what the arm came to so far."""
         self._measured[block] = requests
         frame = pl.concat([one for of, one in self._measured.items() if of.arm == block.arm])
-        slo = self.design.experiment.slo.model_dump(mode="json")
-        found = slo_verdict(frame, [block.arm], slo)
+        asked = self.design.experiment
+        block_s = correlated_s({"spec": {"interference": vars(asked.interference)}})
+        slo = asked.slo.model_dump(mode="json")
+        found = slo_verdict(frame, [block.arm], slo, block_s=block_s)
         disturbed = disturbance([vars(host) for host in self.host if host.arm == block.arm])
         if disturbed:
             found = undecided(found, disturbed_words(disturbed)) or found

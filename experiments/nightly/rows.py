@@ -20,10 +20,15 @@ from core.units import HOURS_PER_MONTH
 from experiments import kinds
 from experiments.nightly.history import Gain, Percentile, Run, Start
 from experiments.record.cost import measured_usd_per_month
-from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
+from experiments.record.metrics.bootstrap import (
+    correlated_s,
+    intervals,
+    quantile_value,
+    seeded,
+    stratum,
+)
 from experiments.record.metrics.frames import ALLOWED, prepared
 from experiments.record.metrics.latency import QUANTILES
-from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity
 
 PERCENTILES = ("p50", "p95", "p99")

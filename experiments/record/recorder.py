@@ -21,6 +21,7 @@ from experiments.record.telemetry import (
     InfluxWriter,
     Point,
     arbiter_points,
+    look_point,
     request_point,
     verdict_point,
 )
@@ -152,6 +153,11 @@ class Recorder:
         """What an arm, or the run, came to so far, as a mark in InfluxDB."""
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([verdict_point(self._names, kind, met, reasons, time_ns)])
+
+    def look(self, monotonic: float, title: str, text: str) -> None:
+        """A look at what was measured so far, as a mark in InfluxDB."""
+        time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
+        self._writer.write([look_point(self._names, title, text, time_ns)])
 
     def arbiter(self, monotonic: float, tier: str, stats: dict[str, Any]) -> None:
         """One poll of an arbiter."""

@@ -23,6 +23,7 @@ from core.runfiles.events import read_events
 from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
 from experiments.record.cost import account_of
+from experiments.record.metrics.looks import look_words
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord
 from experiments.record.result import Result, read_manifest, read_result
 from experiments.record.telemetry import (
@@ -30,6 +31,7 @@ from experiments.record.telemetry import (
     Annotations,
     Point,
     arbiter_points,
+    look_point,
     request_point,
     verdict_point,
 )
@@ -127,6 +129,9 @@ class Replayed:
 
     def _verdicts(self) -> Iterator[Point]:
         _, end_ns = self.span_ns()
+        decided = self.manifest.get("decided") or {"looks": ()}
+        for place, one in enumerate(decided["looks"]):
+            yield look_point(self.names, *look_words(decided, place), self.ns_at(one["at_s"]))
         if self.result is None:
             return
         for arm, found in ((self.result["slo"] or {}).get("arms") or {}).items():

@@ -25,6 +25,7 @@ from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.manifest import Verdicts
 
 SCHEMA = 1
+WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO
 FILE = "result.json"
 VERDICTS = tuple(field.name for field in fields(Verdicts))
 
@@ -55,9 +56,20 @@ def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result
         own = {"ok": False, "disturbed": True, "reasons": [reason, *others]}
         verdicts = {**verdicts, "measurement": own}
         slo = undecided(slo, reason)
+    slo = _in_words(slo)
     valid = all(verdicts[name]["ok"] for name in COUNTING)
     head = _head(kind, manifest, valid, verdicts, slo)
     return {**head, "disturbed": disturbed, "found": found.found, kind: dict(found.body)}
+
+
+def _in_words(slo: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """With `verdict`, met, missed or undecided, beside each `met`."""
+    if slo is None:
+        return None
+    arms = {
+        arm: {**one, "verdict": WORDS[one["met"]]} for arm, one in (slo.get("arms") or {}).items()
+    }
+    return {**slo, "verdict": WORDS[slo["met"]], **({"arms": arms} if arms else {})}
 
 
 def validity(result: Mapping[str, Any]) -> str:
@@ -122,8 +134,8 @@ def flat(result: Result) -> dict[str, Any]:
 
 
 def passed(result: Result) -> bool:
-    """The run is valid, its SLO, if it has one, was met, and nothing was left behind."""
-    met = result["slo"] is None or result["slo"]["met"]
+    """The run is valid, its SLO, if it has one, was not missed, and nothing was left behind."""
+    met = result["slo"] is None or result["slo"]["met"] is not False
     return bool(result["valid"] and met and result["verdicts"]["cleanup"]["ok"])
 
 

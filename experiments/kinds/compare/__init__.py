@@ -24,6 +24,7 @@ class CompareKind(Kind):
     name = "compare"
     summary = "arms of one design, block by block, with improvement factors and a plan"
     plans = True
+    decides = True
     calibrates = True
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:

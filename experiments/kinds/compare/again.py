@@ -7,7 +7,7 @@ or other work on this host took the cores, or the load left late. What is set as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -24,10 +24,18 @@ TRIES_MAX = 3  # of one block
 _HOSTS_DOING = ("lag", "pace")  # a generator's other limits are the plan's or the fleet's
 
 
-def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) -> None:
+def measure_once(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) -> Iterator[Block]:
+    """Every block, given once it is measured."""
+    for block in asked:
+        runner.run(block, narrator)
+        yield block
+
+
+def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) -> Iterator[Block]:
     """Every block, each at most three times; in all at most half as many again, and at least two.
 
-    `repeat` counts on, so what was set aside keeps a number of its own.
+    `repeat` counts on, so what was set aside keeps a number of its own. A block is given once it is
+    measured and counts.
     """
     left = max(2, len(asked) // 2)
     number = 0
@@ -45,6 +53,7 @@ def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) 
             left -= 1
             narrator.detail(f"{why}; the block is set aside and measured again")
             runner.set_aside(current, why)
+        yield block
 
 
 def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:

@@ -9,6 +9,7 @@ from experiments.kinds.compare import tables
 from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.asked import asked_rows
 from experiments.kinds.compare.cost import cost_table, work_words
+from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.figures import all_figures, fronts
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.headline import is_a_chain
@@ -69,6 +70,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "first": [slo_table(run), steps_table(run) if chain else gain_table(run), cost_table(run)],
         "steps": None if chain else steps_table(run),
         "slo_notes": slo_notes(run),
+        "decided": decided_values(run.manifest),
         "work": work_words(run),
         "asked": asked_rows(run) if run.spec else [],
         "calibration": calibration_table(run),

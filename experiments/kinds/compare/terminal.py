@@ -13,6 +13,7 @@ from rich.table import Table
 
 from core.terminal import fitting
 from experiments.kinds.compare.answer import said
+from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import is_a_chain
 from experiments.kinds.compare.host import caps_words, host_words, load_words
@@ -152,11 +153,10 @@ def _print_verdicts(run: RunFolder, console: Console) -> None:
     found = summary.get("verdicts") or {}
     slo = summary.get("slo") or {}
     faults = summary.get("faults") or {}
-    disturbed = bool(summary.get("disturbed"))
-    said = [f"valid: {_valid(summary)}", f"SLO met: {_answer(slo.get('met'), disturbed)}"]
+    said = [f"valid: {_valid(summary)}", f"SLO met: {_slo(slo)}"]
     if modelled := slo.get("availability"):
         said[-1:] = [
-            f"SLO met as measured: {_answer(slo.get('met'))}",
+            f"SLO met as measured: {_slo(slo)}",
             f"availability, by the model: {_answer(modelled['met'])}",
         ]
     said += [f"{name}: {_answer((found.get(name) or {}).get('ok'))}" for name in _UNDONE]
@@ -169,8 +169,10 @@ def _print_verdicts(run: RunFolder, console: Console) -> None:
     load = (summary.get("load") or {}).get("blocks") or ()
     dose = dose_words((summary.get("faults") or {}).get("doses") or ())
     undone = undone_words(summary.get("undone"))
+    decided = decided_values(run.manifest)
+    how = decided["said"] if decided else ""
     host = host_words(summary.get("host_blocks") or ())
-    for line in (dose, undone, host, caps_words(run), load_words(load)):
+    for line in (how, dose, undone, host, caps_words(run), load_words(load)):
         if line:
             console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
@@ -185,9 +187,14 @@ def _valid(summary: Mapping[str, Any]) -> str:
     return "[yellow]disturbed[/]" if word == "disturbed" else _answer(word == "yes")
 
 
-def _answer(answer: Any, disturbed: bool = False) -> str:
+def _slo(slo: Mapping[str, Any]) -> str:
+    open_one = slo.get("arms") and slo.get("met") is None
+    return "[yellow]undecided[/]" if open_one else _answer(slo.get("met"))
+
+
+def _answer(answer: Any) -> str:
     if answer is None:
-        return "[yellow]undecided[/]" if disturbed else "[yellow]not known[/]"
+        return "[yellow]not known[/]"
     return "[green]yes[/]" if answer else "[red]no[/]"
 
 

@@ -68,7 +68,7 @@ def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
     parts = [f"{_all_of(met)} met the SLO"] if met else []
     parts += [f"{_and(missed)} did not" if met else _none_of(missed)] if missed else []
     if unsure:
-        parts.append(f"of {_and(unsure)} too few requests decide")
+        parts.append(f"for {_and(unsure)} it is undecided")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}{_unlike(run, found)}."
 
@@ -85,7 +85,7 @@ def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[st
     count = sum(met is True for met in found.values())
     unsure = sum(met is None for met in found.values())
     said = {True: "did", False: "did not", None: "is undecided"}[found.get(baseline)]
-    open_ones = f"; of {unsure} too few requests decide" if unsure else ""
+    open_ones = f"; for {unsure} it is undecided" if unsure else ""
     name = words.get(baseline, baseline)
     return f"{count} of {len(found)} arms met the SLO; the baseline, {name}, {said}{open_ones}."
 
@@ -263,7 +263,10 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
     entry = run.summary["slo"]["arms"][arm]
     # older results judge the arm alone: which of its limits it missed is not known
     mark, mood = _mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
-    return Cell(f"{text} {mark}", mood=mood)
+    share = (entry.get("shares") or {}).get(key)
+    bounds = f"{percent(share['low'])} to {percent(share['high'])}" if share else ""
+    of = "" if errors else f" beyond, {percent(share['allowed'])} may be" if share else ""
+    return Cell(f"{text} {mark}", mood=mood, about=f"{bounds}{of}")
 
 
 def _mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:

@@ -22,7 +22,8 @@ from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound,
 from core.units import YEAR_S
 from experiments.design.failover import mechanism
 from experiments.design.fleet import Fleet
-from experiments.record.metrics.summary import checked_fleet, seeded, without_nan
+from experiments.record.metrics.bootstrap import seeded
+from experiments.record.metrics.summary import checked_fleet, without_nan
 from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import read_manifest
 from optimizer.availability import availability

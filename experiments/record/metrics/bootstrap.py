@@ -30,9 +30,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy import stats
 
 from core.statistics.percentiles import rank_of
@@ -42,7 +44,9 @@ CONFIDENCE = 0.95
 DRAWS_MAX = 600
 DRAWS_MIN = 200
 _DRAWN_SAMPLES_MAX = 40_000_000
-_STRETCHES_MIN = 5
+STRETCHES_MIN = 5  # of a block
+_BLOCK_S = 10.0  # where a design has no neighbours
+_CELLS_MAX = 4_000_000  # requests times draws that are counted at once
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,18 @@ class Stratum:
 
 Block = Sequence[Stratum]
 Value = Callable[[Sequence[Floats]], float | None]  # of each arm's latencies [ms]; None: unknown
+
+
+def correlated_s(manifest: Mapping[str, Any]) -> float:
+    """About how long what slows requests lasts: a neighbour's mean run."""
+    asked = (manifest.get("spec") or {}).get("interference") or {}
+    return float(asked.get("mean_run_s") or _BLOCK_S)
+
+
+def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
+    """For the bootstraps, from the run's seed."""
+    seed = manifest.get("seed")
+    return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 
 
 def quantile_value(quantile: float) -> Callable[[Floats], float]:
@@ -101,11 +117,13 @@ def intervals(
     *,
     block_s: float,
     rng: np.random.Generator,
+    level: float = 1.0 - CONFIDENCE,
 ) -> dict[str, tuple[float, float, float] | None]:
-    """Each value of the pooled blocks with its interval (value, low, high), at `CONFIDENCE`.
+    """Each value of the pooled blocks with its interval (value, low, high).
 
     Parameters: blocks K >= 1 with requests in them; values > 0; block_s float [s] > 0, the length
-    of the moving stretches, about as long as what is correlated (a burst of interference).
+    of the moving stretches, about as long as what is correlated (a burst of interference); level
+    in (0, 1), how often an interval may miss.
     Returns: None where the value is not known.
     """
     whole = pooled(blocks)
@@ -118,7 +136,7 @@ def intervals(
         estimate = value(whole)
         found[name] = None
         if estimate is not None:
-            half_width = _half_width(within[name], both[name], len(blocks), stretches)
+            half_width = _half_width(within[name], both[name], len(blocks), stretches, level)
             low, high = math.exp(-half_width), math.exp(min(half_width, 50.0))
             found[name] = (estimate, estimate * low, estimate * high)
     return found
@@ -130,7 +148,7 @@ def _draw_count(samples: int) -> int:
 
 
 def _stretch_s(stratum: Stratum, block_s: float) -> float:
-    return min(block_s, stratum.length_s / _STRETCHES_MIN)
+    return min(block_s, stratum.length_s / STRETCHES_MIN)
 
 
 def _stretches_per_block(blocks: Sequence[Block], block_s: float) -> float:
@@ -153,41 +171,84 @@ def _log_values(
 ) -> dict[str, Floats]:
     """The logarithm of each value in each bootstrap draw, (draws,) per value."""
     result = {name: np.empty(draws) for name in values}
-    arms = len(blocks[0][0].arms)
-    for draw in range(draws):
-        count = len(blocks)
-        chosen = rng.integers(count, size=count) if resample_blocks else range(count)
-        drawn: list[list[Floats]] = [[] for _ in range(arms)]
-        for which in chosen:
-            for stratum in blocks[which]:
-                _draw_stretches(stratum, block_s, rng, drawn)
-        latencies_ms = [np.concatenate(parts) for parts in drawn]
-        whole = all(arm.size for arm in latencies_ms)
-        for name, value in values.items():
-            found = value(latencies_ms) if whole else None
-            result[name][draw] = math.nan if found is None else math.log(found)
+    whole = pooled(blocks)
+    chunk = max(1, _CELLS_MAX // max(1, sum(arm.size for arm in whole)))
+    for first in range(0, draws, chunk):
+        count = min(chunk, draws - first)
+        times = _times_drawn(blocks, count, block_s, rng, resample_blocks=resample_blocks)
+        for draw in range(count):
+            latencies_ms = [
+                np.repeat(arm, of_arm[draw]) for arm, of_arm in zip(whole, times, strict=True)
+            ]
+            full = all(arm.size for arm in latencies_ms)
+            for name, value in values.items():
+                found = value(latencies_ms) if full else None
+                result[name][first + draw] = math.nan if found is None else math.log(found)
     return result
 
 
-def _draw_stretches(
-    stratum: Stratum, block_s: float, rng: np.random.Generator, into: Sequence[list[Floats]]
-) -> None:
-    """One circular moving-block sample of a stratum: the same stretches of time in all arms."""
+def _times_drawn(
+    blocks: Sequence[Block],
+    draws: int,
+    block_s: float,
+    rng: np.random.Generator,
+    *,
+    resample_blocks: bool,
+) -> list[NDArray[np.int64]]:
+    """How often each request is in each draw, (draws, requests) per arm, in the order of `pooled`.
+
+    The same stretches of time are drawn in all arms of a stratum.
+    """
+    count = len(blocks)
+    chosen = np.tile(np.arange(count), (draws, 1))
+    if resample_blocks:
+        chosen = rng.integers(count, size=(draws, count))
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in blocks[0][0].arms]
+    for which, block in enumerate(blocks):
+        draw, _ = np.nonzero(chosen == which)  # a draw may have the block several times
+        for stratum in block:
+            lengths_s = _lengths_s(stratum, block_s)
+            starts_s = rng.uniform(0.0, stratum.length_s, (draw.size, lengths_s.size))
+            for sample, into in zip(stratum.arms, parts, strict=True):
+                into.append(_times(sample.at_s, stratum.length_s, starts_s, lengths_s, draw, draws))
+    return [np.hstack(of_arm) for of_arm in parts]
+
+
+def _lengths_s(stratum: Stratum, block_s: float) -> Floats:
+    """Lengths of the stretches that make up a stratum; the last is what is left."""
     length_s = _stretch_s(stratum, block_s)
-    left_s = stratum.length_s
-    while left_s > 1e-9:
-        start_s = float(rng.uniform(0.0, stratum.length_s))
-        end_s = start_s + min(length_s, left_s)
-        for sample, drawn in zip(stratum.arms, into, strict=True):
-            low, high = np.searchsorted(sample.at_s, (start_s, end_s))
-            drawn.append(sample.latency_ms[low:high])
-            if end_s > stratum.length_s:
-                wrapped = np.searchsorted(sample.at_s, end_s - stratum.length_s)
-                drawn.append(sample.latency_ms[:wrapped])
-        left_s -= length_s
+    whole = math.floor(stratum.length_s / length_s + 1e-9)
+    left_s = stratum.length_s - whole * length_s
+    return np.array([length_s] * whole + ([left_s] if left_s > 1e-9 else []))
 
 
-def _half_width(within: Floats, both: Floats, blocks: int, stretches: float) -> float:
+def _times(
+    at_s: Floats,
+    length_s: float,
+    starts_s: Floats,
+    lengths_s: Floats,
+    draw: NDArray[np.intp],
+    draws: int,
+) -> NDArray[np.int64]:
+    """How often the stretches of each draw hold each request, (draws, n); a stretch that passes the
+    end goes on from the begin."""
+    width = at_s.size + 1
+    rows = np.broadcast_to((draw * width)[:, None], starts_s.shape)
+    ends_s = starts_s + lengths_s
+    around = ends_s > length_s
+    change = np.zeros(draws * width, dtype=np.int64)
+    for sign, edges in (
+        (1, rows + np.searchsorted(at_s, starts_s)),
+        (-1, rows + np.searchsorted(at_s, ends_s)),
+        (1, rows[around]),
+        (-1, rows[around] + np.searchsorted(at_s, ends_s[around] - length_s)),
+    ):
+        change += sign * np.bincount(edges.ravel(), minlength=draws * width)
+    counts: NDArray[np.int64] = np.cumsum(change.reshape(draws, width), axis=1)[:, :-1]
+    return counts
+
+
+def _half_width(within: Floats, both: Floats, blocks: int, stretches: float, level: float) -> float:
     """Steps 3 and 4 of the module's method: half the interval's width in log f."""
     variance_within = float(np.nanvar(within, ddof=1))
     w = variance_within * stretches / (stretches - 1.0)
@@ -199,4 +260,4 @@ def _half_width(within: Floats, both: Floats, blocks: int, stretches: float) -> 
     if total <= 0.0:
         return 0.0
     freedom = total**2 / (w**2 / w_freedom + (b**2 / (blocks - 1.0) if b else 0.0))
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom)) * math.sqrt(total)
+    return float(stats.t.isf(level / 2.0, freedom)) * math.sqrt(total)

@@ -56,11 +56,17 @@ def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Str
 
 
 def improvement(
-    pairs: Sequence[Block], *, block_s: float, rng: np.random.Generator
+    pairs: Sequence[Block],
+    *,
+    block_s: float,
+    rng: np.random.Generator,
+    level: float = 1.0 - CONFIDENCE,
 ) -> dict[str, dict[str, Any]]:
     """Factor and confidence interval of each statistic; above 1, the other arm is faster.
 
-    Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`.
+    Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`;
+    level, of the look that ended the run where it was looked at: then the intervals of all looks
+    together hold with `confidence`.
     Returns: {name: {factor, ci_low, ci_high, confidence, pairs, samples, samples_beyond,
     insufficient, note}}, p99_9 only from 10,000 requests an arm on; factor and interval are None
     where no complete pair exists.
@@ -75,8 +81,8 @@ def improvement(
     for name, (statistic, share) in OF_MANY.items():
         if samples_beyond(share, samples) >= SAMPLES_BEYOND_MIN:
             statistics[name] = (statistic, share)
-    values = {name: _ratio_of(statistic) for name, (statistic, _) in statistics.items()}
-    found = intervals(pairs, values, block_s=block_s, rng=rng)
+    values = {name: ratio_of(statistic) for name, (statistic, _) in statistics.items()}
+    found = intervals(pairs, values, block_s=block_s, rng=rng, level=level)
     note = "" if len(pairs) > 1 else "one pair: what varies between pairs is not in the interval"
     result = {}
     for name, (_, quantile) in statistics.items():
@@ -99,7 +105,9 @@ def no_improvement(note: str) -> dict[str, dict[str, Any]]:
     return {name: _unknown(note) for name in STATISTICS}
 
 
-def _ratio_of(statistic: Callable[[Floats], float]) -> Value:
+def ratio_of(statistic: Callable[[Floats], float]) -> Value:
+    """baseline / other of a statistic; None where either is zero."""
+
     def value(arms: Sequence[Floats]) -> float | None:
         baseline, other = (statistic(arm) for arm in arms)
         return baseline / other if baseline > 0.0 and other > 0.0 else None

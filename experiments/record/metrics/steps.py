@@ -28,10 +28,11 @@ def steps(
     *,
     block_s: float,
     rng: np.random.Generator,
+    level: float,
 ) -> list[dict[str, Any]]:
     """Of more than two arms each neighbour that differs in one thing, in the design's order.
 
-    Parameters: known, factors of arms by their base; block_s and rng as in `improvement`.
+    Parameters: known, factors of arms by their base; block_s, rng and level as in `improvement`.
     Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or a setting's name.
     """
     stated = _stated(manifest)
@@ -41,7 +42,7 @@ def steps(
         if len(things) != 1:
             continue
         factors = known.get(base, {}).get(arm) or improvement(
-            pairs_of(main, base, arm), block_s=block_s, rng=rng
+            pairs_of(main, base, arm), block_s=block_s, rng=rng, level=level
         )
         [thing] = things
         found.append({"base": base, "arm": arm, "thing": thing, "factors": factors})

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from core.config_file import Source, check
@@ -20,19 +19,20 @@ from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
 from experiments.record.metrics.arbiters import agreement, replication_load
+from experiments.record.metrics.bootstrap import correlated_s, seeded
 from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
+from experiments.record.metrics.looks import levels_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.slo import slo_verdict
 from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
-from experiments.record.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
+from experiments.record.metrics.verdicts import fault_counts, run_verdicts
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.records import HOSTS, read_table
 from experiments.record.result import Findings, read_manifest
-
-_BLOCK_S = 10.0
 
 
 def summarize(
@@ -84,6 +84,7 @@ def summarize(
             {baseline: comparison},
             block_s=correlated_s(manifest),
             rng=seeded(manifest),
+            level=levels_of(manifest)[0],
         ),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
@@ -99,7 +100,8 @@ def summarize(
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }
-    slo = slo_verdict(main, arms, (manifest.get("spec") or {}).get("slo"))
+    asked, (_, level) = (manifest.get("spec") or {}).get("slo"), levels_of(manifest)
+    slo = slo_verdict(main, arms, asked, block_s=correlated_s(manifest), level=level)
     return Findings(without_nan(body), without_nan(verdicts), slo=without_nan(slo))
 
 
@@ -185,7 +187,8 @@ def _improvement(
     if other is None:
         return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
     pairs = pairs_of(main, baseline, other)
-    return improvement(pairs, block_s=correlated_s(manifest), rng=seeded(manifest))
+    level, _ = levels_of(manifest)
+    return improvement(pairs, block_s=correlated_s(manifest), rng=seeded(manifest), level=level)
 
 
 def _comparison(
@@ -197,10 +200,7 @@ def _comparison(
     twenty misses its factor by chance.
     """
     others = [arm for arm in arms if arm != baseline] if len(arms) > 2 else []
-    block_s, rng = correlated_s(manifest), seeded(manifest)
-    return {
-        arm: improvement(pairs_of(main, baseline, arm), block_s=block_s, rng=rng) for arm in others
-    }
+    return {arm: _improvement(main, baseline, arm, manifest) for arm in others}
 
 
 def _predicted(
@@ -227,18 +227,6 @@ def _predicted(
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
     return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {})), Fleet)
-
-
-def correlated_s(manifest: Mapping[str, Any]) -> float:
-    """About how long what slows requests lasts: a neighbour's mean run."""
-    asked = (manifest.get("spec") or {}).get("interference") or {}
-    return float(asked.get("mean_run_s") or _BLOCK_S)
-
-
-def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
-    """For the bootstraps, from the run's seed."""
-    seed = manifest.get("seed")
-    return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 
 
 def _blocks(main: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:

@@ -1,22 +1,14 @@
-"""Is the run valid, and did the arms meet the SLO? Every "no" has a reason in words."""
+"""Is the run valid? Every "no" has a reason in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import polars as pl
-from scipy import stats
-
 from core.runfiles.events import CLOSING, OPENING, Window
-from core.statistics.percentiles import OK
 from experiments.record.dose import dose_reasons
-from experiments.record.metrics.frames import ALLOWED
-from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.saturation import lag_limit_ms
 from experiments.record.result import VERDICTS
-
-_DOUBT_MAX = 0.05
 
 
 def fault_counts(
@@ -101,67 +93,6 @@ def measurement_reasons(
                 f"({100 * arm['error_share']:.3g} %), the design allows {100 * error_share_max:g} %"
             )
     return reasons
-
-
-def slo_verdict(
-    requests: pl.DataFrame, arms: Sequence[str], asked: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Was the SLO met by each arm; `met` is that of the last one.
-
-    A failed request counts as slower than any limit. Where too few samples decide, the answer is
-    None. Availability is a property of years: the plan answers it, not this run.
-    """
-    judged: dict[str, dict[str, Any]] = {}
-    for arm in arms if asked else ():
-        judged[arm] = _arm_slo(requests.filter(pl.col("arm") == arm), asked or {})
-    of_arm = next(reversed(judged), None)
-    result: dict[str, Any] = {"asked": dict(asked or {}), "arm": of_arm, "arms": judged}
-    result["met"] = judged[of_arm]["met"] if of_arm else None
-    result["reasons"] = judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"]
-    return result
-
-
-def _arm_slo(requests: pl.DataFrame, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Was it met, each limit by itself, and what speaks against it."""
-    total = requests.height
-    if not total:
-        return {"met": None, "limits": {}, "reasons": ["no request was measured"]}
-    answers: dict[str, tuple[bool | None, str]] = {}
-    for name, share_max in ALLOWED.items():
-        if asked.get(name) is not None:
-            answers[name] = _tail_answer(requests, name, float(asked[name]), share_max)
-    if asked.get("max_error_share") is not None:
-        failed = requests.filter(pl.col("outcome") != OK).height
-        limit = float(asked["max_error_share"])
-        text = f"{failed} of {total} requests failed, {100 * limit:g} % allowed"
-        answers["max_error_share"] = (failed <= limit * total, text)
-    limits = {name: answer for name, (answer, _) in answers.items()}
-    met = False if False in limits.values() else None if None in limits.values() else True
-    reasons = [text for answer, text in answers.values() if answer is not True]
-    return {"met": met, "limits": limits, "reasons": reasons}
-
-
-def _tail_answer(
-    requests: pl.DataFrame, name: str, limit_ms: float, share_max: float
-) -> tuple[bool | None, str]:
-    """Is at most `share_max` of the requests slower than the limit or failed?
-
-    Where fewer than 10 may be, the count alone says little: then an exact binomial test at 5 %
-    decides either way, or nothing does.
-    """
-    total = requests.height
-    slower = requests.filter((pl.col("outcome") != OK) | (pl.col("latency_ms") > limit_ms)).height
-    label = name.removesuffix("_ms")
-    text = f"{label}: {slower} of {total} requests ({100 * slower / total:.3g} %) took longer than "
-    text += f"{limit_ms:,g} ms or failed, {100 * share_max:g} % allowed"
-    allowed = share_max * total
-    if allowed >= SAMPLES_BEYOND_MIN:
-        return slower <= allowed, text
-    if stats.binom.cdf(slower, total, share_max) <= _DOUBT_MAX:
-        return True, text
-    if stats.binom.sf(slower - 1, total, share_max) <= _DOUBT_MAX:
-        return False, text
-    return None, f"{text}; too few samples to decide"
 
 
 def _injection_reasons(manifest: Mapping[str, Any], faults: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.points import (
     Annotations,
     arbiter_points,
+    look_point,
     request_point,
     verdict_point,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Point",
     "TelemetryStats",
     "arbiter_points",
+    "look_point",
     "request_point",
     "verdict_point",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.statistics.percentiles import counted_ms
@@ -141,15 +142,19 @@ def verdict_point(
     title = f"{kind}: {_VERDICTS[met]}"
     if kind == "run":
         title = "run: nothing against it" if met else "run: not valid"
+    mark = _mark(names, kind, title, "; ".join(reasons), time_ns)
+    return replace(mark, fields={**mark.fields, "met": -1 if met is None else int(met)})
+
+
+def look_point(names: Mapping[str, str], title: str, text: str, time_ns: int) -> Point:
+    """A look at a run that goes on until it is decided, as an event of no length."""
+    return _mark(names, "look", title, text, time_ns)
+
+
+def _mark(names: Mapping[str, str], kind: str, title: str, text: str, time_ns: int) -> Point:
     tags = {**names, "what": "verdict", "kind": kind, "machine": "all"}
-    fields: dict[str, float | int | str] = {
-        "title": title,
-        "text": "; ".join(reasons) or title,
-        "met": -1 if met is None else int(met),
-        "end_ms": time_ns // 1_000_000,
-        "duration_ms": 0.0,
-    }
-    return Point("event", tags, fields, time_ns)
+    end = {"end_ms": time_ns // 1_000_000, "duration_ms": 0.0}
+    return Point("event", tags, {"title": title, "text": text or title, **end}, time_ns)
 
 
 def _ms(us: int | None) -> float | None:

@@ -63,7 +63,7 @@ def test_a_price_that_is_not_known_makes_the_cost_unknown() -> None:
         (Findings({}, bad("revert")), False, False),
         (Findings({}, bad("cleanup")), True, False),
         (Findings({}, VERDICTS, slo={"met": True}), True, True),
-        (Findings({}, VERDICTS, slo={"met": None}), True, False),
+        (Findings({}, VERDICTS, slo={"met": None}), True, True),
         (Findings({}, VERDICTS, slo={"met": False}), True, False),
     ],
 )

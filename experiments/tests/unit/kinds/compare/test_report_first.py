@@ -58,14 +58,14 @@ MANY = {f"arm-{r}": {"web": tier("tad", r)} for r in range(1, 6)}
         (COPIES, [True, True], "Both one copy and two copies of each read met the SLO."),
         (BOTH, [False, False], "Neither one copy with round-robin nor two copies of each read "
                                "with tad met the SLO."),
-        (COPIES, [None, True], "Two copies of each read met the SLO; of one copy too few "
-                               "requests decide."),
+        (COPIES, [None, True], "Two copies of each read met the SLO; for one copy it is "
+                               "undecided."),
         (POLICIES, [False, True, True], "Both tad (chosen) and tad (spilling) met the "
                                         "SLO; round-robin did not."),
         ({"tad": {"web": tier("tad", 2)}}, [False], "Two copies of each read with tad did not "
                                                     "meet the SLO."),
         (MANY, [False, True, True, None, False], "2 of 5 arms met the SLO; the baseline, "
-         "one copy, did not; of 1 too few requests decide."),
+         "one copy, did not; for 1 it is undecided."),
     ],
 )  # fmt: skip
 def test_the_verdict_is_made_of_settings_and_slo(

@@ -68,7 +68,8 @@ def _measured(host: _Host, count: int) -> str:
     asked = [Block(n, n // 2, "ab"[n % 2], n // 2) for n in range(count)]
     text = io.StringIO()
     runner: Any = host
-    measure_again(runner, asked, Narrator(Console(file=text, width=200)))
+    done = list(measure_again(runner, asked, Narrator(Console(file=text, width=200))))
+    assert done == asked
     return text.getvalue()
 
 

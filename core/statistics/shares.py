@@ -1,0 +1,103 @@
+r"""A share of requests with its interval, where requests come in blocks and slow ones in bursts.
+
+One neighbour slows dozens of requests at once, so N requests say less of the share p of those
+beyond a limit than N independent ones would. How much less is the design effect D: the variance of
+the observed share over p (1 - p) / N. It is seen at two levels, as in the intervals of percentiles:
+
+    within  W = sum over K blocks of  m / (m - 1) sum over its m stretches of ((h - p_k n) / N)^2
+    whole   V = K / (K - 1) sum over blocks of ((h_k - p n_k) / N)^2
+
+of n requests h are beyond; p_k is the block's own share. The variance is max(W, V), its degrees of
+freedom are Satterthwaite's of W and of V - W. Few requests beyond a limit show no burst even where
+there are bursts, so D is at least that of the slowest requests of the same sample, as many as the
+limit allows (ten at least), and at least 1.
+
+The interval is that of Korn & Graubard (1998, Survey Methodology 24): Clopper & Pearson's exact
+binomial interval of n* = N / D (z / t)^2 requests, t of Student's distribution with those degrees
+of freedom; it stays above 0 where nothing is beyond. Simulations in tests/unit/record/test_slo.py
+measure how often it covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+_HITS_MIN = 10.0
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How much the observed share varies, against as many independent requests."""
+
+    design: float  # at least 1
+    freedom: float  # degrees of freedom of the estimate
+
+
+def effect(
+    beyond: NDArray[np.bool_], block: NDArray[np.int64], stretch: NDArray[np.int64]
+) -> Effect:
+    """The design effect of a share.
+
+    Parameters: beyond (n,) of each request; block (n,) and stretch (n,), which it belongs to, each
+    numbered from 0; stretches are not shared by blocks.
+    """
+    size, hits = beyond.size, beyond.astype(np.float64)
+    of_block = np.bincount(block)
+    of_stretch = np.bincount(stretch)
+    kept = of_stretch > 0
+    owner = np.zeros(of_stretch.size, dtype=np.int64)
+    owner[stretch] = block
+    share = float(hits.mean())
+    hits_of_block = np.bincount(block, hits)
+    own = np.divide(hits_of_block, of_block, out=np.zeros_like(hits_of_block), where=of_block > 0)
+    inner = ((np.bincount(stretch, hits) - own[owner] * of_stretch)[kept] / size) ** 2
+    counts = np.bincount(owner[kept], minlength=of_block.size)
+    within = 0.0
+    for number, count in enumerate(counts):
+        if count > 1:
+            within += count / (count - 1.0) * float(inner[owner[kept] == number].sum())
+    blocks = int((of_block > 0).sum())
+    freedom_within = max(1.0, float(np.maximum(counts - 1, 0).sum()))
+    between = 0.0
+    if blocks > 1:
+        outer = ((hits_of_block - share * of_block) / size) ** 2
+        between = max(0.0, blocks / (blocks - 1.0) * float(outer.sum()) - within)
+    alone = share * (1.0 - share) / size
+    total = within + between
+    if alone <= 0.0 or total <= 0.0:
+        return Effect(1.0, freedom_within)
+    weight = within**2 / freedom_within + (between**2 / (blocks - 1.0) if blocks > 1 else 0.0)
+    return Effect(max(1.0, total / alone), total**2 / weight)
+
+
+def slowest(latency_ms: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Of a sample its slowest requests: `share` of them, ten at least, at most half, and those that
+    were as slow.
+    """
+    size = latency_ms.size
+    rank = size - max(1, int(min(size / 2.0, max(_HITS_MIN, share * size))))
+    found: NDArray[np.bool_] = latency_ms >= np.partition(latency_ms, rank)[rank]
+    return found
+
+
+def share_interval(
+    hits: int, size: int, effects: Sequence[Effect], confidence: float
+) -> tuple[float, float]:
+    """The interval of a share, each end beyond the truth with at most (1 - confidence) / 2.
+
+    Parameters: hits of size >= 1 requests; effects, of which the least favourable counts.
+    """
+    tail = (1.0 - confidence) / 2.0
+    design = max(one.design for one in effects)
+    freedom = min(one.freedom for one in effects)
+    narrowed = float(stats.norm.isf(tail) / stats.t.isf(tail, freedom)) ** 2
+    worth = size / design * narrowed
+    of_these = hits / size * worth
+    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, of_these, worth - of_these + 1.0))
+    high = 1.0 if hits == size else float(stats.beta.isf(tail, of_these + 1.0, worth - of_these))
+    return low, high

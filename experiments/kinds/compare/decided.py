@@ -1,0 +1,82 @@
+"""How a run that was to decide its figure did so: a sentence, and a table of its looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.record.metrics.looks import looks_most
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import factor, interval, number, percent
+
+_ENDS = {
+    "figure": "decided",
+    "slo": "decided by the SLO",
+    "repeats": "undecided after all repeats",
+    "budget": "undecided, the budget of time is spent",
+    "": "undecided",
+}
+_MOODS = {"faster": "good", "slower": "bad", "equivalent": "good", "undecided": "unknown"}
+
+
+def end_words(decided: Mapping[str, Any]) -> str:
+    """How the run ended, in a sentence."""
+    looks = decided["looks"]
+    if not looks:
+        return f"The run ended before the first look at its {decided['figure']}."
+    last = looks[-1]
+    said = (
+        f"The {decided['figure']} was to be decided; look {len(looks)} of "
+        f"{looks_most(decided)}, after {last['blocks']} blocks, ended the run: "
+        f"{_ENDS[decided['ended_by']]}"
+    )
+    if decided["missing"]:
+        said += (
+            f". Missing: the interval of {_and(decided['missing'])} against the baseline neither "
+            "leaves 1 out nor lies within 15 %; more repeats narrow it"
+        )
+    return f"{said}."
+
+
+def _and(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+
+
+def looks_table(decided: Mapping[str, Any]) -> Table:
+    """Each look with its level, its intervals at that level, and the SLO's answers."""
+    looks = decided["looks"]
+    arms = list(looks[0]["comparisons"])
+    judged = list(looks[0]["slo"])
+    rows = tuple(
+        (
+            named(str(one["look"])), Cell(number(one["blocks"])), Cell(percent(one["level"])),
+            *(_compared(one["comparisons"][arm]) for arm in arms),
+            *(named(one["slo"][arm]) for arm in judged),
+        )
+        for one in looks
+    )  # fmt: skip
+    head = ("look", "blocks", "error of this look", *(f"{arm}, factor" for arm in arms),
+            *(f"SLO, {arm}" for arm in judged))  # fmt: skip
+    caption = f"Looks at the {decided['figure']}; 5 % of error are spent over them"
+    return Table("looks-table", caption, head, rows)
+
+
+def _compared(entry: Mapping[str, Any]) -> Cell:
+    if entry["factor"] is None:
+        return named(entry["decided"])
+    bounds = interval(entry["ci_low"], entry["ci_high"])
+    return Cell(
+        factor(entry["factor"]), mood=_MOODS[entry["decided"]],
+        about=f"{bounds}, {entry['decided']}",
+    )  # fmt: skip
+
+
+def decided_values(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Sentence and table of a run that was to decide; None of any other."""
+    decided = manifest.get("decided")
+    if not decided:
+        return None
+    return {
+        "said": end_words(decided),
+        "table": looks_table(decided) if decided["looks"] else None,
+    }

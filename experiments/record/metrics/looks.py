@@ -1,0 +1,124 @@
+"""Looks at a run that goes on until its figure is decided: data in, decision out.
+
+A look decides where every arm is told from the baseline by the figure that was named beforehand
+(`core.statistics.sequential`: its interval leaves 1 out, or lies within 15 %), or where the SLO was
+set before and each arm is known to meet or to miss it. The error of a comparison, 5 %, is spent
+over its looks; so is that of the SLO's answers. Each comparison has an error of its own: of
+several, one errs more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from core.statistics.sequential import decision, look_levels
+from experiments.record.metrics.bootstrap import CONFIDENCE, Block, correlated_s, intervals, seeded
+from experiments.record.metrics.improvement import STATISTICS, pairs_of, ratio_of
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
+from experiments.record.metrics.slo import CONFIDENCE as SLO_CONFIDENCE
+from experiments.record.metrics.slo import slo_verdict
+from experiments.record.result import WORDS
+
+MARGIN = 0.15
+ERROR = 1.0 - CONFIDENCE
+SLO_ERROR = 1.0 - SLO_CONFIDENCE
+OPEN = "undecided"
+
+
+def levels(shares: Sequence[float], *, ends: bool) -> tuple[float, float]:
+    """The levels of the newest look, of factors and of the SLO.
+
+    Parameters: shares of all repeats that each look so far had; ends, whether it is the last.
+    """
+    figure, slo = (look_levels(shares, error, ends=ends)[-1] for error in (ERROR, SLO_ERROR))
+    return figure, slo
+
+
+def look(
+    requests: pl.DataFrame,
+    arms: Sequence[str],
+    manifest: Mapping[str, Any],
+    level: float,
+    slo_level: float,
+) -> dict[str, Any]:
+    """A look's part of the manifest: comparisons, SLO, and whether it decides.
+
+    Parameters: requests as `prepared` gives them, without the warm-up, of the blocks so far; arms,
+    the baseline first; manifest, of which spec and seed are read.
+    Returns: comparisons {arm: {factor, ci_low, ci_high, decided}}, slo {arm: met | missed |
+    undecided} where it was set before, decided_by "figure" | "slo" | None.
+    """
+    spec = manifest["spec"]
+    figure = spec["design"]["decide"]
+    comparisons = {
+        arm: compared(pairs_of(requests, arms[0], arm), figure, manifest, level) for arm in arms[1:]
+    }
+    found: dict[str, Any] = {"comparisons": comparisons, "slo": {}, "decided_by": None}
+    asked = spec.get("slo") or {}
+    if asked.get("set") == "before":
+        judged = slo_verdict(
+            requests, arms, asked, block_s=correlated_s(manifest), level=slo_level
+        )["arms"]
+        found["slo"] = {arm: WORDS[one["met"]] for arm, one in judged.items()}
+    if comparisons and all(one["decided"] != OPEN for one in comparisons.values()):
+        found["decided_by"] = "figure"
+    elif found["slo"] and OPEN not in found["slo"].values():
+        found["decided_by"] = "slo"
+    return found
+
+
+def compared(
+    pairs: Sequence[Block], figure: str, manifest: Mapping[str, Any], level: float
+) -> dict[str, Any]:
+    """An arm against the baseline; `decided` faster, slower, equivalent or undecided."""
+    entry: dict[str, Any] = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
+    sizes = [sum(s.arms[arm].latency_ms.size for pair in pairs for s in pair) for arm in (0, 1)]
+    if not min(sizes):
+        return entry
+    statistic, quantile = STATISTICS[figure]
+    found = intervals(
+        pairs, {figure: ratio_of(statistic)},
+        block_s=correlated_s(manifest), rng=seeded(manifest), level=level,
+    )[figure]  # fmt: skip
+    if found is None:
+        return entry
+    factor, low, high = found
+    entry |= {"factor": factor, "ci_low": low, "ci_high": high}
+    if quantile is None or samples_beyond(quantile, min(sizes)) >= SAMPLES_BEYOND_MIN:
+        entry["decided"] = decision(low, high, MARGIN) or OPEN
+    return entry
+
+
+def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
+    """The levels at which a run's intervals are to be made: those of its last look; where it was
+    not looked at while it went on, of one look."""
+    looks = (manifest.get("decided") or {}).get("looks") or ()
+    return (looks[-1]["level"], looks[-1]["slo_level"]) if looks else (ERROR, SLO_ERROR)
+
+
+def look_words(decided: Mapping[str, Any], place: int) -> tuple[str, str]:
+    """The name of a look, "look 2 of 4", and its answers.
+
+    Parameters: decided, as the manifest has it; place of the look, from 0.
+    """
+    looks = decided["looks"]
+    one = looks[place]
+    seen = [f"{arm} {entry['decided']}{_gain(entry)}" for arm, entry in one["comparisons"].items()]
+    kept = [f"{arm} {word}" for arm, word in one["slo"].items()]
+    text = [f"{decided['figure']}: {', '.join(seen)}"] if seen else []
+    text += [f"SLO: {', '.join(kept)}"] if kept else []
+    return f"look {place + 1} of {looks_most(decided)}", "; ".join(text)
+
+
+def looks_most(decided: Mapping[str, Any]) -> int:
+    """How many looks were planned, or made, where the end of the time added one."""
+    return max(len(decided["planned"]), len(decided["looks"]))
+
+
+def _gain(entry: Mapping[str, Any]) -> str:
+    if entry["factor"] is None:
+        return ""
+    return f", factor {entry['factor']:.3g} ({entry['ci_low']:.3g} to {entry['ci_high']:.3g})"

@@ -1,0 +1,126 @@
+"""Does an arm keep the SLO: met, missed or undecided, by the share of requests beyond each limit.
+
+An SLO of p95 <= 600 ms allows 5 % of the requests to take longer or to fail. What was measured is a
+sample, in a few blocks and with bursts of slow requests, so the share has an interval
+(`core.statistics.shares`). A limit is met where the whole interval is allowed, missed where none of
+it is, and undecided between: more blocks decide it. The interval's confidence is 90 %, so that
+either answer is wrong in at most one of twenty runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from core.statistics.percentiles import OK
+from core.statistics.shares import effect, share_interval, slowest
+from experiments.record.metrics.bootstrap import STRETCHES_MIN
+from experiments.record.metrics.frames import ALLOWED
+
+CONFIDENCE = 0.90
+Judged = tuple[str, bool | None, dict[str, float], str]  # limit, met, share, reason
+
+
+def slo_verdict(
+    requests: pl.DataFrame,
+    arms: Sequence[str],
+    asked: Mapping[str, Any] | None,
+    *,
+    block_s: float,
+    level: float = 1.0 - CONFIDENCE,
+) -> dict[str, Any]:
+    """Was the SLO met by each arm; `met` is that of the last one, None where it is undecided.
+
+    A failed request counts as slower than any limit. Availability is a property of years: the plan
+    answers it, not this run.
+
+    Parameters: requests without the warm-up; block_s float [s], about how long what slows requests
+    lasts; level, 1 - the intervals' confidence, of the look that ended a run which was looked at.
+    """
+    judged: dict[str, dict[str, Any]] = {}
+    for arm in arms if asked else ():
+        own = requests.filter(pl.col("arm") == arm)
+        judged[arm] = _arm_slo(own, asked or {}, block_s, level)
+    of_arm = next(reversed(judged), None)
+    result: dict[str, Any] = {"asked": dict(asked or {}), "arm": of_arm, "arms": judged}
+    result["met"] = judged[of_arm]["met"] if of_arm else None
+    result["reasons"] = judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"]
+    return result
+
+
+def _arm_slo(
+    requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
+) -> dict[str, Any]:
+    """Was it met, each limit by itself with its share, and what speaks against it."""
+    if not requests.height:
+        return {"met": None, "limits": {}, "shares": {}, "reasons": ["no request was measured"]}
+    found = list(_limits(requests, asked, block_s, level))
+    limits = {name: met for name, met, _, _ in found}
+    met = False if False in limits.values() else None if None in limits.values() else True
+    return {
+        "met": met,
+        "limits": limits,
+        "shares": {name: share for name, _, share, _ in found},
+        "reasons": [reason for _, answer, _, reason in found if answer is not True],
+    }
+
+
+def _limits(
+    requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
+) -> Iterator[Judged]:
+    place = _places(requests, block_s)
+    latency_ms = requests["latency_ms"].to_numpy()
+    failed = (requests["outcome"] != OK).to_numpy()
+    for name, allowed in ALLOWED.items():
+        if asked.get(name) is not None:
+            limit_ms = float(asked[name])
+            beyond = failed | (latency_ms > limit_ms)
+            effects = [effect(one, *place) for one in (beyond, slowest(latency_ms, allowed))]
+            interval = share_interval(int(beyond.sum()), beyond.size, effects, 1.0 - level)
+            what = f"took longer than {limit_ms:,g} ms or failed"
+            yield _judged(name, beyond, interval, allowed, what)
+    if asked.get("max_error_share") is not None:
+        allowed = float(asked["max_error_share"])
+        interval = share_interval(
+            int(failed.sum()), failed.size, [effect(failed, *place)], 1.0 - level
+        )
+        if allowed == 0.0:  # no sample is large enough to show none: what was seen decides
+            interval = (float(failed.any()), float(failed.any()))
+        yield _judged("max_error_share", failed, interval, allowed, "failed")
+
+
+def _judged(
+    name: str,
+    beyond: NDArray[np.bool_],
+    interval: tuple[float, float],
+    allowed: float,
+    what: str,
+) -> Judged:
+    low, high = interval
+    met = True if high <= allowed else False if low > allowed else None
+    hits, size = int(beyond.sum()), beyond.size
+    share = {"share": hits / size, "low": low, "high": high, "allowed": allowed, "requests": size}
+    label = f"{name.removesuffix('_ms')}: " if name in ALLOWED else ""
+    text = (
+        f"{label}{hits} of {size} requests ({100 * hits / size:.3g} %, interval {100 * low:.2g} to "
+        f"{100 * high:.2g} %) {what}, {100 * allowed:g} % allowed"
+    )
+    return name, met, share, text if met is not None else f"{text}: undecided"
+
+
+def _places(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The block and the stretch of time that each request belongs to, numbered from 0."""
+    begun_s = pl.col("intended_s") - pl.col("intended_s").min().over("repeat")
+    frame = requests.select("repeat", begun_s=begun_s).with_columns(
+        length_s=pl.col("begun_s").max().over("repeat")
+    )
+    stretch_s = np.maximum(np.minimum(block_s, frame["length_s"].to_numpy() / STRETCHES_MIN), 1e-3)
+    part = np.floor(frame["begun_s"].to_numpy() / stretch_s)
+    _, block = np.unique(frame["repeat"].to_numpy(), return_inverse=True)
+    both = np.stack([block.astype(np.float64), part], axis=1)
+    _, stretch = np.unique(both, axis=0, return_inverse=True)
+    return block.astype(np.int64), stretch.ravel().astype(np.int64)
