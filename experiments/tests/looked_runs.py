@@ -60,8 +60,8 @@ def pair(rng: np.random.Generator, avoids: Sequence[float], drift_sd: float) -> 
             slowed[server] |= (at_s >= start_s) & (at_s < end_s)
     samples = []
     for share in avoids:
-        server = rng.integers(SERVERS, size=at_s.size)
-        hit = slowed[server, np.arange(at_s.size)]
+        chosen = rng.integers(SERVERS, size=at_s.size)
+        hit = slowed[chosen, np.arange(at_s.size)]
         hit &= slowed.all(axis=0) | (rng.random(at_s.size) >= share)
         own = 120.0 * np.exp(rng.normal(0.0, 0.35, at_s.size) + rng.normal(0.0, drift_sd))
         samples.append(
