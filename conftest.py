@@ -46,7 +46,7 @@ def seed_from(chosen: str, root: Path) -> int:
         return int(chosen)
     except ValueError as error:
         expected = "a number, commit or chance"
-        raise pytest.UsageError(f"{VARIABLE}: expected {expected}; came {chosen!r}.") from error
+        raise pytest.UsageError(f"{VARIABLE}: expected {expected}; got {chosen!r}.") from error
 
 
 def _of_commit(root: Path) -> int:
@@ -83,7 +83,7 @@ def heed_ctrl_c() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    """How to draw the same once more, after a failure."""
+    """The command that draws the same once more, after a failure."""
     if exitstatus == pytest.ExitCode.TESTS_FAILED:
         seed = terminalreporter.config.stash[_SEED]
         terminalreporter.write_line(f"Random tests repeat with {VARIABLE}={seed} pytest ...")

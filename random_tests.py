@@ -1,4 +1,5 @@
-"""How many examples a random test draws: as many as it states, times SPARECRAFT_TEST_EXAMPLES.
+"""Number of examples that a random test draws: as many as it states, times
+SPARECRAFT_TEST_EXAMPLES.
 
 `make test` draws a quarter, `make test-all` the number that is stated.
 """

@@ -1,4 +1,4 @@
-"""How often replicas of one page meet on a database server: measured beside sPARE Eq. 1.
+"""Frequency with which replicas of one page meet on a database server, beside sPARE Eq. 1.
 
 The chain is real (`agents/arbiter/examples/collisions.rs`): clients, an HTTP arbiter at r1 = 2, two
 small applications, a MySQL arbiter at r2, M2 MariaDB servers; each policy without and with stamps.

@@ -221,7 +221,7 @@ def _answers(port: int) -> Callable[[], bool]:
 
 
 def _role_module() -> ModuleType:
-    """What makes the role's pages."""
+    """The maker of the role's pages."""
     spec = util.spec_from_file_location("pages", ROLE / "pages.py")
     assert spec is not None
     assert spec.loader is not None

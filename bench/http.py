@@ -66,7 +66,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
 
 
 def _added(rate_per_s: float) -> dict[str, Any]:
-    """What a proxy adds to latency [us] at a fixed rate: its p50 and p99 less nginx's own."""
+    """Latency [us] that a proxy adds at a fixed rate: its p50 and p99 less nginx's own."""
     targets = {"nginx": SERVERS[0], "haproxy": HAPROXY, "arbiter": ARBITER_1}
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in targets}
     for turn in range(TURNS):
@@ -135,7 +135,7 @@ def wrk(port: int, connections: int) -> dict[str, float]:
 
 
 def wrk_figures(text: str) -> dict[str, float]:
-    """What wrk printed with --latency."""
+    """The output of wrk with --latency."""
     return {
         "rps": float(_find(r"Requests/sec:\s+([\d.]+)", text)),
         "p50_us": _microseconds(_find(r"(?m)^ +50%\s+(\S+)", text)),

@@ -1,4 +1,4 @@
-"""What the native load worker sends, in an open loop and in time, beside closed loops on one nginx.
+"""Rate of the native load worker in an open loop and in time, beside closed loops on one nginx.
 
 Ours: the highest rate of a grid (steps of 12 %) whose lag stays below 1 ms at p99, by bisection,
 each rate for a few seconds of constant arrivals, with one thread that sends; then half of that
@@ -86,7 +86,7 @@ def _ours(folder: Path) -> dict[str, float]:
 
 
 def _sent(folder: Path, rate_per_s: float) -> Sent:
-    """What became of a few seconds at a rate."""
+    """The outcome of a few seconds at a rate."""
     everything, took_s = sent_at(folder, rate_per_s, TURN_S)
     measured = everything.filter(phase="measure")
     found = saturation(measured, ())

@@ -100,7 +100,7 @@ backend tier
 
 
 def takes_connections(port: int) -> Callable[[], bool]:
-    """Whether somebody listens on this port of loopback."""
+    """True where somebody listens on this port of loopback."""
 
     def asked() -> bool:
         try:

@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.turns import spread
 from experiments.design import load_design
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
 
 TURNS = 3
 

@@ -1,5 +1,5 @@
-"""What load generators say of a server that stops: nginx, of which nothing moves for half a second
-in each two and a half.
+"""Reports of load generators on a server that stops: nginx, of which nothing moves for half a
+second in each two and a half.
 
 The truth is computed: of requests that come evenly, a fifth meets the stop, and waits for what is
 left of it. A generator that waits for an answer before it asks again asks a stopped server hardly

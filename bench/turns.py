@@ -14,7 +14,8 @@ Turns = dict[str, list[dict[str, float]]]
 def taken(
     proxies: Mapping[str, tuple[int, int]], turns: int, ask: Callable[[int], dict[str, float]]
 ) -> Turns:
-    """What `ask` finds at each proxy's port, and its `requests` per second of the proxy's CPU."""
+    """The finding of `ask` at each proxy's port, and its `requests` per second of the proxy's
+    CPU."""
     found: Turns = {name: [] for name in proxies}
     for _ in range(turns):
         for name, (port, pid) in proxies.items():
@@ -46,7 +47,7 @@ def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str
 
 
 def compared(turns: Turns, modes: Iterable[str]) -> dict[str, Any]:
-    """What comparing replies costs the arbiter at r = 2: requests per second, also per second of
+    """The arbiter's cost of comparing replies at r = 2: requests per second, also per second of
     its CPU, over those of one that compares nothing."""
     found: dict[str, Any] = {}
     for mode in modes:

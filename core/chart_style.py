@@ -1,4 +1,4 @@
-"""How the figures look, and from charts to SVG files."""
+"""The style of figures, and the way from charts to SVG files."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            "--figures", expected="a folder that can be made", came=f"{folder}: {error.strerror}"
+            "--figures", expected="a folder that can be made", got=f"{folder}: {error.strerror}"
         ) from error
     written = []
     for name, chart in charts.items():

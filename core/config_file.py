@@ -21,6 +21,17 @@ from pydantic_core import PydanticCustomError
 from core.errors import LEAST, MOST, InputError, SparecraftError
 
 Key = tuple[str | int, ...]
+# A key that has another name now. The old one is refused with it.
+RENAMED = {
+    "after_s": "post_response_s",
+    "again": "repeat",
+    "held_mib_max": "buffered_mib_max",
+    "law": "distribution",
+    "rehearse": "trial_run",
+    "set": "preregistered",
+    "wait_max": "timeout_factor",
+    "window_least_s": "window_s_min",
+}
 Lines = Callable[[], Mapping[Key, int]]  # looked for when somebody asks: few files have an error
 
 _TOKEN = re.compile(
@@ -51,11 +62,14 @@ class Strict(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
                 if key not in known:
+                    new = RENAMED.get(key)
                     raise refusal(
                         f"one of the keys {', '.join(known)}",
-                        came=f"the unknown key {key}",
+                        got=f"the unknown key {key}",
                         key=str(key),
-                        do="Correct or remove it.",
+                        hint=f"It is called {new} now."
+                        if new in known
+                        else "Correct or remove it.",
                     )
         return data
 
@@ -67,16 +81,16 @@ class Written(BaseModel):
 
 
 def refusal(
-    expected: str, *, came: str, key: str = "", do: str = "Correct it."
+    expected: str, *, got: str, key: str = "", hint: str = "Correct it."
 ) -> PydanticCustomError:
     """A model's complaint with the parts of an InputError; `key` is relative to the model."""
-    context = {"expected": expected, "came": came, "key": key, "do": do}
-    return PydanticCustomError("refused", "expected {expected}; came {came}", context)
+    context = {"expected": expected, "got": got, "key": key, "hint": hint}
+    return PydanticCustomError("refused", "expected {expected}; got {got}", context)
 
 
 def _positive(value: float, most: float = MOST) -> float:
     if not LEAST <= value <= most:
-        raise refusal(f"a number above 0 ({LEAST:g} to {most:g})", came=f"{value:g}")
+        raise refusal(f"a number above 0 ({LEAST:g} to {most:g})", got=f"{value:g}")
     return value
 
 
@@ -86,15 +100,15 @@ Share = Annotated[float, AfterValidator(lambda value: _positive(value, 1.0))]  #
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a key, whichever file it stands in."""
+    """A problem at a key, whichever file it stands in."""
 
     key: Key
     expected: str
-    came: str
-    do: str = "Correct it."
+    got: str
+    hint: str = "Correct it."
 
 
-class Source:
+class ConfigFile:
     """One input file: its text, its values, and the line of each key."""
 
     def __init__(
@@ -105,17 +119,17 @@ class Source:
         self._lines = lines
         self._below = below
 
-    def section(self, name: str) -> Source:
+    def section(self, name: str) -> ConfigFile:
         """The table `name` of this file as a source of its own; an empty one if it is not there."""
         return self.part(self.values.get(name, {}), name)
 
-    def part(self, values: dict[str, Any], *key: str | int) -> Source:
+    def part(self, values: dict[str, Any], *key: str | int) -> ConfigFile:
         """`values`, which stand at `key`, as a source of their own."""
-        return Source(self.path, values, self._lines, (*self._below, *key))
+        return ConfigFile(self.path, values, self._lines, (*self._below, *key))
 
-    def having(self, values: dict[str, Any]) -> Source:
+    def having(self, values: dict[str, Any]) -> ConfigFile:
         """The same file with other values; its keys keep their lines."""
-        return Source(self.path, values, self._lines, self._below)
+        return ConfigFile(self.path, values, self._lines, self._below)
 
     def place(self, *key: str | int) -> str:
         """`file:line: a.b.c` for a key, with the line of the nearest key that is in the file."""
@@ -128,15 +142,15 @@ class Source:
         return f"{self.path}: {shown}" if shown else str(self.path)
 
     def error(
-        self, *key: str | int, expected: str, came: str, do: str = "Correct it."
+        self, *key: str | int, expected: str, got: str, hint: str = "Correct it."
     ) -> InputError:
         """An InputError at a key of this file."""
-        return InputError(self.place(*key), expected=expected, came=came, do=do)
+        return InputError(self.place(*key), expected=expected, got=got, hint=hint)
 
     def refuse(self, problem: Problem) -> InputError:
         """The InputError of a problem with this file."""
-        came, do = problem.came, problem.do
-        return self.error(*problem.key, expected=problem.expected, came=came, do=do)
+        got, hint = problem.got, problem.hint
+        return self.error(*problem.key, expected=problem.expected, got=got, hint=hint)
 
     def refuse_all(self, problems: Iterable[Problem]) -> None:
         """Raises one InputError for all problems, if there are any."""
@@ -151,39 +165,39 @@ def raise_all(errors: Iterable[InputError]) -> None:
 
 
 def _alone(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> InputError:
-    parts = {"expected": error.expected, "came": error.came, "do": error.do}
+    parts = {"expected": error.expected, "got": error.got, "hint": error.hint}
     return InputError(error.place, **parts, also=also)
 
 
-def read_json(path: Path) -> Source:
+def read_json(path: Path) -> ConfigFile:
     """Parse a JSON file that holds an object."""
     text = read_text(path)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(
-            str(path), expected="valid JSON", came=str(error), do="Correct that line."
+            str(path), expected="valid JSON", got=str(error), hint="Correct that line."
         ) from error
     if not isinstance(values, dict):
         raise InputError(
-            str(path), expected="a JSON object", came=type(values).__name__, do="Correct it."
+            str(path), expected="a JSON object", got=type(values).__name__, hint="Correct it."
         )
-    return Source(path, values, cache(lambda: key_lines(text)))
+    return ConfigFile(path, values, cache(lambda: key_lines(text)))
 
 
-def read_toml(path: Path) -> Source:
+def read_toml(path: Path) -> ConfigFile:
     """Parse a TOML file."""
     text = read_text(path)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        came = f"{error}{_line(text, str(error))}"
+        got = f"{error}{_line(text, str(error))}"
         raise InputError(
-            str(path), expected="valid TOML", came=came, do="Correct that line."
+            str(path), expected="valid TOML", got=got, hint="Correct that line."
         ) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
-        raise InputError(str(path), expected="valid TOML", came=str(error)) from error
-    return Source(path, values, cache(lambda: key_lines(text)))
+        raise InputError(str(path), expected="valid TOML", got=str(error)) from error
+    return ConfigFile(path, values, cache(lambda: key_lines(text)))
 
 
 def _line(text: str, message: str) -> str:
@@ -194,12 +208,12 @@ def _line(text: str, message: str) -> str:
     return f": {lines[int(found[1]) - 1].strip()}"
 
 
-def read_tfvars(path: Path) -> Source:
+def read_tfvars(path: Path) -> ConfigFile:
     """Parse a Terraform variables file."""
     return parse_tfvars(read_text(path), path)
 
 
-def parse_tfvars(text: str, path: Path) -> Source:
+def parse_tfvars(text: str, path: Path) -> ConfigFile:
     """Parse Terraform variables (HCL attributes with literal values) that are written in `path`."""
     # Imported here: building the grammar takes half a second that most commands need not spend.
     import hcl2
@@ -212,21 +226,21 @@ def parse_tfvars(text: str, path: Path) -> Source:
         raise InputError(
             f"{path}:{error.line}",
             expected="valid HCL, as terraform fmt writes it",
-            came=str(error).splitlines()[0],
-            do="Correct that line.",
+            got=str(error).splitlines()[0],
+            hint="Correct that line.",
         ) from error
     except LarkError as error:
         raise InputError(
-            str(path), expected="valid HCL", came=str(error), do="Correct it."
+            str(path), expected="valid HCL", got=str(error), hint="Correct it."
         ) from error
     lines = key_lines(text, unique_in=path)
-    return Source(path, values, lambda: lines)
+    return ConfigFile(path, values, lambda: lines)
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def check(source: Source, model: type[_Model]) -> _Model:
+def check(source: ConfigFile, model: type[_Model]) -> _Model:
     """Validate a source; all complaints come in one InputError, each with its place."""
     try:
         return model.model_validate(source.values)
@@ -235,7 +249,7 @@ def check(source: Source, model: type[_Model]) -> _Model:
         raise _alone(problems[0], problems[1:]) from error
 
 
-def _translate(source: Source, detail: dict[str, Any]) -> InputError:
+def _translate(source: ConfigFile, detail: dict[str, Any]) -> InputError:
     key: Key = tuple(part for part in detail["loc"] if part != "[key]")
     context = detail.get("ctx", {})
     if detail["type"] == "refused":
@@ -243,34 +257,34 @@ def _translate(source: Source, detail: dict[str, Any]) -> InputError:
             parts = context["key"].split(".")
             key = (*key, *(int(part) if part.isdigit() else part for part in parts))
         return source.error(
-            *key, expected=context["expected"], came=context["came"], do=context["do"]
+            *key, expected=context["expected"], got=context["got"], hint=context["hint"]
         )
     if detail["type"] == "missing":
-        return source.error(*key, expected="this key", came="nothing", do="Add it.")
+        return source.error(*key, expected="this key", got="nothing", hint="Add it.")
     expected = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
-    return source.error(*key, expected=expected, came=repr(detail["input"]))
+    return source.error(*key, expected=expected, got=repr(detail["input"]))
 
 
 def read_text(path: Path) -> str:
-    """What is written in a file. Raises InputError where that is no text, or no file."""
+    """The text of a file. Raises InputError where that is no text, or no file."""
     try:
         return path.read_text(encoding="utf-8-sig")  # without the mark that some editors put
     except FileNotFoundError as error:
         raise InputError(
             str(path),
             expected="this file",
-            came="no such file",
-            do="Give the path of one that is there, or write it.",
+            got="no such file",
+            hint="Give the path of one that is there, or write it.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        came = (
+        got = (
             f"bytes that are no text (at {error.start})"
             if isinstance(error, UnicodeDecodeError)
             else str(error.strerror or error)
         )
-        do = "Give the path of such a file."
+        hint = "Give the path of such a file."
         raise InputError(
-            str(path), expected="a readable UTF-8 text file", came=came, do=do
+            str(path), expected="a readable UTF-8 text file", got=got, hint=hint
         ) from error
 
 
@@ -302,7 +316,7 @@ def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
                 if unique_in is not None and pending in lines:
                     place = f"{unique_in}:{pending_line}: {'.'.join(str(part) for part in pending)}"
                     raise InputError(
-                        place, expected="each key once", came="it a second time", do="Correct it."
+                        place, expected="each key once", got="it a second time", hint="Correct it."
                     )
                 lines[pending] = pending_line
                 value_of, pending = pending, None

@@ -10,7 +10,7 @@
     └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
         └── DiskFull        3       no space left where results are written
 
-Every message has four parts: the place, what was expected, what came, and what to do.
+Every message has four parts: the place, what was expected, what was got, a hint.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class SparecraftError(Exception):
         place: str,
         *,
         expected: str,
-        came: str,
-        do: str = "",
+        got: str,
+        hint: str = "",
         also: Sequence[SparecraftError] = (),
     ) -> None:
-        super().__init__(place, expected, came, do)
+        super().__init__(place, expected, got, hint)
         self.place = place
         self.expected = expected
-        self.came = came
-        self.do = do
+        self.got = got
+        self.hint = hint
         self.also = tuple(also)
 
     def to_json(self) -> dict[str, Any]:
         """The four parts, and those of what else is wrong."""
-        parts = {name: getattr(self, name) for name in ("place", "expected", "came", "do")}
+        parts = {name: getattr(self, name) for name in ("place", "expected", "got", "hint")}
         return {**parts, "also": [other.to_json() for other in self.also]}
 
     def __str__(self) -> str:
-        came = self.came.rstrip(".")
-        first = f"{self.place}: expected {self.expected}; came {came}. {self.do}".rstrip()
+        got = self.got.rstrip(".")
+        first = f"{self.place}: expected {self.expected}; got {got}. {self.hint}".rstrip()
         return "\n".join([first, *(str(other) for other in self.also)])
 
 
@@ -66,11 +66,11 @@ class InputError(SparecraftError):
         place: str,
         *,
         expected: str,
-        came: str,
-        do: str = "Correct it.",
+        got: str,
+        hint: str = "Correct it.",
         also: Sequence[SparecraftError] = (),
     ) -> None:
-        super().__init__(place, expected=expected, came=came, do=do, also=also)
+        super().__init__(place, expected=expected, got=got, hint=hint, also=also)
 
 
 class UnstableError(InputError):
@@ -108,19 +108,19 @@ class DiskFull(EnvironmentMissing):
 
 
 def in_words(error: Exception) -> str:
-    """What a connection's error says, without the system's number."""
+    """The message of a connection's error, without the system's number."""
     return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 def as_reason(error: BaseException) -> str:
-    """What it says; of what is none of ours, its type too."""
+    """The error's message; of what is none of ours, its type too."""
     return str(error) if isinstance(error, SparecraftError) else f"{type(error).__name__}: {error}"
 
 
 def require_number(place: str, value: object) -> float:
     """Return `value` if it is a finite number, else raise InputError."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise InputError(place, expected="a finite number", came=repr(value))
+        raise InputError(place, expected="a finite number", got=repr(value))
     return float(value)
 
 
@@ -129,7 +129,7 @@ def require_positive(place: str, value: float) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not LEAST <= value <= MOST:
         raise InputError(
-            place, expected=f"a number above 0 ({LEAST:g} to {MOST:g})", came=repr(value)
+            place, expected=f"a number above 0 ({LEAST:g} to {MOST:g})", got=repr(value)
         )
     return float(value)
 
@@ -139,12 +139,12 @@ def require_share(place: str, value: float, *, one: bool = True) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1 or (value == 1 and not one):
         bound = "[0, 1]" if one else "[0, 1)"
-        raise InputError(place, expected=f"a share in {bound}", came=repr(value))
+        raise InputError(place, expected=f"a share in {bound}", got=repr(value))
     return float(value)
 
 
 def require_count(place: str, value: int, *, least: int = 0) -> int:
     """Return `value` if it is an integer >= `least`, else raise InputError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(place, expected=f"an integer of at least {least}", came=repr(value))
+        raise InputError(place, expected=f"an integer of at least {least}", got=repr(value))
     return value

@@ -1,4 +1,4 @@
-"""How the planner's commands print: JSON for programs, tables for people."""
+"""Output of the planner's commands: JSON for programs, tables for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is small enough, in one place: each tolerance with its unit, and why it may be that large.
+"""Tolerances, in one place: each with its unit, and why it may be that large.
 
 Below `U_FLOOR` the availability models tell nothing apart: no fleet is said to be better, and no
 target is accepted that is nearer to one. A fleet keeps a target if its unavailability and the error

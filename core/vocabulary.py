@@ -1,4 +1,4 @@
-"""Where a fleet lives, and how its failures are covered: the words that files, options and models
+"""Schemes, platforms and coverage of failures: the words that files, options and models
 share. A member is its text, so that a text from a file or a program may be compared with it."""
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from core.errors import InputError
 
 
 class Scheme(StrEnum):
-    """Where the fleet lives."""
+    """The platform that the fleet lives on."""
 
     cloud = "cloud"
     on_prem = "on-prem"
 
 
 class Mechanism(StrEnum):
-    """How failures are covered."""
+    """The way failures are covered."""
 
     ara = "ara"
     pf = "pf"
 
     @property
     def meaning(self) -> str:
-        """What it does with machines beyond what the load needs, in the glossary's words."""
+        """Its use of machines beyond those that the load needs, in the glossary's words."""
         return {
             Mechanism.ara: "active route anywhere: they run and share the load "
             "(N+k, active-active)",
@@ -45,7 +45,7 @@ def scheme_of(text: str, place: str = "scheme") -> Scheme:
     try:
         return Scheme(text)
     except ValueError as error:
-        raise InputError(place, expected="cloud or on-prem", came=repr(text)) from error
+        raise InputError(place, expected="cloud or on-prem", got=repr(text)) from error
 
 
 def mechanism_of(text: str, place: str = "mechanism") -> Mechanism:
@@ -53,4 +53,4 @@ def mechanism_of(text: str, place: str = "mechanism") -> Mechanism:
     try:
         return Mechanism(text)
     except ValueError as error:
-        raise InputError(place, expected="ara or pf", came=repr(text)) from error
+        raise InputError(place, expected="ara or pf", got=repr(text)) from error

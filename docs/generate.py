@@ -97,7 +97,7 @@ def _objects(path: str, value: Schema, schema: Schema) -> Iterator[tuple[str, Sc
 
 
 def _takes(value: Schema, schema: Schema) -> str:
-    """What a value may be, in words."""
+    """The values that are allowed, in words."""
     if "$ref" in value:
         return "table"
     if "anyOf" in value:
@@ -137,7 +137,7 @@ def _limits(value: Schema) -> str:
 
 
 def faults_page() -> str:
-    """What can go wrong on purpose."""
+    """The faults that can be injected."""
     parts = []
     for kind in KINDS.values():
         rows = [
@@ -182,7 +182,7 @@ def _bounds(parameter: Any) -> dict[str, float]:
 
 
 def policies_page() -> str:
-    """How arbiters choose, and what they speak."""
+    """The policies and protocols of arbiters."""
     policies = [
         (f"`{one.name}`", one.summary, "yes" if one.replicates else "no")
         for one in POLICIES.values()
@@ -210,7 +210,7 @@ def policies_page() -> str:
 
 
 def roles_page() -> str:
-    """What machines can run, out of the box."""
+    """The roles that machines can have, out of the box."""
     workloads = find_workloads(None)
     rows = [
         (
@@ -230,7 +230,7 @@ def roles_page() -> str:
 
 
 def kinds_page() -> str:
-    """What an experiment can do."""
+    """The kinds of experiment."""
     found = [kinds.find(name) for name in kinds.names()]
     rows = [(f"`{kind.name}`", kind.summary) for kind in found]
     sections = [

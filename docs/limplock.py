@@ -88,7 +88,7 @@ def table(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row]) -> st
 
 
 def counts(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age: str) -> str:
-    """How many rows of the paper are what, of operation, node and cluster apart."""
+    """Count of the paper's rows by verdict, for operation, node and cluster apart."""
     paper = [name for name, row in known.items() if row.paper is not None]
     said = []
     for place, one in enumerate(CLASSES):
@@ -103,7 +103,7 @@ def counts(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age:
 
 
 def same(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age: str) -> str:
-    """How many of the verdicts that both give are the same, class by class."""
+    """Count of equal verdicts among those that both give, class by class."""
     said = []
     for place, one in enumerate(CLASSES):
         pairs = [

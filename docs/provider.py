@@ -23,7 +23,7 @@ Block = Mapping[str, Any]
 
 
 def schema() -> Mapping[str, Any]:
-    """What `terraform providers schema -json` says of the provider that `make build` installed.
+    """Output of `terraform providers schema -json` for the provider that `make build` installed.
 
     Raises: subprocess.CalledProcessError where there is none.
     """
@@ -58,7 +58,7 @@ def _section(table: Table, heading: str, block: Block) -> Iterator[str]:
 
 
 def _rows(before: str, attributes: Mapping[str, Block]) -> Iterator[tuple[str, ...]]:
-    """What has to be given first, then what may be, then what is told."""
+    """Required attributes first, then optional ones, then those that are read."""
     for name, one in sorted(attributes.items(), key=lambda item: (_rank(item[1]), item[0])):
         yield f"`{before}{name}`", _type(one), _need(one), one.get("description", "")
         if "nested_type" in one:

@@ -34,12 +34,12 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "halt": f"{_HERE}.halt:halt",
         "tune": f"{_HERE}.tune:tune",
         "nightly": f"{_HERE}.nightly:nightly",
-        "list": f"{_HERE}.listing:list_",
+        "list": f"{_HERE}.list:list_",
         "report": f"{_HERE}.report:report",
-        "open": f"{_HERE}.opening:open_",
+        "open": f"{_HERE}.open:open_",
         "watch": f"{_HERE}.watch:watch",
         "replay": f"{_HERE}.replay:replay",
-        "compare": f"{_HERE}.comparing:compare",
+        "compare": f"{_HERE}.compare:compare",
         "glossary": f"{_HERE}.glossary:glossary",
     },
     "Plan": {
@@ -130,7 +130,7 @@ def command(name: str) -> Any:
 
 
 def first_paragraph(name: str) -> str:
-    """What --help says of a command, as its source has it: to import all of them takes seconds."""
+    """The help text of a command, from its source: to import all of them takes seconds."""
     module = COMMANDS[name].partition(":")[0]
     source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     functions = [one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)]
@@ -197,8 +197,8 @@ def _of_a_path(error: OSError) -> SparecraftError:
     return kind(
         str(error.filename),
         expected="a path that can be used here",
-        came=str(error.strerror),
-        do="Give another, or see to what is there and who may read and write it.",
+        got=str(error.strerror),
+        hint="Give another, or see to what is there and who may read and write it.",
     )
 
 
@@ -220,7 +220,13 @@ def _for_a_program() -> int:
         code = app(standalone_mode=False)
     except _WRONG_USAGE as error:
         message = error.format_message()
-        usage = {"place": "usage", "expected": "", "came": message, "do": "See --help.", "also": []}
+        usage = {
+            "place": "usage",
+            "expected": "",
+            "got": message,
+            "hint": "See --help.",
+            "also": [],
+        }
         _print_error(usage, 2)
         return 2
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: steps with their duration, and a bar for each block."""
+"""Progress of a run on a terminal: steps with their duration, and a bar for each block."""
 
 from __future__ import annotations
 

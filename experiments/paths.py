@@ -1,4 +1,4 @@
-"""Where the project lies."""
+"""The place of the project."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class MacroError(ValueError):
 
 @dataclass(frozen=True)
 class View:
-    """What a person has chosen in the dashboard: variables and a time range (Unix time)."""
+    """A person's choice in the dashboard: variables and a time range (Unix time)."""
 
     experiment: str
     run: str

@@ -1,4 +1,4 @@
-"""What a query of a panel is, and the pieces of InfluxQL that queries are made of.
+"""A query of a panel, and the pieces of InfluxQL that queries are made of.
 
 What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
 - a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
@@ -55,7 +55,7 @@ def rate_of_points(where: str, group_by: str = "") -> str:
 
 
 def rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
-    """How fast a cumulative counter grows."""
+    """The rate of a cumulative counter."""
     return (
         f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
         f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"

@@ -289,7 +289,7 @@ def night_queries() -> list[PanelQuery]:
 
 
 def _around() -> list[PanelQuery]:
-    """What both dashboards of a run have: annotations and variables."""
+    """Shared parts of both dashboards of a run: annotations and variables."""
     return [*(layer.query for layer in ANNOTATIONS), *map(_values, VARIABLES)]
 
 

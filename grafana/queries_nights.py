@@ -1,4 +1,4 @@
-"""What a fleet costs and how it keeps its SLO, night by night: `night`, which
+"""Cost of a fleet and its SLO, night by night: `night`, which
 `sparecraft nightly --influxdb` and `sparecraft replay` write from the history."""
 
 from __future__ import annotations

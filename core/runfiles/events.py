@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 OPENING = frozenset({"start", "inject"})
 CLOSING = frozenset({"end", "revert"})
-SPOILED = "spoiled"  # the action of an event that sets its block aside
+DISCARDED = "spoiled"  # the action of an event that sets its block aside
 
 _TOLERANT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
 
 @with_config(_TOLERANT)
 class Dose(TypedDict):
-    """What a fault or neighbour did; as a node agent tells it, which has more keys.
+    """One act of a fault or neighbour; a node agent tells it with more keys.
 
     `asked` and `measured` in `unit`, None where nothing was asked or could be measured; `bit` None
     where the evidence is too thin; `problem` says why the last look saw nothing, or what it saw.
@@ -112,14 +112,14 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         raise InputError(
             str(path),
             expected="one JSON object a line",
-            came=str(error.strerror or error),
-            do="Run the design again.",
+            got=str(error.strerror or error),
+            hint="Run the design again.",
         ) from error
     for number, line in enumerate(lines, start=1):
         try:
             yield number, json.loads(line)
         except ValueError as error:
-            raise InputError(f"{path} line {number}", expected="JSON", came=str(error)) from error
+            raise InputError(f"{path} line {number}", expected="JSON", got=str(error)) from error
 
 
 def read_events(path: Path) -> list[Event]:
@@ -127,10 +127,10 @@ def read_events(path: Path) -> list[Event]:
     return [_event(f"{path} line {number}", line) for number, line in json_lines(path)]
 
 
-def sound(events: Iterable[E]) -> list[E]:
+def without_discarded(events: Iterable[E]) -> list[E]:
     """The events but those of blocks that were set aside (`kinds/compare/again.py`)."""
     listed = list(events)
-    aside = {event.get("repeat") for event in listed if event.get("action") == SPOILED}
+    aside = {event.get("repeat") for event in listed if event.get("action") == DISCARDED}
     return [event for event in listed if event.get("repeat") not in aside]
 
 
@@ -190,12 +190,12 @@ def _event(place: str, line: Any) -> Event:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        came = "nothing" if first["type"] == "missing" else repr(first["input"])
+        got = "nothing" if first["type"] == "missing" else repr(first["input"])
         raise InputError(
             f"{place}: {key}" if key else place,
             expected=first["msg"].removeprefix("Input should be "),
-            came=came[:60],
-            do="Run the design again, or take another run.",
+            got=got[:60],
+            hint="Run the design again, or take another run.",
         ) from error
 
 

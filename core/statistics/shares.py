@@ -32,7 +32,7 @@ _HITS_MIN = 10.0
 
 @dataclass(frozen=True)
 class Effect:
-    """How much the observed share varies, against as many independent requests."""
+    """Variance of the observed share over that of as many independent requests."""
 
     design: float  # at least 1
     freedom: float  # degrees of freedom of the estimate

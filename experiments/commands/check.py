@@ -16,7 +16,7 @@ from core.config_file import raise_all
 from core.errors import InputError, SparecraftError
 from core.terminal import print_json
 from experiments import kinds
-from experiments.commands import foreseen
+from experiments.commands import dry_run
 from experiments.commands.options import RESULTS, DesignArgument, JsonOption, out
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
@@ -52,7 +52,7 @@ def check(design: DesignArgument, as_json: JsonOption = False) -> None:
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """What `summary_of` found, for a person."""
+    """The findings of `summary_of`, for a person."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for what, words in rows_of(found):
         table.add_row(escape(what), escape(words))
@@ -83,14 +83,14 @@ def _operation_errors(design: Design) -> list[InputError]:
         InputError(
             f"workload {user}",
             expected="a check of every operation: text that a right answer has in it",
-            came=f"none of {len(unchecked)}, {unchecked[0]} the first",
-            do="Give Operation its check; a wrong answer would count as a right one.",
+            got=f"none of {len(unchecked)}, {unchecked[0]} the first",
+            hint="Give Operation its check; a wrong answer would count as a right one.",
         )
     ]
 
 
 def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None) -> dict[str, Any]:
-    """What the design is, for a program; by earlier runs in `results`, how busy it will be.
+    """The design, for a program; by earlier runs in `results`, how busy it will be.
 
     Parameters: cores, of the host that all machines share. Raises InputError where an arm asks for
     more than its servers can do, by those runs.
@@ -129,8 +129,8 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
         },
         "seed": {"value": experiment.design.seed, "stated": experiment.design.seed_is_stated},
         "infeasible": [asdict(one) for one in infeasible(experiment, fleet, by_arm)],
-        "disturbances": [*foreseen.disturbances(done), *own],
-        "at_once": foreseen.at_once(done, own),
+        "disturbances": [*dry_run.disturbances(done), *own],
+        "at_once": dry_run.at_once(done, own),
         "guard": experiment.guard.model_dump(mode="json"),
         "unguarded": kind.unguarded or experiment.guard.unguarded,
         "load_s": load_s,
@@ -147,7 +147,7 @@ def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
 
 
 def _cost(design: Design, load_s: float | None) -> dict[str, Any] | None:
-    """What the tiers' machines in service cost on EC2, an hour and while there is load; None where
+    """The tiers' machines in service, in USD on EC2, an hour and while there is load; None where
     a type has no price."""
     region, instances = next(iter(price_book("ec2").regions.items()))
     prices = {one.name: one.usd_per_hour for one in instances}
@@ -180,7 +180,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "seed", f"{seed['value']}{'' if seed['stated'] else ', drawn now: each run has another'}"
     for one in found["infeasible"]:
         yield "infeasible", infeasible_words(one)
-    yield from foreseen.rows(found)
+    yield from dry_run.rows(found)
     yield from _guard_rows(found["guard"], found["unguarded"])
     load_s = found["load_s"]
     yield "load for", "as long as it takes" if load_s is None else f"{load_s:g} s, without set-up"
@@ -236,4 +236,4 @@ def _words(settings: Mapping[str, Any]) -> str:
 
 
 def _problem(error: SparecraftError) -> dict[str, str]:
-    return {name: getattr(error, name) for name in ("place", "expected", "came", "do")}
+    return {name: getattr(error, name) for name in ("place", "expected", "got", "hint")}

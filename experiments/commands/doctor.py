@@ -21,7 +21,7 @@ from experiments.design.contracts import CONTRACTS
 from experiments.design.workers import PROGRAM
 from experiments.paths import ROOT
 from experiments.record import manifest
-from experiments.stage import runs
+from experiments.testbed import runs
 
 _BIN = ROOT / "build" / "bin"
 _CORES_MIN, _MEMORY_GB_MIN, _DISK_GB_MIN = 2, 4.0, 5.0
@@ -35,11 +35,11 @@ class Line:
     what: str
     ok: bool
     found: str
-    do: str = ""
+    hint: str = ""
 
 
 def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
-    """What is installed, running and free of what runs need, and what to do about the rest.
+    """Check of what is installed, running and free for runs, and of what to do about the rest.
 
     Exit code 3 where something that a run needs is not there. Which faults a machine's kernel can
     inject is tried by its agent when a fleet is up; a run says so before any load.
@@ -53,7 +53,7 @@ def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for line in lines:
             mark = "[green]ok[/green]" if line.ok else "[bold red]missing[/bold red]"
-            table.add_row(mark, line.what, escape(f"{line.found}. {line.do}".rstrip()))
+            table.add_row(mark, line.what, escape(f"{line.found}. {line.hint}".rstrip()))
         out.print(table)
     if not all(line.ok for line in lines):
         raise typer.Exit(EnvironmentMissing.exit_code)
@@ -62,12 +62,14 @@ def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption
 def _programs() -> Iterator[Line]:
     versions = manifest.versions()
     yield Line("sparecraft", True, f"{versions['sparecraft']}, commit {versions['commit']}")
-    for what, do in (
+    for what, hint in (
         ("docker", "`make setup`, or `systemctl start docker`; the user must be in its group."),
         ("terraform", "Install Terraform 1.9 or later; `make setup` says where from."),
     ):
         there = versions[what] != "unknown"
-        yield Line(what, there, versions[what] if there else "does not answer", "" if there else do)
+        yield Line(
+            what, there, versions[what] if there else "does not answer", "" if there else hint
+        )
 
 
 def _agents() -> Iterator[Line]:
@@ -115,10 +117,10 @@ def _host(results: Path) -> Iterator[Line]:
     yield Line("busy", True, f"load average {load:.1f} on {cores} cores", busy * (load > cores / 2))
 
 
-def _at_least(what: str, value: float, least: float, found: str, do: str) -> Line:
+def _at_least(what: str, value: float, least: float, found: str, hint: str) -> Line:
     enough = value >= least
     return Line(
-        what, enough, found if enough else f"{found}, {least:g} are needed", "" if enough else do
+        what, enough, found if enough else f"{found}, {least:g} are needed", "" if enough else hint
     )
 
 
@@ -128,8 +130,8 @@ def _going_on(chosen: Chosen) -> Iterator[Line]:
     try:
         fleets = chosen.entry.fleets(chosen.given)
     except SparecraftError as error:
-        yield Line("fleets", True, f"unknown: {error.came}")
+        yield Line("fleets", True, f"unknown: {error.got}")
         return
     names = ", ".join(str(fleet.get("experiment")) for fleet in fleets)
-    do = "`sparecraft down NAME` removes one." if names else ""
-    yield Line("fleets", True, names or "none", do)
+    hint = "`sparecraft down NAME` removes one." if names else ""
+    yield Line("fleets", True, names or "none", hint)

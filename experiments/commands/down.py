@@ -23,7 +23,7 @@ from experiments.design.fleet import NAME
 
 @dataclass(frozen=True)
 class _Gone:
-    """What became of a fleet; `removed` unless nothing of it was there."""
+    """The fate of a fleet; `removed` unless nothing of it was there."""
 
     experiment: str
     removed: bool
@@ -57,8 +57,8 @@ def down(
             raise InputError(
                 "sparecraft down",
                 expected="an experiment's name or --all",
-                came="both",
-                do="Give one of them.",
+                got="both",
+                hint="Give one of them.",
             )
         gone = [_named(chosen, experiment, console)]
     else:
@@ -91,8 +91,8 @@ def _named(chosen: Chosen, given: str, console: Console) -> _Gone:
     raise InputError(
         f"sparecraft down {given}",
         expected=f"the name of a fleet on {chosen.entry.name}, or of a design or run that is here",
-        came="a name that none of them has" if is_name else "no name of an experiment",
-        do=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows all of them.",
+        got="a name that none of them has" if is_name else "no name of an experiment",
+        hint=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows all of them.",
     )
 
 

@@ -29,7 +29,7 @@ class Entry:
     meaning: str
 
     def is_in(self, text: str) -> bool:
-        """Whether a text uses one of the words."""
+        """True where a text uses one of the words."""
         return any(re.search(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])", text) for one in self.words)
 
 
@@ -65,7 +65,7 @@ def glossary(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What the words of help texts, reports and files mean, as an operator would say it.
+    """The words of help texts, reports and files, as an operator would explain them.
 
     They are the papers' (PCRAFT, sPARE, NodT, TAD, r) and this project's (arm, block, dose).
 
@@ -93,8 +93,8 @@ def _meant(word: str) -> Entry:
         raise InputError(
             f"sparecraft glossary {word}",
             expected="a word of the glossary",
-            came=word,
-            do=f"Did you mean {' or '.join(known[one].words[0] for one in near)}?"
+            got=word,
+            hint=f"Did you mean {' or '.join(known[one].words[0] for one in near)}?"
             if near
             else "`sparecraft glossary` shows all of them.",
         )

@@ -11,7 +11,7 @@ import typer
 from core.errors import InputError
 from core.terminal import print_json
 from experiments.commands.options import JsonOption, out
-from experiments.stage import runs
+from experiments.testbed import runs
 
 
 def halt(
@@ -40,8 +40,8 @@ def halt(
         raise InputError(
             f"sparecraft halt {name}",
             expected="a run that goes on",
-            came=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
-            do="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
+            got=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
+            hint="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
             "a killed run left.",
         )
     meant = [one for one in going_on if any(_together(one, other) for other in meant)]
@@ -58,7 +58,7 @@ def halt(
 
 
 def _together(one: runs.Active, other: runs.Active) -> bool:
-    """Whether both are the same, or one is a night and the other its run: no other run can go on
+    """True where both are the same, or one is a night and the other its run: no other run can go on
     in a night's results."""
     night, run = sorted((one, other), key=lambda active: not active.is_night)
     return one == other or (night.is_night and Path(run.folder).is_relative_to(night.folder))

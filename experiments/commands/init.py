@@ -41,15 +41,15 @@ def make_design(folder: Path) -> None:
         raise InputError(
             str(folder),
             expected="a folder that does not exist yet",
-            came="one that does",
-            do="Give another name, or remove it.",
+            got="one that does",
+            hint="Give another name, or remove it.",
         ) from None
     except OSError as error:
         raise InputError(
             str(folder),
             expected="a folder that can be made",
-            came=str(error.strerror),
-            do="Give another place.",
+            got=str(error.strerror),
+            hint="Give another place.",
         ) from error
     for path in sorted(folder.iterdir()):
         if path.is_file():
@@ -67,8 +67,8 @@ def _experiment_name(folder: Path) -> str:
         raise InputError(
             str(folder),
             expected="a name that no design of Sparecraft's has",
-            came=repr(folder.name),
-            do="Give another one: results and fleets are kept by name.",
+            got=repr(folder.name),
+            hint="Give another one: results and fleets are kept by name.",
         )
     try:
         return TypeAdapter[str](Name).validate_python(folder.name)
@@ -76,6 +76,6 @@ def _experiment_name(folder: Path) -> str:
         raise InputError(
             str(folder),
             expected="a name of at most 30 characters: a-z, 0-9 and inner hyphens, a letter first",
-            came=repr(folder.name),
-            do="Give another one.",
+            got=repr(folder.name),
+            hint="Give another one.",
         ) from None

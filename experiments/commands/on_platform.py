@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import InputError
-from experiments.stage.platforms import DEFAULT, Option, PlatformEntry, entries, entry
+from experiments.testbed.platforms import DEFAULT, Option, PlatformEntry, entries, entry
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Chosen:
 
     @property
     def flag(self) -> str:
-        """What to add to a command line for the same platform."""
+        """The words to add to a command line for the same platform."""
         return "" if self.entry.name == DEFAULT else f" --platform {self.entry.name}"
 
 
@@ -92,8 +92,8 @@ def _foreign(option: str, platforms: list[str], chosen: str) -> InputError:
     return InputError(
         _flag(option),
         expected=f"--platform {' or '.join(platforms)} with it",
-        came=f"--platform {chosen}",
-        do="Take one of them out.",
+        got=f"--platform {chosen}",
+        hint="Take one of them out.",
     )
 
 

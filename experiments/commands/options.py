@@ -88,8 +88,8 @@ def confirm(question: str, yes: bool, instead: str = "--yes") -> None:
         raise InputError(
             question,
             expected="a yes",
-            came="no terminal to ask on",
-            do=f"Give {instead} if that is what you want.",
+            got="no terminal to ask on",
+            hint=f"Give {instead} if that is what you want.",
         )
     if not typer.confirm(question, err=True):
         err.print("Nothing was changed.")

@@ -10,8 +10,8 @@ import typer
 
 from core.terminal import plain_table, print_json, print_table
 from experiments.commands.options import JsonOption, YesOption, confirm, err, out
-from experiments.stage.platforms.local import images
-from experiments.stage.platforms.local.images import Image
+from experiments.testbed.platforms.local import images
+from experiments.testbed.platforms.local.images import Image
 
 
 def prune(

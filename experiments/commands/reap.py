@@ -11,9 +11,9 @@ from rich.table import Table
 
 from core.terminal import print_json
 from experiments.commands.options import JsonOption, RegionOption, YesOption, confirm, err, out
-from experiments.stage.platforms.ec2 import sweep, tagged
-from experiments.stage.platforms.ec2.aws import Aws
-from experiments.stage.platforms.ec2.tagged import Tagged
+from experiments.testbed.platforms.ec2 import resources, sweep
+from experiments.testbed.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2.resources import TaggedResource
 
 
 def reap(
@@ -24,7 +24,7 @@ def reap(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What outlived its time to live on EC2, in one region; with --remove it goes.
+    """List (or --remove) expired EC2 resources of one region.
 
     Machines end themselves in time; their network, disks and keys are left to this. Exit code 1
     where something has outlived and was not removed.
@@ -33,8 +33,8 @@ def reap(
     """
     aws = Aws(region)
     now = datetime.now(UTC)
-    found = tagged.find(aws)
-    over = tagged.outlived(found, now)
+    found = resources.find(aws)
+    over = resources.outlived(found, now)
     console = err if as_json else out
     if not as_json:
         _show(aws, found, over)
@@ -60,7 +60,7 @@ def reap(
     raise typer.Exit(1 if over and not remove else 0)
 
 
-def _show(aws: Aws, found: Sequence[Tagged], over: Sequence[Tagged]) -> None:
+def _show(aws: Aws, found: Sequence[TaggedResource], over: Sequence[TaggedResource]) -> None:
     if over:
         table = Table("experiment", "kind", "id", "expires", title_justify="left")
         for one in over:
@@ -74,7 +74,7 @@ def _show(aws: Aws, found: Sequence[Tagged], over: Sequence[Tagged]) -> None:
     )
 
 
-def _row(one: Tagged) -> dict[str, Any]:
+def _row(one: TaggedResource) -> dict[str, Any]:
     return {
         "experiment": one.experiment,
         "kind": one.kind,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Told:
-    """What is replayed, and how to look at it."""
+    """The thing that is replayed, and the way to look at it."""
 
     what: str
     points: Iterable[Point]
@@ -55,7 +55,7 @@ def replay(
     Example: sparecraft replay results/mediawiki-noisy/latest
     """
     from experiments.record.telemetry.bulk import deliver
-    from experiments.stage.signals import ending_signals
+    from experiments.testbed.signals import ending_signals
     from grafana.address import without_login
 
     told = _told(folder)
@@ -97,8 +97,8 @@ def _told(folder: Path) -> _Told:
         raise InputError(
             str(folder),
             expected=f"the folder of a run, with its manifest.json, or of nights, with {FILE}",
-            came="a folder without them" if folder.is_dir() else "no such folder",
-            do="`sparecraft list` shows the runs.",
+            got="a folder without them" if folder.is_dir() else "no such folder",
+            hint="`sparecraft list` shows the runs.",
         )
     run = replayed(folder)
     name, own = run.names["experiment"], run.names["run"]

@@ -28,9 +28,9 @@ from experiments.commands.options import (
 from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Pattern
-from experiments.kinds.kind import Kind
 from experiments.record.result import Result, passed, read_result
-from experiments.stage.platforms import DEFAULT, Platform
+from experiments.run.kind import Kind
+from experiments.testbed.platforms import DEFAULT, Platform
 
 
 def run(
@@ -111,11 +111,11 @@ def carried_out(
     quiet_wait_s: float = 0.0,
 ) -> NoReturn:
     """Carry the design out as `kind`, show what it came to, and exit with its code."""
-    from experiments.kinds.life import carry_out
+    from experiments.run.lifecycle import run_experiment
 
     narrator = Narrator(err if as_json else out)
     narrator.say(f"Seed {design.experiment.design.seed}; the same again: --seed")
-    outcome = carry_out(
+    outcome = run_experiment(
         kind,
         design,
         section,
@@ -138,7 +138,7 @@ def _shown(kind: Kind, result: Result, page: Path, as_json: bool) -> NoReturn:
 
 
 def _same_options(design: Design, interference: Pattern | None, quiet_wait_s: float) -> list[str]:
-    """What was given to this command, for the same command elsewhere, and what was drawn here."""
+    """Arguments of this command, for the same command elsewhere, and the seed drawn here."""
     given = ["--seed", str(design.experiment.design.seed)]
     given += ["--interference", interference] if interference else []
     return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]

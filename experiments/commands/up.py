@@ -7,7 +7,7 @@ from experiments.commands.on_platform import Chosen
 from experiments.commands.options import DesignArgument, JsonOption, YesOption, confirm, err, out
 from experiments.console import Narrator
 from experiments.design import load_design
-from experiments.stage.fleet import bring_up
+from experiments.testbed.fleet import bring_up
 
 
 def up(

@@ -15,7 +15,7 @@ from experiments.commands.on_platform import Chosen
 from experiments.commands.options import InfluxOption, JsonOption, out
 
 if TYPE_CHECKING:
-    from experiments.watch.look import Look, Watcher
+    from experiments.watch.snapshot import Snapshot, Watcher
 
 _REFRESH_S = 5.0
 _GONE_AFTER = 3  # looks in a row that got no answer
@@ -43,7 +43,7 @@ def watch(
 
     Example: sparecraft watch mediawiki-noisy --page
     """
-    from experiments.stage.signals import ending_signals
+    from experiments.testbed.signals import ending_signals
     from grafana.influx import Influx
 
     url = influxdb or _influxdb_of(chosen, experiment)
@@ -58,17 +58,17 @@ def watch(
 
 
 def _watcher(influx: Any, experiment: str | None, run: str | None) -> Watcher:
-    from experiments.watch.look import Watcher
+    from experiments.watch.snapshot import Watcher
 
     return Watcher(influx, experiment, run)
 
 
-def _all(watcher: Watcher) -> Look:
+def _all(watcher: Watcher) -> Snapshot:
     """A look, with its charts."""
     from experiments.watch.panels import panels
 
-    look = watcher.look()
-    return {**look, "panels": panels(watcher, look)}
+    snapshot = watcher.take()
+    return {**snapshot, "panels": panels(watcher, snapshot)}
 
 
 def _follow(watcher: Watcher, once: bool) -> None:
@@ -78,7 +78,7 @@ def _follow(watcher: Watcher, once: bool) -> None:
 
     from experiments.watch.terminal import shown
 
-    first = shown(watcher.look(), out.width)
+    first = shown(watcher.take(), out.width)
     if once:
         out.print(first)
         return
@@ -87,7 +87,7 @@ def _follow(watcher: Watcher, once: bool) -> None:
         while gone < _GONE_AFTER:
             time.sleep(_REFRESH_S)
             try:
-                live.update(shown(watcher.look(), out.width), refresh=True)
+                live.update(shown(watcher.take(), out.width), refresh=True)
                 gone = 0
             except httpx.TransportError:
                 gone += 1
@@ -99,15 +99,15 @@ def _follow(watcher: Watcher, once: bool) -> None:
 def _serve(watcher: Watcher, port: int) -> None:
     from experiments.watch.page import Page
 
-    watcher.look()  # an error is told here rather than there
+    watcher.take()  # an error is told here rather than there
     try:
         server = Page(port, lambda: _all(watcher), _REFRESH_S / 2)
     except OSError as error:
         raise EnvironmentMissing(
             f"port {port} of 127.0.0.1",
             expected="to be free",
-            came=str(error),
-            do="Give another --port, or none.",
+            got=str(error),
+            hint="Give another --port, or none.",
         ) from error
     with server:
         out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
@@ -130,24 +130,24 @@ def _said(url: str) -> Iterator[None]:
         raise EnvironmentMissing(
             f"InfluxDB at {without_login(url)}",
             expected="an answer",
-            came=in_words(error),
-            do="`sparecraft list` shows the fleets that are up; `sparecraft replay RUN` shows a "
+            got=in_words(error),
+            hint="`sparecraft list` shows the fleets that are up; `sparecraft replay RUN` shows a "
             "run that is over.",
         ) from error
     except NoRunError as error:
         raise InputError(
             f"InfluxDB at {without_login(url)}",
             expected="requests of that run",
-            came=str(error),
-            do="A run that has just begun has none yet: try again. "
+            got=str(error),
+            hint="A run that has just begun has none yet: try again. "
             f"`sparecraft replay RUN --influxdb {without_login(url)}` loads one that is over.",
         ) from error
     except (QueryError, MacroError) as error:
         raise InputError(
             f"InfluxDB at {without_login(url)}",
             expected="answers to the dashboard's queries",
-            came=str(error),
-            do="Where it asks for a name, put it into the address: http://USER:PASSWORD@HOST:8086",
+            got=str(error),
+            hint="Where it asks for a name, put it into the address: http://USER:PASSWORD@HOST:8086",
         ) from error
 
 
@@ -158,16 +158,17 @@ def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
         raise InputError(
             "sparecraft watch",
             expected="the name of one of the fleets that are up",
-            came=f"none, of {', '.join(up)}",
-            do=f"Say which: sparecraft watch {up[0]}",
+            got=f"none, of {', '.join(up)}",
+            hint=f"Say which: sparecraft watch {up[0]}",
         )
     name = experiment or next(iter(up), None)
     if name not in up:
         raise EnvironmentMissing(
             f"sparecraft watch {name}" if name else "sparecraft watch",
             expected="a fleet of that name that is up" if name else "a fleet that is up",
-            came=f"only {', '.join(up)}" if up else "none that was made from here",
-            do="`sparecraft run NAME` starts one; `sparecraft replay results/NAME/latest` shows a "
+            got=f"only {', '.join(up)}" if up else "none that was made from here",
+            hint="`sparecraft run NAME` starts one; `sparecraft replay results/NAME/latest` shows "
+            "a "
             "run that is over.",
         )
     assert name is not None

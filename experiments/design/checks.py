@@ -33,7 +33,7 @@ PAIRS_MIN = 4  # of fewer blocks an interval knows too little of what varies bet
 def experiment_problems(
     experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
 ) -> Iterator[Problem]:
-    """What an experiment that is well-formed by itself has against this fleet."""
+    """Conflicts of a well-formed experiment with this fleet."""
     yield from _user_problems(experiment, fleet, roles, workloads)
     arms = [
         problem
@@ -86,7 +86,7 @@ def _arm_problems(name: str, arm: Arm, fleet: Fleet, roles: Roles) -> Iterator[P
             *_arbiter_problems(tier, settings, fleet, roles),
             *_setting_problems(tier, settings, fleet, roles),
         ):
-            yield Problem((*key, *problem.key), problem.expected, problem.came, problem.do)
+            yield Problem((*key, *problem.key), problem.expected, problem.got, problem.hint)
 
 
 def _arbiter_problems(
@@ -128,7 +128,7 @@ def _setting_problems(
 
 
 def missing_of(select: Selector, fleet: Fleet) -> tuple[str, str] | None:
-    """What a selector expects of a fleet, and what it names that is not there; None if all is."""
+    """The demand of a selector on a fleet, and the part that is not there; None if all is."""
     if select.machine is not None and select.machine not in fleet.machine_names:
         return f"one of the machines {', '.join(fleet.machine_names)}", select.machine
     if select.tier is None:
@@ -203,9 +203,9 @@ def _order_problems(experiment: Experiment) -> Iterator[Problem]:
 
 def _decide_problems(experiment: Experiment) -> Iterator[Problem]:
     design, phases = experiment.design, experiment.phases
-    if len(experiment.arms) == 1 and experiment.slo.set != "before":
+    if len(experiment.arms) == 1 and not experiment.slo.preregistered:
         expected = (
-            'two arms or more, or an SLO with set = "before": else there is nothing to decide'
+            "two arms or more, or an SLO with preregistered = true: else there is nothing to decide"
         )
         yield Problem(("design", "decide"), expected, "one arm")
     pairs = design.order.count("A") * design.repeats_first

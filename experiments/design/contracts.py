@@ -1,4 +1,4 @@
-"""What the agents can do, in their own words: `contracts/policies.json`, `contracts/faults.json`.
+"""The agents' abilities, in their own words: `contracts/policies.json`, `contracts/faults.json`.
 
 Both files are printed by the programs (`arbiter --policies`, `nodeagent --kinds`) and compared in
 lint. No policy, protocol or fault of an agent is named in Python but where a program calls it.
@@ -29,7 +29,7 @@ class OneOf:
 
     def _check(self, name: str) -> str:
         if name not in self.names:
-            raise refusal(f"one of {', '.join(self.names)}", came=repr(name))
+            raise refusal(f"one of {', '.join(self.names)}", got=repr(name))
         return name
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
@@ -39,13 +39,13 @@ class OneOf:
         return {**handler(schema), "enum": list(self.names)}
 
 
-class _Told(BaseModel):
+class _Contract(BaseModel):
     """A part of a contract; an agent may come to tell more than is read here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Protocol(_Told):
+class Protocol(_Contract):
     """A protocol that arbiters speak; `reads` are told from writes where it can be replicated, and
     replies of replicas held against each other where it `compares`."""
 
@@ -55,13 +55,13 @@ class Protocol(_Told):
     compares: bool
 
 
-class PolicyParameter(_Told):
-    """What a policy can be told."""
+class PolicyParameter(_Contract):
+    """A parameter of a policy."""
 
     name: str
 
 
-class Policy(_Told):
+class Policy(_Contract):
     """A policy of the arbiter; one that does not replicate sends each request once."""
 
     name: str
@@ -71,18 +71,18 @@ class Policy(_Told):
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether it hands out tokens."""
+        """True where it hands out tokens."""
         return any(one.name == "tokens" for one in self.parameters)
 
 
-class Bounds(_Told):
+class Bounds(_Contract):
     """From the least to the greatest value, both allowed."""
 
     minimum: int
     maximum: int | None = None
 
 
-class Parameter(_Told):
+class Parameter(_Contract):
     """One parameter of a fault."""
 
     name: str
@@ -96,7 +96,7 @@ class Parameter(_Told):
     summary: str = ""
 
     def limits(self, default: Any = ...) -> Any:
-        """What pydantic checks of a value."""
+        """The checks that pydantic makes of a value."""
         return Field(
             default,
             description=self.summary,
@@ -116,14 +116,14 @@ class Parameter(_Told):
         return kind | None, self.limits(self.default)
 
 
-class DoseScale(_Told):
+class DoseScale(_Contract):
     """In what unit a fault's dose is given, and how it is measured."""
 
     unit: str
     how: str
 
 
-class FaultKind(_Told):
+class FaultKind(_Contract):
     """One kind of fault or of neighbours' load."""
 
     kind: str
@@ -145,12 +145,12 @@ class FaultKind(_Told):
         return text
 
     def limits(self, parameter: str) -> Any:
-        """What is checked of one of its parameters, for a key of another name."""
+        """The checks of one of its parameters, for a key of another name."""
         return next(one for one in self.parameters if one.name == parameter).limits()
 
     @functools.cached_property
     def model(self) -> type[Strict]:
-        """What `parameters` of this kind may be."""
+        """The allowed `parameters` of this kind."""
         fields: dict[str, Any] = {one.name: one.field() for one in self.parameters}
         return create_model(self.kind, __base__=Strict, **fields)
 

@@ -12,12 +12,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from core.config_file import Source, Strict, check, raise_all, read_tfvars, read_toml
+from core.config_file import ConfigFile, Strict, check, raise_all, read_tfvars, read_toml
 from core.errors import InputError
 from experiments.design.checks import experiment_problems
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
-from experiments.design.guarded import guard_problems
+from experiments.design.guard_checks import guard_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.workers import check_worker
@@ -30,7 +30,7 @@ DESIGNS = Path(__file__).resolve().parents[1] / "designs"
 
 @dataclass(frozen=True)
 class Design:
-    """What a user asks for: a fleet, an experiment on it, and where both are written.
+    """A user's request: a fleet, an experiment on it, and where both are written.
 
     workloads: by name, those of the roles and the design's own.
     """
@@ -42,7 +42,7 @@ class Design:
     roles: Roles = field(compare=False, repr=False)
     prediction: Prediction | None = None
     workloads: Mapping[str, Workload] = field(default_factory=dict, compare=False, repr=False)
-    source: Source | None = field(default=None, compare=False, repr=False)
+    source: ConfigFile | None = field(default=None, compare=False, repr=False)
 
     def section(
         self, model: type[Section], kind: str = "", options: Mapping[str, Any] | None = None
@@ -52,7 +52,7 @@ class Design:
 
         Raises InputError with file, line and key; a table that is not there is an empty one.
         """
-        source = self.source or Source(self.directory / "experiment.toml", {})
+        source = self.source or ConfigFile(self.directory / "experiment.toml", {})
         own = source.section(kind or self.experiment.kind)
         return check(own.having({**own.values, **(options or {})}), model)
 
@@ -87,7 +87,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
 
 
-def _with_seed(toml: Source, seed: int | None) -> Source:
+def _with_seed(toml: ConfigFile, seed: int | None) -> ConfigFile:
     design = toml.values.get("design")
     if seed is None or not isinstance(design, dict):
         return toml
@@ -95,7 +95,7 @@ def _with_seed(toml: Source, seed: int | None) -> Source:
 
 
 def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:
-    """What all parts give. Raises one InputError for all that went wrong in any of them."""
+    """The results of all parts. Raises one InputError for all that went wrong in any of them."""
     given: list[Any] = []
     errors: list[InputError] = []
     for part in parts:
@@ -107,7 +107,7 @@ def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _without_section(toml: Source) -> Source:
+def _without_section(toml: ConfigFile) -> ConfigFile:
     """All but the table that is its kind's own, whose model the kind has: also where the table has
     another meaning for other kinds (`failover`)."""
     kind = toml.values.get("kind", Experiment.model_fields["kind"].default)
@@ -127,16 +127,16 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
         raise InputError(
             f"design {name_or_path}",
             expected="the folder of a design",
-            came="no such folder",
-            do="`sparecraft list` shows the designs that have a name.",
+            got="no such folder",
+            hint="`sparecraft list` shows the designs that have a name.",
         )
     found = [one.resolve() for one in (built_in, own) if (one / "experiment.toml").is_file()]
     if len(set(found)) > 1:
         raise InputError(
             f"design {name_or_path}",
             expected="one design",
-            came=f"two: Sparecraft's own, and the folder {own} here",
-            do=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
+            got=f"two: Sparecraft's own, and the folder {own} here",
+            hint=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
         )
     if found or own.is_dir():
         return found[0] if found else own.resolve()
@@ -144,21 +144,21 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
     raise InputError(
         f"design {name_or_path}",
         expected=f"a folder, or the name of one of {len(designs_available(root))} designs",
-        came="no such design",
-        do=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows them.",
+        got="no such design",
+        hint=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows them.",
     )
 
 
-def _check_worker(toml: Source, experiment: Experiment, directory: Path) -> None:
+def _check_worker(toml: ConfigFile, experiment: Experiment, directory: Path) -> None:
     try:
         check_worker(experiment.load.worker, directory)
     except InputError as error:
         raise toml.error(
-            "load", "worker", expected=error.expected, came=error.came, do=error.do
+            "load", "worker", expected=error.expected, got=error.got, hint=error.hint
         ) from error
 
 
-def _prediction(toml: Source, fleet: Fleet, experiment: Experiment) -> Prediction | None:
+def _prediction(toml: ConfigFile, fleet: Fleet, experiment: Experiment) -> Prediction | None:
     path = toml.path.parent / "plan.json"
     if not path.is_file():
         return None
@@ -167,14 +167,14 @@ def _prediction(toml: Source, fleet: Fleet, experiment: Experiment) -> Predictio
         raise InputError(
             str(path),
             expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
-            came=f"one of {', '.join(prediction.tiers)}",
-            do="Take plan.json out, or adopt the plan anew.",
+            got=f"one of {', '.join(prediction.tiers)}",
+            hint="Take plan.json out, or adopt the plan anew.",
         )
     if PLANNED_ARM not in experiment.arms:
         raise toml.error(
             "arms",
             expected=f"an arm {PLANNED_ARM}, which the prediction of plan.json is of",
-            came=", ".join(experiment.arms),
-            do=f"Name that arm {PLANNED_ARM}, or take plan.json out.",
+            got=", ".join(experiment.arms),
+            hint=f"Name that arm {PLANNED_ARM}, or take plan.json out.",
         )
     return prediction

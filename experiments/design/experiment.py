@@ -44,7 +44,7 @@ Figure = Literal["mean", "p50", "p95", "p99"]
 
 
 class Requests(Strict):
-    """Who asks what, and its limits: all of a load but how much of it there is."""
+    """Users, requests and limits: all of a load but its rate."""
 
     user: User
     """Which workload."""
@@ -63,7 +63,7 @@ class Requests(Strict):
 
     @property
     def rate_per_s_max(self) -> float:
-        """What the workers may be asked for together."""
+        """The most that may be asked of all workers together."""
         return min(self._rate_per_worker_max * self.workers, RATE_PER_S_MAX)
 
     @property
@@ -75,9 +75,9 @@ class Requests(Strict):
         if self.workers > self.max_in_flight:
             raise refusal(
                 f"at most max_in_flight ({self.max_in_flight})",
-                came=str(self.workers),
+                got=str(self.workers),
                 key="workers",
-                do="Each worker needs one request in flight.",
+                hint="Each worker needs one request in flight.",
             )
         return self
 
@@ -85,9 +85,9 @@ class Requests(Strict):
         if rate_per_s > self.rate_per_s_max:
             raise refusal(
                 f"at most {self._rate_per_worker_max:g} per worker",
-                came=f"{rate_per_s:g} for workers = {self.workers}",
+                got=f"{rate_per_s:g} for workers = {self.workers}",
                 key="rate_per_s",
-                do="Ask for more workers, or for less.",
+                hint="Ask for more workers, or for less.",
             )
 
 
@@ -117,9 +117,9 @@ class Load(Requests):
         if (self.rate_per_s is None) == (self.utilisation is None):
             raise refusal(
                 "either rate_per_s = RATE or utilisation = SHARE",
-                came="neither" if self.rate_per_s is None else "both",
+                got="neither" if self.rate_per_s is None else "both",
                 key="rate_per_s" if self.rate_per_s is None else "utilisation",
-                do="Say one of them.",
+                hint="Say one of them.",
             )
         if self.rate_per_s is not None:
             self._check_rate(self.rate_per_s)
@@ -129,7 +129,7 @@ class Load(Requests):
     def sent_per_s(self) -> float:
         """Arrivals a second. Raises ValueError where a calibration has yet to find them."""
         if self.rate_per_s is None:
-            raise ValueError("expected a load with a rate; came one that is not calibrated yet")
+            raise ValueError("expected a load with a rate; got one that is not calibrated yet")
         return self.rate_per_s
 
     def at(self, rate_per_s: float) -> Load:
@@ -197,30 +197,30 @@ class Selector(Strict):
             raise refusal(
                 "{ tier = NAME, count = N }, { tier = NAME, place = PLACE }, { machine = NAME } "
                 "or { all = true }",
-                came=repr(given) if given else "an empty selector",
-                do="Say which machines are meant.",
+                got=repr(given) if given else "an empty selector",
+                hint="Say which machines are meant.",
             )
         return self
 
 
-class Again(Strict):
-    """How a fault comes again: gaps from its end to its next begin, drawn ahead from the seed."""
+class Repeat(Strict):
+    """Repetition of a fault: gaps from its end to its next begin, drawn ahead from the seed."""
 
-    law: Literal["fixed", "poisson", "gaussian"]
+    distribution: Literal["fixed", "poisson", "gaussian"]
     """Gaps that are always the same, exponential, or Gaussian about their mean."""
     gap_s: Seconds
     """Their mean [s]."""
     spread_s: Annotated[float, Field(gt=0, le=PHASE_S_MAX)] | None = None
-    """Their standard deviation, where law is gaussian [s]."""
+    """Their standard deviation, of a gaussian distribution [s]."""
     times_max: Annotated[int, Field(ge=2, le=TIMES_MAX)]
     """It comes so often in a block at most, the first time counted."""
 
     @model_validator(mode="after")
-    def _spread(self) -> Again:
-        if (self.law == "gaussian") != (self.spread_s is not None):
+    def _spread(self) -> Repeat:
+        if (self.distribution == "gaussian") != (self.spread_s is not None):
             raise refusal(
-                "a spread where the law is gaussian, and none where it is another",
-                came=f"law = {self.law!r} and "
+                "a spread with distribution gaussian, and none with another",
+                got=f"distribution = {self.distribution!r} and "
                 + ("none" if self.spread_s is None else f"{self.spread_s:g}"),
                 key="spread_s",
             )
@@ -230,7 +230,7 @@ class Again(Strict):
 class Fault(Strict):
     """One fault: where, when, for how long. `at_s` counts from the start of the measurement.
 
-    It is transient (`for_s`), sticky (`sticky`), or recurring (`for_s` and `again`).
+    It is transient (`for_s`), sticky (`sticky`), or recurring (`for_s` and `repeat`).
     """
 
     kind: Annotated[str, OneOf(FAULT_KINDS)]
@@ -243,7 +243,7 @@ class Fault(Strict):
     """For how long [s]."""
     sticky: bool = False
     """Until the block ends."""
-    again: Again | None = None
+    repeat: Repeat | None = None
     """How it comes again after `for_s`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Of the kind."""
@@ -253,11 +253,11 @@ class Fault(Strict):
         if (self.for_s is None) == (not self.sticky):
             raise refusal(
                 "either for_s = SECONDS or sticky = true",
-                came="neither" if self.for_s is None else "both",
+                got="neither" if self.for_s is None else "both",
                 key="for_s" if self.for_s is not None else "",
             )
-        if self.sticky and self.again is not None:
-            raise refusal("for_s: what comes again has to end", came="sticky = true", key="again")
+        if self.sticky and self.repeat is not None:
+            raise refusal("for_s: what comes again has to end", got="sticky = true", key="repeat")
         try:
             KINDS[self.kind].model.model_validate(self.parameters)
         except ValidationError as error:
@@ -273,15 +273,15 @@ def _parameter_refusal(kind: str, error: ValidationError) -> Exception:
         key = f"parameters.{context['key']}"
     if detail["type"] == "refused":
         known = ", ".join(KINDS[kind].model.model_fields) or "none"
-        return refusal(f"the parameters of {kind} ({known})", came=context["came"], key=key)
+        return refusal(f"the parameters of {kind} ({known})", got=context["got"], key=key)
     if detail["type"] == "missing":
-        return refusal(f"this parameter, {kind} needs it", came="nothing", key=key, do="Add it.")
+        return refusal(f"this parameter, {kind} needs it", got="nothing", key=key, hint="Add it.")
     expected = detail["msg"].removeprefix("Input should be ")
-    return refusal(expected, came=repr(detail["input"]), key=key)
+    return refusal(expected, got=repr(detail["input"]), key=key)
 
 
 class TierSettings(Strict):
-    """What an arm makes of one tier: its arbiter's settings, and any that its role names."""
+    """An arm's settings of one tier: its arbiter's settings, and any that its role names."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -324,7 +324,7 @@ class Arm(Strict):
 
 
 class Slo(Strict):
-    """What the service owes its users."""
+    """The service's promise to its users."""
 
     availability: Annotated[float, Field(gt=0, lt=1)]
     """Share of a year with enough nodes up."""
@@ -336,15 +336,15 @@ class Slo(Strict):
     """Share of requests that may fail; a comparison is not valid either where any arm has more."""
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     """With at least this probability the run's plan keeps all of it, whatever its law is off by."""
-    set: Literal["before", "after"] | None = None
-    """When the limits were chosen: before or after the first run that showed what is reached."""
+    preregistered: bool | None = None
+    """True: the limits were chosen before the first run that showed what is reached."""
 
     @model_validator(mode="after")
     def _p99_is_the_larger(self) -> Slo:
         if self.p99_ms < self.p95_ms:
             raise refusal(
                 f"at least p95_ms ({self.p95_ms:g}): a p99 is never below the p95",
-                came=f"{self.p99_ms:g}",
+                got=f"{self.p99_ms:g}",
                 key="p99_ms",
             )
         return self
@@ -398,11 +398,11 @@ class Order(Strict):
         if self.decide is None:
             for key in ("min_repeats", "looks", "budget_s"):
                 if getattr(self, key) is not None:
-                    raise refusal(f"no {key} without decide", came="one", key=key)
+                    raise refusal(f"no {key} without decide", got="one", key=key)
         elif self.repeats_first > self.repeats:
             raise refusal(
                 f"at least min_repeats ({self.repeats_first})",
-                came=str(self.repeats),
+                got=str(self.repeats),
                 key="repeats",
             )
         return self

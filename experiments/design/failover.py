@@ -42,7 +42,7 @@ class Failover(Strict):
         for tier in self.needed:
             if self.tiers is not None and tier not in self.tiers:
                 raise refusal(
-                    f"one of failover.tiers ({', '.join(self.tiers)})", came=tier, key="needed"
+                    f"one of failover.tiers ({', '.join(self.tiers)})", got=tier, key="needed"
                 )
         return self
 
@@ -52,9 +52,9 @@ class Failover(Strict):
         if self.crash_mean_s is not None and self.crash_mean_s <= detection_s:
             raise refusal(
                 f"more than heartbeat_s times misses ({detection_s:g} s)",
-                came=f"{self.crash_mean_s:g} s",
+                got=f"{self.crash_mean_s:g} s",
                 key="crash_mean_s",
-                do="Machines would crash faster than crashes are noticed: raise it.",
+                hint="Machines would crash faster than crashes are noticed: raise it.",
             )
         return self
 
@@ -65,14 +65,14 @@ def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
 
 
 def mechanism(fleet: Fleet, tier: str) -> Mechanism:
-    """How a tier over-provisions: cloud replacement, active route anywhere, passive fail-over."""
+    """Over-provisioning of a tier: cloud replacement, active route anywhere, passive fail-over."""
     if fleet.scheme == "cloud":
         return "cloud"
     return "pf" if fleet.tiers[tier].standby else "ara"
 
 
 def failover_problems(fleet: Fleet, failover: Failover) -> Iterator[Problem]:
-    """What this fleet cannot do."""
+    """The requirements that this fleet does not meet."""
     unknown = f"some of the tiers {', '.join(fleet.tiers)}"
     for tier in failover.tiers or ():
         if tier not in fleet.tiers:

@@ -37,7 +37,7 @@ class Infeasible:
     limit: float
     allowed: bool
     what: str
-    do: str
+    hint: str
 
 
 def infeasible(
@@ -63,7 +63,7 @@ def feasibility_problems(
     for one in infeasible(experiment, fleet, utilisation):
         if not one.allowed:
             key = ("arms", one.arm, "settings", one.tier, "replicas")
-            yield Problem(key, _EXPECTED[one.rule], one.what, one.do)
+            yield Problem(key, _EXPECTED[one.rule], one.what, one.hint)
 
 
 def infeasible_words(one: Mapping[str, Any]) -> str:
@@ -74,9 +74,11 @@ def infeasible_words(one: Mapping[str, Any]) -> str:
 def _of_arm(
     name: str, arm: Arm, fleet: Fleet, utilisation: Mapping[str, float]
 ) -> Iterator[Infeasible]:
-    def found(tier: str, rule: Rule, value: float, limit: float, what: str, do: str) -> Infeasible:
-        do = f"{do}, or say allow_infeasible = true under [arms.{name}]."
-        return Infeasible(name, tier, rule, value, limit, arm.allow_infeasible, what, do)
+    def found(
+        tier: str, rule: Rule, value: float, limit: float, what: str, hint: str
+    ) -> Infeasible:
+        hint = f"{hint}, or say allow_infeasible = true under [arms.{name}]."
+        return Infeasible(name, tier, rule, value, limit, arm.allow_infeasible, what, hint)
 
     copies = copies_of(arm.replicas, fleet)
     for tier in fleet.arbiter_order:
@@ -89,17 +91,17 @@ def _of_arm(
                 f"on one with probability {met:.3g} (at most {COLLISION_MAX:g})"
             )
             more = _more(tier, above, replicas)
-            do = f"Let {tier} or the tiers before it have fewer replicas{more}"
-            yield found(tier, "collision", met, COLLISION_MAX, what, do)
+            hint = f"Let {tier} or the tiers before it have fewer replicas{more}"
+            yield found(tier, "collision", met, COLLISION_MAX, what, hint)
         used = utilisation.get(tier)
         if used is not None and used >= UTILISATION_MAX:
             what = f"{tier} is asked for {used:.0%} of what its nodes can do (below 100 %)"
-            do = "Lower the load or the replicas, or give it more nodes or cpus"
-            yield found(tier, "stability", used, UTILISATION_MAX, what, do)
+            hint = "Lower the load or the replicas, or give it more nodes or cpus"
+            yield found(tier, "stability", used, UTILISATION_MAX, what, hint)
 
 
 def _more(tier: str, above: int, replicas: int) -> str:
-    """How many nodes would do."""
+    """Number of nodes that would do."""
     for nodes in range(above * replicas, MACHINES_MAX + 1):
         if collision_probability(nodes, above, replicas) <= COLLISION_MAX:
             return f", or give {tier} {nodes} nodes"

@@ -28,7 +28,7 @@ def _network(text: str) -> str:
     try:
         ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise refusal("an IPv4 network such as 198.18.0.0/16", came=repr(text)) from error
+        raise refusal("an IPv4 network such as 198.18.0.0/16", got=repr(text)) from error
     return text
 
 
@@ -146,7 +146,7 @@ def replicas_max(fleet: Fleet, tier: str, roles: Roles) -> int:
 
 
 def fleet_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
-    """What tiers that are well-formed each by itself have against each other and their roles."""
+    """Conflicts of well-formed tiers with each other and their roles."""
     unknown = [*_unknown_tiers(fleet), *_unknown_roles(fleet, roles)]
     yield from unknown
     yield from _size_problems(fleet)
@@ -201,28 +201,28 @@ def _size_problems(fleet: Fleet) -> Iterator[Problem]:
     ports = (fleet.entry_port, fleet.influxdb_port, fleet.grafana_port)
     stated = [*fleet.entry_ports.values(), *(port for port in ports if port is not None)]
     if len(set(stated)) != len(stated):
-        came = ", ".join(map(str, stated))
+        got = ", ".join(map(str, stated))
         yield Problem(
-            ("influxdb_port",), "a port of its own for each entry, InfluxDB and Grafana", came
+            ("influxdb_port",), "a port of its own for each entry, InfluxDB and Grafana", got
         )
 
 
 def _call_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
     for name, tier in fleet.tiers.items():
         role, called = roles[tier.role], [fleet.tiers[one].role for one in tier.calls]
-        key, came = ("tiers", name, "calls"), ", ".join(called) or "none"
+        key, got = ("tiers", name, "calls"), ", ".join(called) or "none"
         found = [role.call_of(one) for one in called]
         if None in found:
             known = [one for call in role.calls for one in call.roles or ("any",)]
             yield Problem(
-                key, f"tiers of what a {tier.role} calls: {', '.join(known) or 'nothing'}", came
+                key, f"tiers of what a {tier.role} calls: {', '.join(known) or 'nothing'}", got
             )
         for place, call in enumerate(role.calls):
             wanted = f"a tier of {' or '.join(call.roles) or 'any role'} for its role {tier.role}"
             if call.required and place not in found:
-                yield Problem(key, wanted, came)
+                yield Problem(key, wanted, got)
             if found.count(place) > 1:
-                yield Problem(key, f"only {wanted}", came)
+                yield Problem(key, f"only {wanted}", got)
 
 
 def _arbiter_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:

@@ -33,7 +33,7 @@ class Guard(Strict):
         if self.unguarded is not None and self.ends_runs:
             raise refusal(
                 "no reason why nothing ends the run beside a key that ends it",
-                came=repr(self.unguarded),
+                got=repr(self.unguarded),
                 key="unguarded",
             )
         return self
@@ -45,5 +45,5 @@ class Guard(Strict):
 
     @property
     def looks_at_requests(self) -> bool:
-        """Whether answers can end the run."""
+        """True where answers can end the run."""
         return self.error_share_max is not None or self.p99_ms_max is not None

@@ -1,4 +1,4 @@
-"""What disturbs a block: its neighbours and its faults, drawn ahead; nothing is touched."""
+"""Disturbances of a block: its neighbours and its faults, drawn ahead; nothing is touched."""
 
 from __future__ import annotations
 

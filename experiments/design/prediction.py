@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.config_file import Source, check
+from core.config_file import ConfigFile, check
 from core.errors import InputError
 from experiments.design.contracts import DEFAULT_POLICY
 
@@ -39,8 +39,8 @@ class PredictedTier(_Lenient):
     usd_standby_per_month: Annotated[float, Field(ge=0)] | None = None
 
     def usd_per_machine_month(self, standby: bool) -> float:
-        """What one machine costs; a standby as much as the others, where the plan has no price
-        for it."""
+        """The price of one machine; a standby costs as much as the others, where the plan has no
+        price for it."""
         if self.usd_active_per_month is None:
             return self.usd_per_month / (self.nodes + self.spares)
         if standby and self.spares and self.usd_standby_per_month is not None:
@@ -49,7 +49,7 @@ class PredictedTier(_Lenient):
 
 
 class PredictedService(_Lenient):
-    """What users are to get; None where the plan was not asked for it."""
+    """The promise to users; None where the plan was not asked for it."""
 
     availability: Annotated[float, Field(ge=0, le=1)] | None = None
     p95_ms: Latency | None = None
@@ -96,19 +96,19 @@ def read_prediction(path: Path) -> Prediction:
         raise InputError(
             str(path),
             expected="a plan.json",
-            came=str(error.strerror),
-            do="`sparecraft run` and `sparecraft plan --json` write plans.",
+            got=str(error.strerror),
+            hint="`sparecraft run` and `sparecraft plan --json` write plans.",
         ) from error
     except ValueError as error:
         raise InputError(
-            str(path), expected="JSON", came=str(error), do="Make the plan anew."
+            str(path), expected="JSON", got=str(error), hint="Make the plan anew."
         ) from error
     if not isinstance(values, dict) or "feasible" not in values:
         raise InputError(
             str(path),
             expected="a plan: a JSON object with the key feasible",
-            came="something else",
-            do="Give the plan.json that a run or `sparecraft plan --json` wrote.",
+            got="something else",
+            hint="Give the plan.json that a run or `sparecraft plan --json` wrote.",
         )
     if values["feasible"] is not True:
         word = "an undecided" if values["feasible"] is None else "an infeasible"
@@ -116,7 +116,7 @@ def read_prediction(path: Path) -> Prediction:
         raise InputError(
             str(path),
             expected="a plan that found a fleet",
-            came=f"{word} one: {'; '.join(reasons) or 'no reason given'}",
-            do="Plan with SLOs that can be met, or measure for longer.",
+            got=f"{word} one: {'; '.join(reasons) or 'no reason given'}",
+            hint="Plan with SLOs that can be met, or measure for longer.",
         )
-    return check(Source(path, values), Prediction)
+    return check(ConfigFile(path, values), Prediction)

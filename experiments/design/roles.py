@@ -36,9 +36,9 @@ def _with_words(*known: str) -> AfterValidator:
         for word in re.findall(r"\{([a-z_]+)\}", text):
             if word not in known:
                 shown = ", ".join(f"{{{one}}}" for one in known)
-                raise refusal(f"one of {shown} in braces", came=f"{{{word}}}")
+                raise refusal(f"one of {shown} in braces", got=f"{{{word}}}")
         if "\n" in text:
-            raise refusal("one line", came=repr(text))
+            raise refusal("one line", got=repr(text))
         return text
 
     return AfterValidator(check_words)
@@ -72,7 +72,7 @@ class Session(Strict):
 
 
 class Place(Strict):
-    """What a machine has besides, by its place in the tier."""
+    """The settings of a machine by its place in the tier."""
 
     environment: Environment = Field(default_factory=dict)
     """Beside what every machine of the tier has."""
@@ -105,20 +105,20 @@ class Setting(Strict):
     def _takes_its_default(self) -> Setting:
         bounded = self.minimum is not None and self.maximum is not None
         if bounded == (self.values is not None):
-            raise refusal("either values, or minimum and maximum", came="both, or neither")
+            raise refusal("either values, or minimum and maximum", got="both, or neither")
         if not self.takes(self.default):
-            raise refusal(self.expected, came=repr(self.default), key="default")
+            raise refusal(self.expected, got=repr(self.default), key="default")
         return self
 
     @property
     def expected(self) -> str:
-        """What it takes, for an error."""
+        """The accepted values, for an error."""
         if self.values is not None:
             return f"one of {', '.join(map(repr, self.values))}"
         return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def takes(self, value: object) -> bool:
-        """Whether an arm may say so."""
+        """True where an arm may say so."""
         if self.values is not None:
             return any(value == one and type(value) is type(one) for one in self.values)
         if self.minimum is None or self.maximum is None or isinstance(value, bool):
@@ -127,14 +127,14 @@ class Setting(Strict):
 
 
 class Ready(Strict):
-    """How long a machine of the role may take until its ready.sh says yes."""
+    """The time a machine of the role may take until its ready.sh says yes."""
 
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     """Longest start [s]."""
 
 
 class Fit(Strict):
-    """What the planner's fit must know of the role: what holds a token of its arbiter."""
+    """The role's facts for the planner's fit: what holds a token of its arbiter."""
 
     token_hold: Literal["connection", "request"] = "request"
     """What holds a token of its arbiter: a connection, or a request."""
@@ -188,7 +188,7 @@ class Role(Strict):
     @model_validator(mode="after")
     def _one_image(self) -> Role:
         if self.image is not None and self.image_of is not None:
-            raise refusal("image or image_of", came="both", key="image_of")
+            raise refusal("image or image_of", got="both", key="image_of")
         return self
 
     @property
@@ -249,7 +249,7 @@ def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
 
 
 def _script_problems(role: Role) -> Iterator[Problem]:
-    """What the node agent of a machine calls; a role under a second name has the other's."""
+    """The name of the role at the node agent; a role under a second name has the other's."""
     if role.image_of is not None or not role.tier:
         return
     for script in SCRIPTS:

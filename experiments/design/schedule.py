@@ -1,4 +1,4 @@
-"""What happens when, drawn ahead from a seed: blocks, arrivals, operations.
+"""The timetable of a run, drawn ahead from a seed: blocks, arrivals, operations.
 
 Everything here is a pure function of its arguments. Each use of randomness has a stream of its own,
 named by what it is for, so that one more machine or a longer window does not shift the others; both
@@ -89,23 +89,23 @@ def crashes(
 def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[float, ...]:
     """When a fault begins, ascending, on the clock of `at_s`, in [at_s, end_s).
 
-    Once, and with `again` as often as its gaps allow: law fixed, gap_s; poisson, exponential of
-    that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end extends the
-    sequence.
+    Once, and with `repeat` as often as its gaps allow: distribution fixed, gap_s; poisson,
+    exponential of that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end
+    extends the sequence.
 
     Parameters: number, the fault's in its design, from 0: each has a stream of its own.
     """
     begins = [fault.at_s]
-    again = fault.again
-    if again is None or fault.for_s is None:
+    repeat = fault.repeat
+    if repeat is None or fault.for_s is None:
         return tuple(begins)
     rng = stream(seed, "again", number)
-    while len(begins) < again.times_max:
+    while len(begins) < repeat.times_max:
         gap_s = {
-            "fixed": lambda: again.gap_s,
-            "poisson": lambda: rng.exponential(again.gap_s),
-            "gaussian": lambda: rng.normal(again.gap_s, again.spread_s or 0.0),
-        }[again.law]()
+            "fixed": lambda: repeat.gap_s,
+            "poisson": lambda: rng.exponential(repeat.gap_s),
+            "gaussian": lambda: rng.normal(repeat.gap_s, repeat.spread_s or 0.0),
+        }[repeat.distribution]()
         at_s = begins[-1] + fault.for_s + max(float(gap_s), GAP_S_MIN)
         if at_s >= end_s:
             break
@@ -165,7 +165,7 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
         first_s = warm_up_s + min(fault.at_s for fault in experiment.faults)
         last_s = warm_up_s + max(
             experiment.phases.measure
-            if fault.for_s is None or fault.again is not None
+            if fault.for_s is None or fault.repeat is not None
             else fault.at_s + fault.for_s
             for fault in experiment.faults
         )

@@ -15,7 +15,7 @@ _SOURCED = "# shellcheck shell="  # how a file begins that others only source
 
 
 def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
-    """What is wrong with the files of the roles in use."""
+    """Errors in the files of the roles in use."""
     for name in dict.fromkeys(tier.role for tier in fleet.tiers.values()):
         role = roles[name]
         made_of = role if role.image_of is None else roles[role.image_of]
@@ -24,8 +24,8 @@ def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
             yield InputError(
                 str(made_of.directory),
                 expected="a Dockerfile, or an `image` in role.json to stand on",
-                came="neither",
-                do="Add one of both.",
+                got="neither",
+                hint="Add one of both.",
             )
         yield from _in_folder(made_of)
 
@@ -34,7 +34,7 @@ def _in_folder(role: Role) -> Iterator[InputError]:
     for script in sorted(role.directory.glob("*.sh")):
         if not os.access(script, os.X_OK) and not _first_line(script).startswith(_SOURCED):
             yield InputError(
-                str(script), expected="an executable file", came="another", do=f"chmod +x {script}"
+                str(script), expected="an executable file", got="another", hint=f"chmod +x {script}"
             )
         yield from _syntax(script)
 
@@ -48,13 +48,13 @@ def _syntax(script: Path) -> Iterator[InputError]:
     shell = "bash" if "bash" in first else "sh"
     if not first.startswith(("#!", _SOURCED)):
         yield InputError(
-            f"{script}:1", expected="#! and an interpreter", came=repr(first), do="Add it."
+            f"{script}:1", expected="#! and an interpreter", got=repr(first), hint="Add it."
         )
     done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         yield InputError(
             str(script),
             expected=f"a script that {shell} can read",
-            came=done.stderr.strip().removeprefix(f"{script}: "),
-            do="Correct it.",
+            got=done.stderr.strip().removeprefix(f"{script}: "),
+            hint="Correct it.",
         )

@@ -18,7 +18,7 @@ BUSY = 0.6  # with copies, no law of latency is trusted beyond it
 def copies_of(
     replicas: Mapping[str, int], fleet: Fleet, read_share: float = 1.0
 ) -> dict[str, float]:
-    """How often each tier executes a request of a user, by its replicas and those above it.
+    """Executions of a user's request in each tier, by its replicas and those above it.
 
     What a request of one copy asks of the tiers below is in their work per request. Of several
     callers the one with the most copies counts. A write is sent once.

@@ -45,8 +45,8 @@ def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> 
         "load.worker",
         expected=f"one of {', '.join((DEFAULT, *built_in))}, or the path of an executable "
         f"from {directory}",
-        came=worker if not path.is_file() else f"{worker}, which is not executable",
-        do="experiments/load/README.md says what a worker is told and what it tells.",
+        got=worker if not path.is_file() else f"{worker}, which is not executable",
+        hint="experiments/load/README.md says what a worker is told and what it tells.",
     )
 
 
@@ -57,6 +57,6 @@ def _native() -> Path:
     raise EnvironmentMissing(
         "load worker",
         expected=f"the program {PROGRAM}",
-        came=f"none at {_PROGRAMS[0]}",
-        do="Call `make build`.",
+        got=f"none at {_PROGRAMS[0]}",
+        hint="Call `make build`.",
     )

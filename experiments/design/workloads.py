@@ -1,4 +1,4 @@
-"""What users ask a service for: `workload.py` in a role's folder, or in a design's.
+"""Requests of a service's users: `workload.py` in a role's folder, or in a design's.
 
 Such a module has `WORKLOADS`, a dictionary of names to `Workload`; `[load] user` names one of them.
 It is one file: it may import Python's own library, installed packages and this project, but no file
@@ -50,7 +50,7 @@ class Population:
 
     def __post_init__(self) -> None:
         if not self.operations:
-            raise ValueError("expected at least one operation; came none")
+            raise ValueError("expected at least one operation; got none")
         if len(self.writes) not in (0, len(self.operations)):
             raise ValueError(
                 f"expected a write for each of {len(self.operations)} operations, or none; "
@@ -65,7 +65,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Workload:
-    """What one kind of user asks, and the roles of an entry tier that it can be asked of.
+    """The requests of one kind of user, and the roles of an entry tier that they can be sent to.
 
     client: a class of experiments/load/client.py that asks every entry in place of the built-in
     client of its protocol.
@@ -85,7 +85,7 @@ def lines_of(path: Path) -> tuple[str, ...]:
     """The lines of a list, stripped; empty ones are left out. Raises InputError where none is."""
     found = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     if not any(found):
-        raise InputError(str(path), expected="a word in each line", came="none", do="Fill it.")
+        raise InputError(str(path), expected="a word in each line", got="none", hint="Fill it.")
     return tuple(line for line in found if line)
 
 
@@ -104,7 +104,7 @@ def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
 
 
 def population_of(workload: Workload) -> Population:
-    """What it asks for. Raises: InputError with file and line where its module fails at that."""
+    """Its operations. Raises: InputError with file and line where its module fails at that."""
     try:
         population = workload.population()
     except InputError:
@@ -115,8 +115,8 @@ def population_of(workload: Workload) -> Population:
         raise InputError(
             str(file_of(workload)),
             expected="a population function that returns a Population",
-            came=f"{type(population).__name__}",
-            do="Return Population(operations, zipf).",
+            got=f"{type(population).__name__}",
+            hint="Return Population(operations, zipf).",
         )
     return population
 
@@ -164,14 +164,14 @@ def _workloads_in(path: Path) -> dict[str, Workload]:
         raise InputError(
             f"{path}:{line}",
             expected="WORKLOADS, a dictionary of names to Workload",
-            came="none" if found is None else repr(found)[:200],
-            do="Define it, as experiments/load/README.md shows.",
+            got="none" if found is None else repr(found)[:200],
+            hint="Define it, as experiments/load/README.md shows.",
         )
     return dict(found)
 
 
 def _broken(path: Path, error: Exception) -> InputError:
-    """Where in the file it failed, and with what."""
+    """The place in the file at which it failed, and the error."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         line = error.lineno
     else:
@@ -180,6 +180,6 @@ def _broken(path: Path, error: Exception) -> InputError:
     return InputError(
         f"{path}:{line}",
         expected="a Python module that says what users ask for",
-        came=f"{type(error).__name__}: {error}",
-        do="Correct it.",
+        got=f"{type(error).__name__}: {error}",
+        hint="Correct it.",
     )

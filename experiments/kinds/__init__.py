@@ -12,12 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config_file import Source
+from core.config_file import ConfigFile
 from core.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.design import Design
-    from experiments.kinds.kind import Kind
+    from experiments.run.kind import Kind
 
 
 def search(paths: str) -> None:
@@ -36,8 +36,8 @@ def find(name: str) -> Kind:
         raise InputError(
             f"kind {name}",
             expected=f"one of {', '.join(names())}",
-            came="no such kind",
-            do="Name one of these; SPARECRAFT_KINDS says where your own kinds are.",
+            got="no such kind",
+            hint="Name one of these; SPARECRAFT_KINDS says where your own kinds are.",
         )
     kind: Kind = import_module(f"experiments.kinds.{name}").KIND
     return kind
@@ -61,8 +61,8 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
         raise InputError(
             f"{design.directory / 'experiment.toml'}: failover",
             expected=f"{'a' if kind.replaces_machines else 'no'} [failover] in kind {kind.name}",
-            came="none" if kind.replaces_machines else "one",
-            do='`kind = "schemes"` measures machines that fail and are replaced.',
+            got="none" if kind.replaces_machines else "one",
+            hint='`kind = "schemes"` measures machines that fail and are replaced.',
         )
     if own and kind.needs_load:
         _check_load(design)
@@ -70,8 +70,8 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
         raise InputError(
             f"{design.directory / 'experiment.toml'}: design.decide",
             expected=f"no such key in kind {kind.name}, which measures all of its repeats",
-            came=f'"{design.experiment.design.decide}"',
-            do='Leave it out; kind = "compare" ends once its figure is decided.',
+            got=f'"{design.experiment.design.decide}"',
+            hint='Leave it out; kind = "compare" ends once its figure is decided.',
         )
     kind.check(design, section)
     return section
@@ -79,12 +79,12 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
 
 def _refuse_utilisation(kind: Kind, design: Design) -> None:
     calibrating = [name for name in names() if find(name).calibrates]
-    source = design.source or Source(design.directory / "experiment.toml", {})
+    source = design.source or ConfigFile(design.directory / "experiment.toml", {})
     raise source.error(
         "load", "utilisation",
         expected=f"rate_per_s in kind {kind.name}: only {' and '.join(calibrating)} calibrate",
-        came=f"utilisation = {design.experiment.load.utilisation:g}",
-        do="State rate_per_s instead.",
+        got=f"utilisation = {design.experiment.load.utilisation:g}",
+        hint="State rate_per_s instead.",
     )  # fmt: skip
 
 
@@ -94,6 +94,6 @@ def _check_load(design: Design) -> None:
             raise InputError(
                 f"{design.directory / 'experiment.toml'}: {table}",
                 expected="this table, kind " + design.experiment.kind + " needs it",
-                came="nothing",
-                do="Add it.",
+                got="nothing",
+                hint="Add it.",
             )

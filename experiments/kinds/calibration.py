@@ -24,14 +24,14 @@ from core.errors import MeasurementFailed
 from core.statistics.percentiles import OK
 from experiments.design.experiment import Experiment, Phases
 from experiments.design.fleet import Fleet
-from experiments.design.guarded import guard_problems
+from experiments.design.guard_checks import guard_problems
 from experiments.design.utilisation import binding_tier, copies_of, cores_of, used
 from experiments.design.workloads import reads_of
-from experiments.load.block import SETTLING, BlockRun
 from experiments.record.metrics.bootstrap import CONFIDENCE
 from experiments.record.metrics.frames import DROPPED
 from experiments.record.telemetry import InfluxQuery
-from experiments.stage.stage import Stage
+from experiments.run.block import SETTLING, BlockRun
+from experiments.testbed.testbed import Testbed
 
 PLACE = "load.utilisation"
 FIRST_PER_S = 2.0  # any host carries it
@@ -83,8 +83,8 @@ def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> floa
         raise MeasurementFailed(
             PLACE,
             expected="samples of every machine's CPU",
-            came=f"none of {', '.join(missing)} from {piece.start_s:.0f} to {piece.end_s:.0f} s",
-            do="See whether influxdb-1 is up and agents reach it, or state rate_per_s.",
+            got=f"none of {', '.join(missing)} from {piece.start_s:.0f} to {piece.end_s:.0f} s",
+            hint="See whether influxdb-1 is up and agents reach it, or state rate_per_s.",
         )
     return float(sum(means[name] for name in machines))
 
@@ -102,8 +102,8 @@ def work_of(
         raise MeasurementFailed(
             PLACE,
             expected="requests in each piece of the calibration",
-            came=", ".join(str(piece.requests) for piece in pieces) or "no piece",
-            do="Ask for a higher utilisation, or state rate_per_s.",
+            got=", ".join(str(piece.requests) for piece in pieces) or "no piece",
+            hint="Ask for a higher utilisation, or state rate_per_s.",
         )
     return {tier: _work(hosts, pieces, idle, fleet.nodes_of(tier)) for tier in fleet.tier_order}
 
@@ -135,7 +135,7 @@ class Rate:
 
     @property
     def off(self) -> float:
-        """How uncertain its work is: half the interval over the work."""
+        """The uncertainty of its work: half the interval over the work."""
         return (self.per_s / self.ci_low - 1.0) if self.ci_low > 0.0 else math.inf
 
 
@@ -153,8 +153,8 @@ def rate_for(
         raise MeasurementFailed(
             PLACE,
             expected="a tier whose CPU use rises with the load",
-            came="none",
-            do="State rate_per_s: what binds this service is not CPU.",
+            got="none",
+            hint="State rate_per_s: what binds this service is not CPU.",
         )
     cores, one = utilisation * cores_of(fleet, tier), work[tier]
     high = cores / one.ci_low if one.ci_low > 0.0 else math.inf
@@ -185,33 +185,33 @@ def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
     at_rate = experiment.model_copy(update={"load": load.at(rate.per_s)})
     for problem in guard_problems(at_rate, fleet):
         key = ".".join(map(str, problem.key))
-        wrong = wrong or (f"{key} of {problem.expected}", problem.came, problem.do)
+        wrong = wrong or (f"{key} of {problem.expected}", problem.got, problem.hint)
     if wrong:
-        raise MeasurementFailed(PLACE, expected=wrong[0], came=wrong[1], do=wrong[2])
+        raise MeasurementFailed(PLACE, expected=wrong[0], got=wrong[1], hint=wrong[2])
     return at_rate
 
 
-def calibrate(stage: Stage, runner: BlockRun) -> None:
+def calibrate(testbed: Testbed, runner: BlockRun) -> None:
     """Give the runner's design the rate; the fleet is settled then, too.
 
     Raises: MeasurementFailed with what to do.
     """
     began = time.monotonic()
-    calibration = _Calibration(stage, runner)
+    calibration = _Calibration(testbed, runner)
     found = rate, work = calibration.found()
-    stage.setup_s["calibration"] = round(time.monotonic() - began, 2)
+    testbed.setup_s["calibration"] = round(time.monotonic() - began, 2)
     said = ", ".join(f"{tier} {1e3 * one.cpu_s:.3g} ms" for tier, one in work.items())
-    stage.narrator.detail(f"CPU of a request: {said}; {rate.tier} binds: {rate.per_s:g}/s")
-    experiment = rated(stage.design.experiment, stage.design.fleet, rate)
+    testbed.narrator.detail(f"CPU of a request: {said}; {rate.tier} binds: {rate.per_s:g}/s")
+    experiment = rated(testbed.design.experiment, testbed.design.fleet, rate)
     body = calibration_json(
-        stage.design.experiment, stage.design.fleet, found, calibration.pieces,
-        reads_of(stage.design.workloads, experiment.load.user),
+        testbed.design.experiment, testbed.design.fleet, found, calibration.pieces,
+        reads_of(testbed.design.workloads, experiment.load.user),
     )  # fmt: skip
 
     def kept(_: Path) -> dict[str, Any] | None:
         return {"calibration": body} if runner.handles else None
 
-    stage.keep(kept)
+    testbed.keep(kept)
     runner.design = replace(runner.design, experiment=experiment)
 
 
@@ -249,11 +249,11 @@ def calibration_json(
 class _Calibration:
     """Probes, settling, pieces, and the fleet without load; `pieces` are those that count."""
 
-    def __init__(self, stage: Stage, runner: BlockRun) -> None:
-        self._stage, self._runner = stage, runner
-        self._experiment, self._fleet = stage.design.experiment, stage.design.fleet
+    def __init__(self, testbed: Testbed, runner: BlockRun) -> None:
+        self._testbed, self._runner = testbed, runner
+        self._experiment, self._fleet = testbed.design.experiment, testbed.design.fleet
         first = next(iter(self._experiment.arms.values()))
-        reads = reads_of(stage.design.workloads, self._experiment.load.user)
+        reads = reads_of(testbed.design.workloads, self._experiment.load.user)
         self._copies = copies_of(first.replicas, self._fleet, reads)
         self._asked = float(self._experiment.load.utilisation or 0.0)
         self._numbers = count(SETTLING - 1, -1)
@@ -298,7 +298,7 @@ class _Calibration:
         rate_per_s = float(f"{rate_per_s:.3g}")
         load = self._experiment.load.at(rate_per_s).model_copy(update={"arrivals": "constant"})
         phases = Phases(warm_up=warm_up_s, measure=measure_s)
-        handle = self._runner.calm(next(self._numbers), self._stage.narrator, load, phases)
+        handle = self._runner.calm(next(self._numbers), self._testbed.narrator, load, phases)
         records = handle.records()
         good = records.filter(outcome=OK).height
         failed = 1.0 - good / records.height if records.height else 1.0
@@ -306,25 +306,25 @@ class _Calibration:
             raise MeasurementFailed(
                 PLACE,
                 expected=f"answers to the calibration's requests, at {rate_per_s:g}/s",
-                came=f"{failed:.1%} of {records.height} failed",
-                do="Look whether the service works: `sparecraft run` with a low rate_per_s.",
+                got=f"{failed:.1%} of {records.height} failed",
+                hint="Look whether the service works: `sparecraft run` with a low rate_per_s.",
             )
         return records
 
     def _idle(self) -> Piece:
         time.sleep(1.0)  # what the last requests left to do
-        start_s = self._stage.clock.since_s(time.monotonic())
+        start_s = self._testbed.clock.since_s(time.monotonic())
         time.sleep(IDLE_S)
         return Piece(start_s, start_s + IDLE_S)
 
     def _hosts(self, until_s: float) -> pl.DataFrame:
         """The machines' samples until then, once all have come; at last, those that have."""
-        stage, limit = self._stage, time.monotonic() + SAMPLES_WAIT_S
+        testbed, limit = self._testbed, time.monotonic() + SAMPLES_WAIT_S
         machines = {name for tier in self._fleet.tiers for name in self._fleet.nodes_of(tier)}
-        query = InfluxQuery(stage.fleet.influxdb)
+        query = InfluxQuery(testbed.fleet.influxdb)
         try:
             while True:
-                clock = stage.clock
+                clock = testbed.clock
                 found = query.hosts(
                     self._fleet.experiment,
                     t0_ns=clock.ns_at(0.0),

@@ -40,7 +40,7 @@ _RECEIVE_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a request ended, and when (on the clock of the client)."""
+    """The end of a request, and its time (on the clock of the client)."""
 
     outcome: str
     status: int
@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Reply:
-    """What a protocol saw of a reply so far: an HTTP status (0: none), the bytes of the content."""
+    """A protocol's view of a reply so far: an HTTP status (0: none), the bytes of the content."""
 
     outcome: str = "ok"
     status: int = 0
@@ -89,7 +89,7 @@ class Client(ABC):
         self.clock = clock
 
     def request(self, text: str) -> Any:
-        """What `fetch` takes, made before the block from an operation's request."""
+        """The argument of `fetch`, made before the block from an operation's request."""
         return text
 
     @abstractmethod
@@ -159,7 +159,7 @@ class ByteClient(Client):
             self._idle.pop().connection.close()
 
     def _pieces(self, connection: socket.socket, deadline_s: float) -> Iterator[bytes]:
-        """What comes, until the server's end of it (an empty piece, once)."""
+        """The received pieces, until the server's end of it (an empty piece, once)."""
         while True:
             connection.settimeout(self._left(deadline_s))
             data = connection.recv(_RECEIVE_BYTES)

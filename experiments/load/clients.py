@@ -24,7 +24,7 @@ def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
     known = PROTOCOLS.get(parts.scheme)
     port = parts.port or (known.default_port if known else None)
     if port is None:
-        raise InputError("load: entry", expected="a port", came=url, do="Add it to the URL.")
+        raise InputError("load: entry", expected="a port", got=url, hint="Add it to the URL.")
     return kind(
         (str(parts.hostname), port),
         connect_timeout_s=plan.load.connect_timeout_s,
@@ -41,7 +41,7 @@ def own_class(client: ClientClass) -> type[Client]:
         raise InputError(
             str(path),
             expected=f"{client.name}, a subclass of experiments.load.client.Client, in {MODULE}",
-            came=repr(found),
-            do="Define or import it there.",
+            got=repr(found),
+            hint="Define or import it there.",
         )
     return found

@@ -27,7 +27,7 @@ import polars as pl
 from core.errors import DiskFull, InputError, MeasurementFailed
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.load.plan import LoadPlan, RemoteWorkers, write_plan
-from experiments.load.received import Done, NotKept, RecordReader, message_of
+from experiments.load.record_reader import ContractViolation, Done, RecordReader, message_of
 from experiments.record.records import REQUESTS, RequestRecord
 
 READY_TIMEOUT_S = 60.0
@@ -43,8 +43,8 @@ State = Literal["starting", "ready", "running", "done", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class LoadStatus:
-    """What `poll` saw; `records` are those that came since the last poll, `problem` says why it
-    failed."""
+    """The findings of `poll`; `records` are those that came since the last poll, `problem` says why
+    it failed."""
 
     state: State
     records: tuple[RequestRecord, ...]
@@ -55,7 +55,7 @@ class LoadStatus:
 
 
 def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
-    """Where `asked` workers are: None, on this machine, which alone makes one worker's load, and
+    """The place of `asked` workers: None, on this machine, which alone makes one worker's load, and
     all of it where no worker is `waiting` elsewhere. Raises: InputError where too few are.
     """
     if asked == 1 or waiting == 0:
@@ -64,8 +64,8 @@ def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
         raise InputError(
             "load.workers",
             expected=f"at most {waiting}: a worker waits on each load machine but the first",
-            came=str(asked),
-            do=f"Ask for fewer, or make the fleet with load_machines = {asked + 1}.",
+            got=str(asked),
+            hint=f"Ask for fewer, or make the fleet with load_machines = {asked + 1}.",
         )
     return RemoteWorkers("*", MASTER_PORT, REMOTE_CONNECT_S)
 
@@ -137,7 +137,7 @@ class LoadHandle:
 
     @property
     def workers(self) -> list[dict[str, Any]]:
-        """What each process of the load was to do, did and took, once the block is over."""
+        """The orders, deeds and CPU use of each process of the load, once the block is over."""
         return [use.model_dump() for use in self._done.workers] if self._done else []
 
     def wait_ready(self) -> None:
@@ -212,8 +212,8 @@ class LoadHandle:
             raise DiskFull(
                 str(self.records_path),
                 expected="room for the records",
-                came=f"{done.error}, {done.unwritten} records not written",
-                do=f"Make room and run again; {len(rows)} records are kept there.",
+                got=f"{done.error}, {done.unwritten} records not written",
+                hint=f"Make room and run again; {len(rows)} records are kept there.",
             )
         same = {
             "arm": self.plan.arm,
@@ -223,13 +223,13 @@ class LoadHandle:
         }
         return pl.DataFrame([{**same, **row} for row in rows], schema=REQUESTS).sort("index")
 
-    def failure(self, came: str) -> MeasurementFailed:
+    def failure(self, got: str) -> MeasurementFailed:
         """Why the block cannot be counted on, with what the worker said last."""
         return MeasurementFailed(
             f"load worker, block {self.plan.repeat}",
             expected="it to be ready, to send its plan and to record each request",
-            came=f"{came}; it said: {_tail(self.log_path) or 'nothing'}",
-            do="experiments/load/README.md says what a load worker does.",
+            got=f"{got}; it said: {_tail(self.log_path) or 'nothing'}",
+            hint="experiments/load/README.md says what a load worker does.",
         )
 
     def _hear(self) -> None:
@@ -243,8 +243,8 @@ class LoadHandle:
             for line in lines:
                 self._take(line)
             if len(self._heard) > HEARD_BYTES_MAX:
-                raise NotKept("a line without end on its control socket")
-        except NotKept as error:
+                raise ContractViolation("a line without end on its control socket")
+        except ContractViolation as error:
             self._fail(str(error))
         if self.log_path.stat().st_size > LOG_BYTES_MAX:
             self._fail(f"a log of more than {LOG_BYTES_MAX} bytes")
@@ -303,8 +303,8 @@ def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         raise InputError(
             "load.worker",
             expected="a program that can be started",
-            came=f"{command[0]}: {error.strerror}",
-            do="Correct its first line, or what it was built for.",
+            got=f"{command[0]}: {error.strerror}",
+            hint="Correct its first line, or what it was built for.",
         ) from error
 
 

@@ -132,8 +132,8 @@ def entry_url(url: str) -> SplitResult:
             "load: entry",
             expected="PROTOCOL://ADDRESS[:PORT]/ with an IP address in 127.0.0.0/8 or "
             "198.18.0.0/15, the own fleet's (10.0.0.0/8 on its load machine on EC2)",
-            came=url,
-            do="Load is sent to this machine's own fleet and nowhere else.",
+            got=url,
+            hint="Load is sent to this machine's own fleet and nowhere else.",
         )
     return parts
 
@@ -184,8 +184,8 @@ def _addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[
         raise InputError(
             f"workload, operation {operation.name}",
             expected=f"one of the entry tiers {', '.join(entries)}",
-            came=tier,
-            do="Name one of these as its entry, or none.",
+            got=tier,
+            hint="Name one of these as its entry, or none.",
         )
     return replace(operation, entry=tier)
 

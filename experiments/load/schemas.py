@@ -7,7 +7,7 @@ import json
 import sys
 
 from experiments.load.plan import PLAN
-from experiments.load.received import MESSAGE, RECORD
+from experiments.load.record_reader import MESSAGE, RECORD
 
 SCHEMAS = {
     "plan": PLAN.json_schema,

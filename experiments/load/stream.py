@@ -65,5 +65,5 @@ def size_in(text: bytes) -> int:
 
 
 def value_of(key: str, size: int) -> bytes:
-    """What a write stores: the key again and again, with spaces between, up to the size."""
+    """The value of a write: the key again and again, with spaces between, up to the size."""
     return (f"{key} " * (size // (len(key) + 1) + 1))[:size].encode()

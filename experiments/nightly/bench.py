@@ -33,7 +33,7 @@ class _Group:
 
 
 def _compared(place: str, words: str) -> dict[str, str]:
-    """What it costs to compare the two copies' replies, over two copies that are not compared."""
+    """The cost of comparing the two copies' replies, over two copies that are not compared."""
     rows = {}
     for mode, what in (("count", "differences counted"), ("refuse", "differences refused")):
         over = f"{words}, {what}, over two copies not compared"
@@ -161,7 +161,7 @@ def _ratios(value: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, fl
 
 
 def _others(runs: Sequence[tuple[str, Mapping[str, float]]]) -> _Group:
-    """What a newer or older bench measured, by its place."""
+    """The values of a newer or older bench, by its place."""
     places = {place for _, ratios in runs for place in ratios}
     known = [pattern for group in GROUPS for pattern in group.rows]
     left = [one for one in sorted(places) if not any(re.fullmatch(p, one) for p in known)]

@@ -1,4 +1,4 @@
-"""How well `changes.py` finds what was planted, and how often it cries without cause.
+"""Calibration of `changes.py`: changes found of those planted, and false alarms.
 
 python -m experiments.nightly.calibrate
 
@@ -37,12 +37,12 @@ _BAD_SIZE = 3.0  # times the spread
 
 @dataclass(frozen=True)
 class Found:
-    """What a year's looks came to: for each alarm the night of the look, and where it puts it."""
+    """Alarms of a year's looks: for each the night of the look, and where it puts it."""
 
     alarms: tuple[tuple[int, int, bool], ...]  # and whether upwards
 
     def planted(self, at: int) -> int | None:
-        """How many nights after the change it was told; None if it was not, or not in time."""
+        """The nights from a change to its alarm; None if there was none, or none in time."""
         for looked, place, _ in self.alarms:
             if abs(place - at) <= _SAME and looked - at <= DELAY_MAX:
                 return looked - at
@@ -130,7 +130,7 @@ def detection(
 
 
 def coverage(rng: np.random.Generator, between: float, runs: int, times: int) -> float:
-    """How often a further run measures what was said of it. Runs have errors of 0.1 to 0.4."""
+    """Rate at which a further run measures what was said of it. Runs have errors of 0.1 to 0.4."""
     held = 0
     for _ in range(times):
         errors = rng.uniform(0.1, 0.4, runs + 1)

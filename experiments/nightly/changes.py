@@ -1,4 +1,4 @@
-r"""Where a figure of a design changed from one night to the next, beyond what nights differ by.
+r"""Changes of a design's figure from one night to the next, beyond what nights differ by.
 
 Looked at is every series of `levels.py`, on the scale on which nights differ by about as much at
 every level (y_n: a logarithm, or a share as an angle). Three steps:
@@ -102,12 +102,13 @@ class Change:
 
     @property
     def factor(self) -> float:
-        """How many times larger, or below 1, smaller the figure became."""
+        """The factor by which the figure became larger, or below 1, smaller."""
         return math.exp(self.size)
 
     @property
     def host_factor(self) -> float | None:
-        """How many times faster the host became; None where it did not by more than a quarter."""
+        """The factor by which the host became faster; None where it did not by more than a
+        quarter."""
         before, after = self.speeds
         if before is None or after is None or abs(math.log(after / before)) < _HOST_SAME:
             return None
@@ -115,7 +116,7 @@ class Change:
 
 
 def shifts(values: Sequence[float], watch: Watch | None = None) -> list[Shift]:
-    """Where a series of logarithms changes its level, oldest first."""
+    """The changes of level in a series of logarithms, oldest first."""
     watch = watch or Watch()
     wanted = math.log(watch.size_min)
     found = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
@@ -196,7 +197,7 @@ def changes(history: History, watch: Watch | None = None) -> list[Change]:
 
 
 def shifts_of(series: Series, watch: Watch) -> list[Shift]:
-    """Where a series changes its level by enough to be told, and not only with the host."""
+    """The changes of level in a series that are large enough, and not only the host's."""
     return [
         replace(shift, size=size)
         for shift in _shifts(series.scaled, series.noise_min, watch)
@@ -205,7 +206,7 @@ def shifts_of(series: Series, watch: Watch) -> list[Shift]:
 
 
 def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
-    """How much a shift counts for; None where it is too small to care, or the host's."""
+    """The weight of a shift; None where it is too small to care, or the host's."""
     size = series.size(shift.begin, shift.at, shift.until)
     if series.speeds is not None:
         held = np.asarray(series.scaled) + np.asarray(series.speeds)

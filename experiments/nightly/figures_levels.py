@@ -39,7 +39,7 @@ def errors_figure(runs: Sequence[Run]) -> Figure:
 
 
 def burn_figure(runs: Sequence[Run]) -> Figure:
-    """How fast the arm that the SLO is asked of uses up its budget."""
+    """The burn rate of the budget of the arm that the SLO is asked of."""
     judged = [run for run in runs if run.arm == run.judged]
     one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
     arms = [figure_words(f"burn_{name.removesuffix('_ms')}") for name in BURNS]

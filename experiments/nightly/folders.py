@@ -1,4 +1,4 @@
-"""What runs left on disk: found, and after its nights removed."""
+"""Runs on disk: found, and after its nights removed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ASIDE = "history.aside"
 
 
 class _Line(BaseModel):
-    """What every line has. A key that is not known is a later version's, and does no harm."""
+    """The fields of every line. A key that is not known is a later version's, and does no harm."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -148,7 +148,7 @@ _LINE: TypeAdapter[Night | Start | Run | End] = TypeAdapter(Line)
 
 @dataclass(frozen=True)
 class History:
-    """What was read, in the file's order, and what could not be."""
+    """The lines that were read, in the file's order, and those that could not be."""
 
     nights: tuple[Night, ...] = ()
     starts: tuple[Start, ...] = ()
@@ -180,7 +180,7 @@ class History:
         return tuple(one for one in self.starts if (one.night, one.number) not in done)
 
     def end_of(self, night: int) -> End | None:
-        """How a night ended; None where it was cut short."""
+        """The end of a night; None where it was cut short."""
         return next((end for end in reversed(self.ends) if end.night == night), None)
 
     def of(self, entry: str) -> tuple[Run, ...]:

@@ -19,7 +19,6 @@ from rich.markup import escape
 from core.errors import Interrupted
 from experiments.console import Narrator
 from experiments.nightly.changes import Change, new_changes
-from experiments.nightly.child import Ended, carry_out
 from experiments.nightly.folders import prune, run_folders
 from experiments.nightly.history import (
     End,
@@ -32,15 +31,16 @@ from experiments.nightly.history import (
     missed,
     read_history,
 )
-from experiments.nightly.order import Job, jobs
 from experiments.nightly.reference import reference_per_s
 from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.scheduling import Job, jobs
 from experiments.nightly.site import build_site
+from experiments.nightly.subprocess_run import Ended, carry_out
 from experiments.nightly.suite import Suite, variant
 from experiments.program import program
-from experiments.stage import runs
-from experiments.stage.lock import only_one
-from experiments.stage.signals import Signals, ending_signals
+from experiments.testbed import runs
+from experiments.testbed.lock import only_one
+from experiments.testbed.signals import Signals, ending_signals
 
 SPARECRAFT = tuple(program("experiments.cli"))
 _DOWN_S = 600.0
@@ -62,7 +62,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a night came to."""
+    """The outcome of a night."""
 
     night: int
     runs: tuple[Run, ...]  # tonight's lines
@@ -91,9 +91,9 @@ def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Out
     """
     suite.folder.mkdir(parents=True, exist_ok=True)
     expected = "no other night of this suite"
-    do = "Wait for it, or end it with Ctrl-C."
+    hint = "Wait for it, or end it with Ctrl-C."
     with (
-        only_one(suite.folder / ".lock", f"night of {suite.path}", expected, do),
+        only_one(suite.folder / ".lock", f"night of {suite.path}", expected, hint),
         ending_signals(narrator.say) as signals,
         runs.registered(_active(suite)) as told,
     ):
@@ -172,7 +172,7 @@ class _Night:
             self._recover(start)
 
     def _recover(self, start: Start) -> None:
-        """What became of a run whose night was cut short."""
+        """The fate of a run whose night was cut short."""
         self.narrator.say(f"night {start.night} was cut short while {start.entry} ran")
         self._down(start.experiment)
         known = {run.folder for run in self.history.runs}
@@ -281,8 +281,8 @@ class _Night:
         raise Interrupted(
             f"night {self.number}",
             expected="to reach its end",
-            came=f"`sparecraft halt`: {halted}" if halted else "an interrupt",
-            do=f"What was measured is recorded. Left for the next night: {names}.",
+            got=f"`sparecraft halt`: {halted}" if halted else "an interrupt",
+            hint=f"What was measured is recorded. Left for the next night: {names}.",
         )
 
     def _end(self, left_out: tuple[str, ...]) -> Outcome:

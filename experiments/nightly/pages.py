@@ -1,4 +1,4 @@
-"""What the site's pages say, as values for their templates."""
+"""Values of the site's pages for their templates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.nightly.changes import Change
+from experiments.nightly.cost_slo_chart import scatter_figure
 from experiments.nightly.figures import gain_figure, latency_figure
 from experiments.nightly.figures_levels import (
     burn_figure,
@@ -20,7 +21,6 @@ from experiments.nightly.figures_levels import (
 from experiments.nightly.history import End, History, Night, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
-from experiments.nightly.scatter import scatter_figure
 from experiments.nightly.sparkline import sparkline
 from experiments.nightly.suite import Suite
 from experiments.nightly.tables import (
@@ -69,12 +69,13 @@ class Site:
 
     @property
     def end(self) -> End | None:
-        """How the newest night ended; None where it was cut short."""
+        """The end of the newest night; None where it was cut short."""
         return self.history.end_of(self.history.last_night)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the newest night did not run to its end: it ran out of time, or was ended."""
+        """The designs that the newest night did not run to their end: it ran out of time, or was
+        ended."""
         return self.end.left_out if self.end else ()
 
     @property
@@ -84,7 +85,7 @@ class Site:
         return own + sorted(self.history.entries - set(own))
 
     def state(self, entry: str) -> str:
-        """What is to be said of an entry beside its figures; mostly nothing."""
+        """Remarks on an entry beside its figures; mostly nothing."""
         if entry in self.suite.gone:
             return f"its design cannot be read: {self.suite.gone[entry]}"
         if entry not in {one.called for one in self.suite.file.designs}:
@@ -242,7 +243,7 @@ def _design_headline(runs: Sequence[Run]) -> str:
 
 
 def slo_words(run: Run) -> str:
-    """What is asked, when that was set, and the suite's note; "" without an SLO."""
+    """The SLO, the time when it was set, and the suite's note; "" without an SLO."""
     limits = [
         f"{name.removesuffix('_ms')} at most {milliseconds(run.slo[name])}"
         for name in ("p95_ms", "p99_ms")
@@ -277,7 +278,7 @@ def fronts(
 
 
 def commits_between(found: Sequence[Change]) -> list[dict[str, Any]]:
-    """What git says came between the nights of each change; nothing where it does not know."""
+    """The commits between the nights of each change; nothing where git does not know."""
     told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
     return [
         {"words": between(commits), "lines": lines}

@@ -33,11 +33,12 @@ from experiments.record.result import VERDICTS, Result, read_manifest, read_resu
 
 PERCENTILES = ("p50", "p95", "p99")
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError)
+_SET: dict[Any, str] = {True: "before", False: "after"}  # the first run, of an SLO
 
 
 @dataclass(frozen=True)
 class Made:
-    """How a run was made."""
+    """The circumstances of a run."""
 
     start: Start
     exit_code: int | None  # None: nobody was there to see it
@@ -87,7 +88,7 @@ def _lines(
 def _head_of(
     made: Made, folder: Path, result: Result, manifest: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a run's arms share."""
+    """The facts that a run's arms share."""
     reasons = [made.trouble] if made.trouble else []
     for name in VERDICTS:
         verdict = result["verdicts"].get(name) or {}
@@ -127,7 +128,7 @@ def _head_of(
         "baseline": compared.get("baseline"),
         "judged": slo.get("arm"),
         "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
-        "slo_set": (slo.get("asked") or {}).get("set"),
+        "slo_set": _SET.get((slo.get("asked") or {}).get("preregistered")),
         "levels": _levels(result),
     }
 
@@ -218,7 +219,7 @@ def _single(quantile: float) -> Any:
 def _burn(
     own: pl.DataFrame | None, figures: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> dict[str, float]:
-    """How fast the error budget of each limit is used up: 1 is just what the SLO allows."""
+    """The burn rate of each limit's error budget: 1 is just what the SLO allows."""
     burn = {}
     for key, allowed in ALLOWED.items():
         if asked.get(key) is not None and own is not None and own.height:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from core.config_file import (
-    Source,
+    ConfigFile,
     Strict,
     check,
     raise_all,
@@ -64,7 +64,7 @@ class Entry(Strict):
     @model_validator(mode="after")
     def _one_kind_of_seed(self) -> Entry:
         if self.seeds is not None and self.seed is not None:
-            raise refusal("seeds or seed", came="both", key="seed", do="Take one of them out.")
+            raise refusal("seeds or seed", got="both", key="seed", hint="Take one of them out.")
         return self
 
     @property
@@ -100,9 +100,9 @@ class SuiteFile(Strict):
             if entry.called in seen:
                 raise refusal(
                     "a name of its own for each entry",
-                    came=f"{entry.called} a second time",
+                    got=f"{entry.called} a second time",
                     key=f"designs.{number}.design",
-                    do="Give it a name = ...",
+                    hint="Give it a name = ...",
                 )
             seen.add(entry.called)
         return self
@@ -124,7 +124,7 @@ class Member:
 
     @property
     def expected_minutes(self) -> float:
-        """How long a run takes, by the design alone."""
+        """The duration of a run, by the design alone."""
         experiment = self.design.experiment
         if experiment.kind not in ("compare", "schemes"):
             return UNKNOWN_MINUTES
@@ -142,12 +142,12 @@ class Suite:
 
     @property
     def results(self) -> Path:
-        """Where the runs are."""
+        """The folder of the runs."""
         return (self.path.parent / self.file.results).resolve()
 
     @property
     def folder(self) -> Path:
-        """Where history and site are."""
+        """The folder of history and site."""
         return (self.path.parent / self.file.folder).resolve()
 
 
@@ -159,8 +159,8 @@ def load_suite(path: Path) -> Suite:
         raise InputError(
             str(path),
             expected="a suite: which designs a night runs",
-            came="no such file",
-            do="Give yours with --suite; ci/nightly/short.toml is one to begin with, and "
+            got="no such file",
+            hint="Give yours with --suite; ci/nightly/short.toml is one to begin with, and "
             "docs/nightly.md says what stands in it.",
         )
     source = read_toml(path)
@@ -182,16 +182,16 @@ def load_suite(path: Path) -> Suite:
         raise source.error(
             "designs",
             expected="a design that can be read",
-            came="; ".join(gone.values()),
-            do="Bring one back, or name others.",
+            got="; ".join(gone.values()),
+            hint="Bring one back, or name others.",
         )
     return Suite(path.resolve(), file, tuple(members), gone)
 
 
-def _at(source: Source, number: int, error: InputError) -> InputError:
+def _at(source: ConfigFile, number: int, error: InputError) -> InputError:
     """A design's error, and where in the suite that design stands."""
     return source.error(
-        "designs", number, "design", expected="a design in order", came=str(error), do=error.do
+        "designs", number, "design", expected="a design in order", got=str(error), hint=error.hint
     )
 
 

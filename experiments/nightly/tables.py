@@ -29,7 +29,7 @@ _YES_NO = (MET, FEASIBLE)
 
 
 def answer(run: Run | None) -> str:
-    """What a run said, in few words: whether its SLO was met, or what it found without arms."""
+    """A run's answer, in few words: SLO met or not, or what it found without arms."""
     if run is None:
         return "not run"
     if run.stopped:
@@ -118,7 +118,7 @@ def change_table(found: Sequence[Change]) -> Table | None:
 
 
 def _by(change: Change) -> str:
-    """How many times; none of what is met or not, and of nothing before."""
+    """The factor; none of what is met or not, and of nothing before."""
     countable = change.figure not in _YES_NO and change.before > 0
     return factor(change.factor) if countable else MISSING
 
@@ -182,7 +182,7 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
 
 
 def conditions_table(runs: Sequence[Run]) -> Table | None:
-    """What the same runs depended on."""
+    """The conditions that the same runs depended on."""
     rows = tuple(
         (
             named(_night_words(run)),

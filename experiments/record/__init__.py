@@ -1,1 +1,1 @@
-"""What a run leaves: request records, telemetry, manifest, and the figures computed of them."""
+"""Records of a run: requests, telemetry, manifest, and the figures computed of them."""

@@ -1,4 +1,4 @@
-"""What the machines that a run was measured on cost a month, at the prices that its plan has."""
+"""Monthly cost of the machines that a run was measured on, at the prices that its plan has."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def measured_usd_per_month(
 def has_prices_of_its_own(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> bool:
-    """Whether these are not the book's: those of hosts, or of rented machines that stand for owned
-    ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
+    """True where these are not the book's: those of hosts, or of rented machines that stand for
+    owned ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
     machines = tier_machines(spec, manifest)
     own = any(machine.get("usd_per_hour") is not None for machine in machines)
     return own and _scheme(spec, plan) == Scheme.on_prem
@@ -57,12 +57,12 @@ def usd_per_month(
 
 
 def book_of(scheme: str) -> PriceBook:
-    """Where the prices of machines are from."""
+    """The source of the machines' prices."""
     return price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
 
 
 def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:
-    """What telemetry needs to tell burn and cost.
+    """The inputs of burn and cost for telemetry.
 
     Parameters: spec, as the manifest has it; fleet, the inventory.
     """
@@ -90,7 +90,7 @@ def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], sc
         one for one in instances if one.vcpus >= cores and one.memory_gb >= memory_gb
     ]
     if not fitting:
-        raise InputError(str(machine["name"]), expected="a type of the book", came="a larger one")
+        raise InputError(str(machine["name"]), expected="a type of the book", got="a larger one")
     cheapest = min(fitting, key=lambda one: one.usd_per_month)
     if not standby:
         return cheapest.usd_per_month

@@ -1,4 +1,4 @@
-"""What faults and neighbours really did, beside what was asked, and what that says against a run.
+"""Real effects of faults and neighbours, beside what was asked, and what that says against a run.
 
 Agents measure the dose of what they inject while they hold it; of what the platform does to a
 machine the runner measures it. It stands in the `revert` event, null where nobody measured, as an
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.runfiles.events import Dose, sound
+from core.runfiles.events import Dose, without_discarded
 
 _DISTURBING = ("fault", "interference")
 BIT, MISSED, INSUFFICIENT, UNMEASURED = "bit", "did not bite", "insufficient", "not measured"
@@ -19,7 +19,7 @@ ANSWERS = (BIT, MISSED, INSUFFICIENT, UNMEASURED)
 
 
 def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
-    """What an agent tells, which leaves out what it does not know; None of an older one."""
+    """An agent's dose, which leaves out what it does not know; None of an older one."""
     if told is None:
         return None
     return {
@@ -42,7 +42,7 @@ def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     of all; seconds; problem, of one of them.
     """
     found: dict[tuple[str, str], list[Dose | None]] = {}
-    for event in sound(events):
+    for event in without_discarded(events):
         if event["what"] in _DISTURBING and event["action"] == "revert":
             place = str(event["kind"]), str(event["machine"])
             found.setdefault(place, []).append(event.get("dose"))

@@ -150,7 +150,7 @@ class Recorder:
     def verdict(
         self, monotonic: float, kind: str, met: bool | None, reasons: Sequence[str]
     ) -> None:
-        """What an arm, or the run, came to so far, as a mark in InfluxDB."""
+        """The result of an arm, or the run, so far, as a mark in InfluxDB."""
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([verdict_point(self._names, kind, met, reasons, time_ns)])
 

@@ -298,6 +298,6 @@ def space_for(path: Path) -> Iterator[None]:
         raise DiskFull(
             str(path),
             expected="room to write it",
-            came=str(error.strerror),
-            do=f"Make room on that disk. Kept in {folder}: {', '.join(kept) or 'nothing yet'}.",
+            got=str(error.strerror),
+            hint=f"Make room on that disk. Kept in {folder}: {', '.join(kept) or 'nothing yet'}.",
         ) from error

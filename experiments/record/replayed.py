@@ -147,8 +147,8 @@ def replayed(folder: Path) -> Replayed:
         raise InputError(
             str(folder / "manifest.json"),
             expected="a run's manifest, with its experiment and when it began",
-            came=f"no {', '.join(missing)}",
-            do="Name a folder that `sparecraft list` shows.",
+            got=f"no {', '.join(missing)}",
+            hint="Name a folder that `sparecraft list` shows.",
         )
     try:
         result = read_result(folder)
@@ -170,8 +170,8 @@ def _whole(file: Path) -> Iterator[None]:
         raise InputError(
             str(file),
             expected="a whole file of a run",
-            came=f"a damaged one ({str(error).partition(chr(10))[0]})",
-            do="Take another run: `sparecraft list` shows them.",
+            got=f"a damaged one ({str(error).partition(chr(10))[0]})",
+            hint="Take another run: `sparecraft list` shows them.",
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
 `sparecraft halt` ended the run), disturbed (`disturbed.py`; null where the host was the fleet's,
-and in runs before it was judged), undone (`undone.py`; null in runs before it was recorded),
+and in runs before it was judged), undone (`revert_time.py`; null in runs before it was recorded),
 infeasible (arms that break a limit of sPARE's and say so), found (in few words, "" where arms say
 it), slo (null where none was asked for), cost, started, commit,
 host.
@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Findings:
-    """What a kind makes of a run's files: its own part of the result, and its say in the head.
+    """A kind's findings in a run's files: its own part of the result, and its say in the head.
 
     verdicts: the runner's, with the kind's reasons added; found: the same in few words, of a kind
     without arms.
@@ -113,7 +113,7 @@ def _head(
 
 
 def _cost(manifest: Mapping[str, Any]) -> dict[str, float | None]:
-    """What the machines cost from the run's begin to its end; null where a price is not known."""
+    """The machines' cost from the run's begin to its end; null where a price is not known."""
     machines = (manifest.get("fleet") or {}).get("machines") or []
     prices = [machine.get("usd_per_hour") for machine in machines if not machine.get("standby")]
     try:
@@ -148,7 +148,7 @@ def not_measured(verdicts: Mapping[str, Any], reasons: Sequence[str]) -> dict[st
 
 
 def stopped_words(result: Mapping[str, Any]) -> str:
-    """Who stopped the run, when and why, in a sentence; "" where it came to its end."""
+    """The stop of the run: by whom, when and why, in a sentence; "" where it came to its end."""
     stop = result.get("stopped")
     if not stop:
         return ""
@@ -164,8 +164,8 @@ def read_result(folder: Path) -> Result:
         raise InputError(
             str(folder),
             expected=f"a run's folder with {FILE} in it",
-            came="none",
-            do="`sparecraft list` shows the runs.",
+            got="none",
+            hint="`sparecraft list` shows the runs.",
         )
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
@@ -174,8 +174,8 @@ def read_result(folder: Path) -> Result:
         raise InputError(
             str(file),
             expected="a run's result",
-            came=f"{type(error).__name__}: {error}",
-            do="Its tables are as they were. Move the folder elsewhere, or run the design again.",
+            got=f"{type(error).__name__}: {error}",
+            hint="Its tables are as they were. Move the folder elsewhere, or run the design again.",
         ) from error
 
 
@@ -250,8 +250,8 @@ def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, An
         raise InputError(
             str(folder / FILE),
             expected="what its kind measured",
-            came=f"{type(error).__name__}: {error}",
-            do="It was written by another version, or changed: move the folder elsewhere.",
+            got=f"{type(error).__name__}: {error}",
+            hint="It was written by another version, or changed: move the folder elsewhere.",
         ) from error
 
 

@@ -1,1 +1,2 @@
-"""What the pages of all kinds share: the frame, tables, figures, colours, words for numbers."""
+"""Shared parts of the pages of all kinds: the frame, tables, figures, colours, words for
+numbers."""

@@ -1,4 +1,4 @@
-"""What faults and neighbours really did, in a sentence and a table."""
+"""Real effects of faults and neighbours, in a sentence and a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOODS = {BIT: "good", MISSED: "bad", INSUFFICIENT: "unknown", UNMEASURED: "unkn
 
 
 def dose_words(rows: Rows) -> str:
-    """How many bit; "" where nothing was injected."""
+    """The number that bit; "" where nothing was injected."""
     total = {name: sum(row["answers"][name] for row in rows) for name in ANSWERS}
     if not sum(total.values()):
         return ""
@@ -42,7 +42,7 @@ def dose_table(rows: Rows) -> Table | None:
 
 
 def dose_notes(rows: Rows) -> list[str]:
-    """How each kind is measured."""
+    """The measure of each kind."""
     how = {row["kind"]: row["how"] for row in rows if row["how"]}
     return [f"{kind}: {text}." for kind, text in how.items()]
 

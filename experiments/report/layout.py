@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Size:
-    """How wide a drawing is, and how much fits."""
+    """The width of a drawing, and the room in it."""
 
     name: str
     width: int

@@ -1,4 +1,4 @@
-"""What every page has: the frame, the style sheet, the script that swaps drawings, and chips."""
+"""Shared frame of every page: the style sheet, the script that swaps drawings, and chips."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _answer(verdict: Mapping[str, Any]) -> bool | str | None:
 
 
 def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str]]:
-    """What one needs to repeat a run."""
+    """The facts that one needs to repeat a run."""
     facts = {
         "command": command_line(manifest.get("command")),
         "run": manifest.get("run"),

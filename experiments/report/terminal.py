@@ -1,4 +1,4 @@
-"""What every kind prints on a terminal."""
+"""Lines of every kind on a terminal."""
 
 from __future__ import annotations
 

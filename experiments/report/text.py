@@ -96,11 +96,11 @@ def command_line(command: Any) -> str:
 
 
 def statistic(key: str) -> str:
-    """What people call a statistic of latencies: p99.9 for `p99_9`."""
+    """The common name of a statistic of latencies: p99.9 for `p99_9`."""
     return key.replace("_", ".")
 
 
 def by_number(machine: str) -> list[str | int]:
-    """What machines are sorted by: cache-2 before cache-10."""
+    """The sort key of machines: cache-2 before cache-10."""
     parts = re.split(r"(\d+)", machine)
     return [int(part) if part.isdigit() else part for part in parts]

@@ -1,4 +1,4 @@
-"""What an arbiter answers to GET /v1/stats."""
+"""The answer of an arbiter to GET /v1/stats."""
 
 STATS = {
     "tier": "web",

@@ -19,7 +19,8 @@ REGION = "eu-west-1"
 
 
 def environment(url: str) -> dict[str, str]:
-    """What makes boto3 and Terraform talk to `url` with credentials that nobody gave out."""
+    """The environment in which boto3 and Terraform talk to `url` with credentials that nobody gave
+    out."""
     return {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": "testing",

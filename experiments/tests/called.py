@@ -20,7 +20,7 @@ def call(*arguments: str) -> Result:
 
 
 def refusal(*arguments: str) -> SparecraftError:
-    """What a call that has to be refused says."""
+    """The message of a call that has to be refused."""
     done = call(*arguments)
     assert isinstance(done.exception, SparecraftError), done.output
     return done.exception

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.paths import ROOT
 from experiments.record.metrics import bootstrap
-from experiments.stage import runs
+from experiments.testbed import runs
 from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
 
@@ -49,7 +49,7 @@ def runs_of_this_session() -> Iterator[None]:
 
 @pytest.fixture
 def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the runs are that `halt` sees, also in processes of the test's: no other of this
+    """The folder of runs that `halt` sees, also in processes of the test's: no other of this
     host."""
     folder = tmp_path / f"sparecraft-{os.getuid()}"
     monkeypatch.setattr(runs, "FOLDER", folder)

@@ -35,7 +35,7 @@ def _image() -> str:
 
 @dataclass
 class MadeFleet:
-    """What was made, by kind."""
+    """The number of resources that were made, by kind."""
 
     experiment: str
     expires: str

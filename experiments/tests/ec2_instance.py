@@ -52,12 +52,12 @@ class Instance:
         docker("run", *how, BASE, "sleep", "900")
 
     def run(self, *command: str, text: str = "", detached: bool = False) -> str:
-        """What the command says; an assertion where it fails."""
+        """The output of a command; an assertion where it fails."""
         how = ["--detach"] if detached else ["--interactive"]
         return docker("exec", *how, _NAME, *command, text=text)
 
     def fails(self, *command: str) -> str:
-        """What a command says that has to fail."""
+        """The output of a command that has to fail."""
         done = subprocess.run(["docker", "exec", _NAME, *command], capture_output=True, text=True)
         assert done.returncode != 0, done.stdout
         return done.stdout + done.stderr

@@ -22,8 +22,8 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2.aws import Aws
-from experiments.stage.platforms.ec2.platform import Ec2Platform
+from experiments.testbed.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2.platform import Ec2Platform
 from experiments.tests.aws import REGION, Meddled, environment, in_front_of, moto_server
 
 ACCOUNT = "123456789012"  # moto's
@@ -57,7 +57,7 @@ _IMAGES = [
 
 
 def moto_settings(directory: Path) -> dict[str, str]:
-    """What moto needs to know beyond its defaults: Debian's image, AWS's own policies."""
+    """Settings of moto beyond its defaults: Debian's image, AWS's own policies."""
     images = directory / "images.json"
     images.write_text(json.dumps(_IMAGES))
     return {"MOTO_AMIS_PATH": str(images), "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
@@ -131,7 +131,8 @@ class AppliedStack:
         self.terraform("init", "-input=false")
 
     def terraform(self, *arguments: str, fails: bool = False) -> str:
-        """What `terraform` says; an assertion where it fails, or with `fails` where it does not."""
+        """The output of `terraform`; an assertion where it fails, or with `fails` where it does
+        not."""
         command = ["terraform", f"-chdir={self._directory}", *arguments]
         if arguments[0] in ("plan", "apply", "destroy", "init", "validate"):
             command.append("-no-color")
@@ -152,7 +153,7 @@ class AppliedStack:
         return json.loads(self.terraform("output", "-json", name))
 
     def changed(self, *given: str) -> dict[str, set[str]]:
-        """What a plan would change now: resource type to the attributes that differ. Nothing may
+        """The changes of a plan made now: resource type to the attributes that differ. Nothing may
         be made anew."""
         plan = str(self._directory / "plan")
         self.terraform("plan", "-input=false", f"-out={plan}", *given)
@@ -216,7 +217,7 @@ class AppliedStack:
 
 
 def _any(unknown: Any) -> bool:
-    """Whether a plan marks any part of a value as unknown."""
+    """True where a plan marks any part of a value as unknown."""
     parts = unknown.values() if isinstance(unknown, dict) else unknown
     return unknown is True or (bool(unknown) and any(map(_any, parts)))
 
@@ -272,5 +273,5 @@ def account_of_a_stack(
         def platform(experiment: str, region: str | None = None) -> Ec2Platform:
             return Ec2Platform(experiment, region, stack=stack)
 
-        monkeypatch.setattr("experiments.stage.platforms.ec2.platform.Ec2Platform", platform)
+        monkeypatch.setattr("experiments.testbed.platforms.ec2.platform.Ec2Platform", platform)
         yield

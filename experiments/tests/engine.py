@@ -6,7 +6,7 @@ import subprocess
 
 
 def docker(*arguments: str, text: str = "") -> str:
-    """What it says; an assertion where it fails."""
+    """The output; an assertion where it fails."""
     done = subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True)
     said = f"docker {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     assert done.returncode == 0, said

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.design.inventory import Endpoints, Inventory, Machine
-from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.platforms.local.platform import LocalPlatform
 
 
 def fake_fleet(

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from core.runfiles.events import Event, read_events
 from experiments.design.roles import Roles
-from experiments.stage.fleet import connect, disconnect, wait_ready
-from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.testbed.fleet import connect, disconnect, wait_ready
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.tests.called import COMMAND
 from experiments.tests.quiet import NOBODY
 
@@ -67,11 +67,11 @@ class Started:
 
     @property
     def output(self) -> str:
-        """What it has said."""
+        """The output so far."""
         return "".join(path.read_text() for path in self._said)
 
     def events(self) -> list[Event]:
-        """What has happened in its run so far."""
+        """The events of its run so far."""
         files = list(self.results.glob("*/2*/events.jsonl"))
         return read_events(files[0]) if files else []
 
@@ -90,7 +90,7 @@ class Started:
         )
 
     def ended(self, *codes: int) -> str:
-        """What it has said at its end, with one of these exit codes; a traceback is a defect."""
+        """The output at its end, with one of these exit codes; a traceback is a defect."""
         code = self.process.wait(timeout=_WAIT_S)
         assert "Traceback" not in self.output, self.output
         assert code in codes, self.output

@@ -71,7 +71,7 @@ class Hosts:
         (self.folder / "known_hosts").write_text("\n".join(lines) + "\n")
 
     def run(self, name: str, *command: str) -> str:
-        """What a command in the host says."""
+        """The output of a command in the host."""
         return docker("exec", _container(name), *command)
 
     def seen(self, name: str) -> set[str]:
@@ -85,7 +85,7 @@ class Hosts:
         return set(self.run(name, "sh", "-c", script).splitlines())
 
     def changed(self, name: str) -> set[str]:
-        """What is not as it was when the host was there first."""
+        """The differences from the host as it was first."""
         return self.seen(name) ^ self.first[name]
 
     def off(self, name: str) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from core.errors import SparecraftError
 from experiments.design.roles import find_roles
 from experiments.load.plan import LoadPlan, read_plan
-from experiments.load.received import RecordReader
+from experiments.load.record_reader import RecordReader
 from experiments.record.telemetry import InfluxQuery
-from experiments.stage.fleet import await_ready, connect, disconnect
-from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.testbed.fleet import await_ready, connect, disconnect
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.tests.called import sparecraft
 from experiments.tests.engine import docker as call_docker
 from experiments.tests.fleets import Started
@@ -191,7 +191,7 @@ class Session:
         return sorted(re.sub(r"(eth|refcnt )\d+", r"\1", line) for line in lines)  # differ by start
 
     def _until_clean(self, machine: str) -> None:
-        """What was told to end may take its time to be gone."""
+        """A process that was told to end may take its time to be gone."""
         before = self._clean[machine]
         deadline = time.monotonic() + _WAIT_S
         while (now := self._look(machine)) != before:

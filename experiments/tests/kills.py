@@ -30,7 +30,7 @@ _FAULTS = (
 
 @dataclass(frozen=True)
 class Kill:
-    """What is killed; `pick` in [0, 1) chooses where there are several."""
+    """The victim; `pick` in [0, 1) chooses where there are several."""
 
     target: str
     pick: float

@@ -44,14 +44,14 @@ Slow = Callable[[str, str, bool], float]
 
 @dataclass
 class Truth:
-    """What a row does: its operation's slowdown by scenario, and its probes'."""
+    """The truth of a row: its operation's slowdown by scenario, and its probes'."""
 
     row: str
     part: str
     operation: Mapping[str, float]
     probes: Slow
     noise: float = 0.03  # of the logarithm of a base run
-    wait_max: float = 12.0
+    timeout_factor: float = 12.0
     leaders: tuple[str, str, str] = ("ensemble-2", "ensemble-1", "ensemble-3")  # by repeat
     gone: Mapping[str, float] | None = None  # by label, since when
     moved: tuple[str, ...] = ()  # scenarios in which parts moved
@@ -81,7 +81,7 @@ SLOW_FOLLOWER = Truth(
 
 
 class Made:
-    """The files of a run of these rows: `folder` has what a stage would have written."""
+    """The files of a run of these rows: `folder` has what a testbed would have written."""
 
     def __init__(self, folder: Path, *truths: Truth, arms: tuple[str, ...] = ("new",),
                  count: int = 2800, heap_mb: float | None = None) -> None:  # fmt: skip
@@ -97,7 +97,7 @@ class Made:
             for repeat in range(3):
                 for truth in truths:
                     self._repeat(arm, repeat, truth)
-        self._write([truth.row for truth in truths], {t.row: t.wait_max for t in truths})
+        self._write([truth.row for truth in truths], {t.row: t.timeout_factor for t in truths})
 
     def result(self) -> Result:
         """result.json of it, which is written too."""
@@ -113,7 +113,7 @@ class Made:
         if cut:
             return
         for scenario, slower in truth.operation.items():
-            limit_s = truth.wait_max * base_s
+            limit_s = truth.timeout_factor * base_s
             took_s = min(slower * base_s, limit_s)
             length_s = max(FAULT_S, took_s)
             self._window(arm, repeat, truth, scenario, took_s, length_s, cut=took_s == limit_s)
@@ -169,12 +169,12 @@ class Made:
             self._asked.append((PROBE, machine, operation, at_s, at_s + took_s, outcome))
             at_s += max(0.15, took_s)
 
-    def _write(self, names: list[str], wait_max: dict[str, float]) -> None:
+    def _write(self, names: list[str], timeout_factor: dict[str, float]) -> None:
         self._section = LimplockSection(rows=tuple(names))
         self.folder.mkdir(parents=True, exist_ok=True)
         shown = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
         counts = dict.fromkeys(names, self._count)
-        left = Left(0.4, counts, wait_max, shown, [], closing=self._closing)
+        left = Left(0.4, counts, timeout_factor, shown, [], closing=self._closing)
         write_windows(self.folder, left, self._windows)
         write_table(self.folder / ASKED_FILE, pl.DataFrame(self._asked, ASKED, orient="row"), ASKED)
         whitebox = [

@@ -1,5 +1,5 @@
 """A repeat of a row without a fleet: a client that is a few lines, a system that says what it is
-told, a stage that keeps what it hears. For tests only; nothing here measures anything."""
+told, a testbed that keeps what it hears. For tests only; nothing here measures anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.kinds.limplock.repeat import Repeat
 from experiments.kinds.limplock.row import Load, Row, rows
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import Node, Parts, System, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, System
 
 NODES = [Node(name, f"198.18.0.{k}", f"198.19.0.{k}") for k, name in enumerate("abc", start=1)]
 # A client that answers at once, again and again, dies when asked to, and hangs when asked to.
@@ -85,7 +85,7 @@ class Three(System):
         del row
         found = self.told.pop(0) if len(self.told) > 1 else self.told[0]
         if found is None:
-            raise Unsettled("three", expected="a leader", came="none")
+            raise NotStable("three", expected="a leader", got="none")
         return found
 
     def asked(self, row: Row, parts: Parts, injected: str) -> str:
@@ -129,7 +129,7 @@ class Agent:
 
 @dataclass
 class Small:
-    """A stage; `samples` and `said` are what its recorder and its narrator heard."""
+    """A testbed; `samples` and `said` are what its recorder and its narrator heard."""
 
     samples: list[tuple[float, str, Mapping[str, str]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -160,23 +160,23 @@ class Faults:
     then: Callable[[], None] = lambda: None
 
     @contextmanager
-    def held(self, stage: Any, *steps: Step) -> Iterator[float]:
-        del stage
+    def held(self, testbed: Any, *steps: Step) -> Iterator[float]:
+        del testbed
         self.steps += steps
         self.then()
         yield time.monotonic()
 
 
 def repeat_of(
-    system: System, clients: Clients, stage: Small | None = None,
+    system: System, clients: Clients, testbed: Small | None = None,
     scenarios: Sequence[Scenario] = (), *, cold: bool = False, closes: bool = False, **section: Any
 ) -> Repeat:  # fmt: skip
     """Of row Z3, short; `scenarios` in place of the section's."""
-    asked: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_least_s": 0.5, **section}
+    asked: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_s_min": 0.5, **section}
     limplock = LimplockSection(rows=("Z3",), **asked)
     block = Block(0, 0, "new", 0)
     watch: Any = SimpleNamespace(answered=lambda _: None)
     return Repeat(
-        cast(Any, stage or Small()), limplock, block, rows()["Z3"], "leader", system, clients,
+        cast(Any, testbed or Small()), limplock, block, rows()["Z3"], "leader", system, clients,
         watch, scenarios or limplock.scenarios, cold=cold, closes=closes,
     )  # fmt: skip

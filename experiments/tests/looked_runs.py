@@ -88,7 +88,7 @@ def frame_of(strata: Sequence[Stratum]) -> pl.DataFrame:
 
 
 def answer(seed: int, avoids: Sequence[float], drift_sd: float = DRIFT_SD) -> tuple[str, int]:
-    """What the looks at a run say of its second arm, and after how many pairs."""
+    """The answer of the looks at a run on its second arm, and after how many pairs."""
     rng = np.random.default_rng((seed, 40))
     pairs = [[pair(rng, avoids, drift_sd)] for _ in range(2 * REPEATS)]
     manifest = {"seed": seed, "spec": {"interference": {"mean_run_s": RUN_S}}}

@@ -41,7 +41,7 @@ folder = results / name / run
 if act == "halted":  # until it is told
     import signal
     sys.path.insert(0, {root!r})
-    from experiments.stage import runs
+    from experiments.testbed import runs
     active = runs.Active(os.getpid(), name, design.name, str(folder), "")
     with runs.registered(active) as told:
         ends = {{signal.SIGINT, signal.SIGTERM}}
@@ -95,7 +95,7 @@ def stand_in(folder: Path, template: Path, acts: Mapping[str, Sequence[str]]) ->
 
 
 def calls(folder: Path) -> list[list[str]]:
-    """What the stand-in was asked for, in order."""
+    """The stand-in's requests, in order."""
     file = folder / "calls.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 

@@ -160,7 +160,7 @@ def event(time_s: float, what: str, kind: str, action: str, **more: Any) -> dict
 def dose(
     asked: float | None, measured: float | None, bit: bool | None, unit: str, seconds: float = 5.0
 ) -> Dose:
-    """What a fault did."""
+    """The dose of a fault."""
     return {"asked": asked, "measured": measured, "unit": unit, "how": "by the kernel's counters",
             "bit": bit, "samples": 6, "seconds": seconds, "problem": None}  # fmt: skip
 
@@ -393,7 +393,7 @@ def _spec(
                     "for_s": 10.0, "parameters": {"factor": 100}}],
         "arms": arms(),
         "slo": {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0,
-                "max_error_share": 0.05, "set": "after"},
+                "max_error_share": 0.05, "preregistered": False},
         "fleet": {"scheme": "on-prem", "tiers": tiers(0.4)},
         "design": {"order": order, "repeats": 1, "seed": seed},
     }  # fmt: skip

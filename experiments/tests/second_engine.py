@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.stage.platforms.local.engines import Engine
+from experiments.testbed.platforms.local.engines import Engine
 from experiments.tests.engine import docker
 
 BASE = "sparecraft/base:bookworm"

@@ -24,7 +24,7 @@ def until(what: str, condition: Callable[[], object]) -> None:
 
 
 def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
-    """What the log says in the group of `pattern`, once it is there."""
+    """The log's text in the group of `pattern`, once it is there."""
     found: re.Match[str] | None = None
 
     def is_told() -> bool:

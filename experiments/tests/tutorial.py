@@ -52,7 +52,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """Who has done all that the page says before the run."""
+    """A reader who has done all that the page says before the run."""
     one = Reader(tmp_path_factory.mktemp("tutorial"))
     for file, kind, text in BLOCK.findall(PAGE.read_text()):
         if file:

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.report import palette
 from experiments.report.palette import Colour
-from experiments.watch.look import Look, Watcher
+from experiments.watch.snapshot import Snapshot, Watcher
 from grafana.charts import Chart, targets
 from grafana.dashboard import HOST_CHARTS, LOAD_CHARTS
 from grafana.macros import View
@@ -28,10 +28,10 @@ _UNITS = {"ms": "ms", "reqps": "per second", "currencyUSD": "USD", "percent": "%
 _DASHES = {" p95": [8, 4], " p50": [2, 3], " 5 min": [8, 4], " max": [2, 3]}
 
 
-def panels(watcher: Watcher, look: Look) -> list[dict[str, Any]]:
+def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, Any]]:
     """Each chart with its lines; one a tier where Grafana has a row a tier."""
-    view = View(look["experiment"], look["run"], look["from_ms"], look["to_ms"])
-    arms = [one["arm"] for one in look["arms"]]
+    view = View(snapshot["experiment"], snapshot["run"], snapshot["from_ms"], snapshot["to_ms"])
+    arms = [one["arm"] for one in snapshot["arms"]]
     found = []
     for chart in _CHARTS:
         tiers = watcher.tiers(view) if "$tier" in chart.title else [""]

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.report.text import MISSING, number
-from experiments.watch.look import Look
+from experiments.watch.snapshot import Snapshot
 
 _FEW_BEYOND = 10  # requests beyond a percentile, or it is a guess
 _FIGURES = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -21,30 +21,32 @@ _BEYOND = {"p95": 0.05, "p99": 0.01}
 _COLOURS = {"burns": "bold red", "begins to burn": "yellow", "has burnt": "yellow"}
 
 
-def shown(look: Look, width: int) -> RenderableType:
+def shown(snapshot: Snapshot, width: int) -> RenderableType:
     """The whole of it, for a terminal so wide."""
     narrow = width < _NARROW_COLUMNS
-    return Group(_head(look), Text(), _latency(look, narrow), _burn(look), *_rest(look))
+    return Group(
+        _head(snapshot), Text(), _latency(snapshot, narrow), _burn(snapshot), *_rest(snapshot)
+    )
 
 
 def _clock(ms: float) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S}"
 
 
-def _head(look: Look) -> Text:
-    head = Text.assemble((look["experiment"], "bold"), f"  run {look['run']}  ")
-    if look["live"]:
-        now = ", ".join(part for part in (look["arm"], look["phase"]) if part)
-        return head.append(f"live {_clock(look['to_ms'])} UTC  {now}", "green")
-    return head.append(f"over since {_clock(look['to_ms'])} UTC", "dim")
+def _head(snapshot: Snapshot) -> Text:
+    head = Text.assemble((snapshot["experiment"], "bold"), f"  run {snapshot['run']}  ")
+    if snapshot["live"]:
+        now = ", ".join(part for part in (snapshot["arm"], snapshot["phase"]) if part)
+        return head.append(f"live {_clock(snapshot['to_ms'])} UTC  {now}", "green")
+    return head.append(f"over since {_clock(snapshot['to_ms'])} UTC", "dim")
 
 
-def _latency(look: Look, narrow: bool) -> Table:
-    slo = look["slo"]
+def _latency(snapshot: Snapshot, narrow: bool) -> Table:
+    slo = snapshot["slo"]
     names = _NARROW if narrow else _FIGURES
     heads = [f"{name} ≤ {slo[name]:g}" if name in slo else name for name in names]
     table = _table("Latency, ms, warm-up left out", "arm", "requests", "failed", *heads)
-    for one in look["arms"]:
+    for one in snapshot["arms"]:
         table.add_row(one["arm"], *_figures(one, slo, names))
         if one["last_minute"]:
             cells = _figures(one["last_minute"], slo, names)
@@ -65,11 +67,11 @@ def _figures(
         yield Text(number(value) + (" ?" if few and value is not None else ""), colour)
 
 
-def _burn(look: Look) -> Table:
-    limits = list(dict.fromkeys(limit for one in look["arms"] for limit in one["burn"]))
+def _burn(snapshot: Snapshot) -> Table:
+    limits = list(dict.fromkeys(limit for one in snapshot["arms"] for limit in one["burn"]))
     title = "Burn rate in the last 1 / 5 minutes: 1 is just what the SLO allows"
     table = _table(title, "arm", *limits)
-    for one in look["arms"]:
+    for one in snapshot["arms"]:
         table.add_row(one["arm"], *(_rate(one["burn"].get(limit)) for limit in limits))
     return table
 
@@ -89,27 +91,27 @@ def _table(title: str, first: str, *others: str) -> Table:
     return table
 
 
-def _rest(look: Look) -> Iterator[Text]:
+def _rest(snapshot: Snapshot) -> Iterator[Text]:
     """Faults, cost, extra work, verdicts: a line each; what is now, only while there is a now."""
-    if look["live"]:
+    if snapshot["live"]:
         faults = [
-            f"{one['title']} for {(look['to_ms'] - one['start_ms']) / 1000:.0f} s"
-            for one in look["faults"]
+            f"{one['title']} for {(snapshot['to_ms'] - one['start_ms']) / 1000:.0f} s"
+            for one in snapshot["faults"]
         ]
         yield Text.assemble(("Active  ", "bold"), ", ".join(faults) or "no fault, no neighbour")
-    if look["failures"]:
-        failed = ", ".join(f"{count:,} {name}" for name, count in look["failures"].items())
+    if snapshot["failures"]:
+        failed = ", ".join(f"{count:,} {name}" for name, count in snapshot["failures"].items())
         yield Text.assemble(("Failed  ", "bold"), failed)
-    if (usd := look["usd_per_hour"]) is not None:
+    if (usd := snapshot["usd_per_hour"]) is not None:
         dear = [
             f"{one['arm']} {number(one['usd_per_million'])}"
-            for one in look["arms"]
+            for one in snapshot["arms"]
             if one["usd_per_million"] is not None
         ]
         text = f"{number(usd)} an hour; per million good requests: {', '.join(dear) or MISSING}"
         yield Text.assemble(("USD     ", "bold"), text)
-    if look["live"] and (extra := look["extra_work_percent"]):
+    if snapshot["live"] and (extra := snapshot["extra_work_percent"]):
         copies = [f"{tier} {number(value)} %" for tier, value in extra.items()]
         yield Text.assemble(("Copies  ", "bold"), f"beyond the first, now: {', '.join(copies)}")
-    for verdict in look["verdicts"].values():
+    for verdict in snapshot["verdicts"].values():
         yield Text.assemble(("Verdict ", "bold"), verdict["title"])

@@ -32,7 +32,7 @@ def note(before: dict[str, Any]) -> None:
 
 
 def noted() -> dict[str, Any] | None:
-    """What the host was; None where taking it was cut off, and nothing was changed."""
+    """The former state of the host; None where taking it was cut off, and nothing was changed."""
     if not (KEPT / "noted").exists():
         return None
     before: dict[str, Any] = json.loads((KEPT / "before.json").read_text())
@@ -40,7 +40,7 @@ def noted() -> dict[str, Any] | None:
 
 
 def fingerprint() -> dict[str, Any]:
-    """What a person would call the state of the host, as far as a role could change it."""
+    """The state of the host, as far as a role could change it, in a person's words."""
     return {
         "packages": packages(),
         "etc": {str(path): _digest(path) for path in sorted(Path("/etc").rglob("*"))},
@@ -123,7 +123,7 @@ def write(file: Path, what: object) -> None:
 
 
 def run(*command: str, fails: bool = False) -> str:
-    """What a command says; this process ends where it fails, unless it may."""
+    """The output of a command; this process ends where it fails, unless it may."""
     try:
         done = subprocess.run(
             command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=False

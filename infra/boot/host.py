@@ -61,7 +61,7 @@ def _say(what: object) -> int:
 
 
 def survey(interface: str) -> dict[str, Any]:
-    """What the host is, whose it is, and the address of its data interface."""
+    """The host's facts, its owner, and the address of its data interface."""
     links = {one["ifname"]: one for one in json.loads(run("ip", "-j", "-4", "address", "show"))}
     data = [one["local"] for one in links.get(interface, {}).get("addr_info", [])]
     asked_at = os.environ.get("SSH_CONNECTION", "").split()[2:3]
@@ -264,7 +264,7 @@ def _terminate() -> None:
 
 
 def _holder() -> dict[str, str] | None:
-    """Who has the host; nobody, called "", where taking it was cut off before it said so."""
+    """The holder of the host; nobody, called "", where taking it was cut off before it said so."""
     if not KEPT.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""What makes a Debian host a machine of a fleet, wherever it stands: files, role, program. The
+"""Parts that make a Debian host a machine of a fleet, wherever it stands: files, role, program. The
 bundle of ci/bundle lies in /opt/sparecraft/bundle. Each step may have been done before."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def write_files(files: dict[str, dict[str, str]]) -> None:
 
 
 def install_role(name: str, content: Path | None) -> None:
-    """What the role's image build does: install.sh, then its content, made before or now."""
+    """The role's image build: install.sh, then its content, made before or now."""
     if DONE.exists():
         return
     role, bundle = HOME / "role", HOME / "bundle"

@@ -67,7 +67,7 @@ FORMATS: dict[str, Callable[[str, str], bytes]] = {"memcached": memcached, "redi
 
 
 def main() -> None:
-    """See the module."""
+    """Write the records."""
     parser = ArgumentParser(description="Records of real text, as commands that load them")
     parser.add_argument("--dictionary", type=Path, required=True)
     parser.add_argument("--format", choices=sorted(FORMATS), required=True)

@@ -1,4 +1,5 @@
-"""How much of a horizon a tier has enough nodes: PCRAFT's availability models (section IV, Fig. 1).
+"""Share of a horizon with enough nodes in a tier: PCRAFT's availability models (section IV, Fig.
+1).
 
 Read `rates.py` (what is given), `chain.py` (states and transitions), `models.py` (the four models),
 `transient.py` (the numerical method and its bound); then `steady.py`, `course.py` (the long run and

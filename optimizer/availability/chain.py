@@ -46,7 +46,7 @@ _SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is s
 
 @dataclass(frozen=True)
 class Shape:
-    """What is modelled: `places` active nodes; `pool` None where there is none or no end to it.
+    """The model: `places` active nodes; `pool` None where there is none or no end to it.
 
     failover: a crashed node is replaced at 1 / failover_s; otherwise it is repaired, if at all.
     down_max, limping_max: where d and l are cut. Only with at most free_max nodes in the pool may
@@ -62,7 +62,7 @@ class Shape:
     free_max: int
 
     def holds(self, down: Integers, limping: Integers, consumed: Integers) -> NDArray[np.bool_]:
-        """Whether the states are inside the cut."""
+        """True where the states are inside the cut."""
         inside = (down <= self.down_max) & (limping <= self.limping_max)
         if self.pool is not None:
             inside &= (down <= self.body_max) | (self.pool - consumed <= self.free_max)
@@ -159,9 +159,9 @@ def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
         raise InputError(
             "availability model",
             expected=f"at most {STATES_MAX} states",
-            came=f"{count} (up to {shape.down_max} nodes down, {shape.limping_max} limping, a "
+            got=f"{count} (up to {shape.down_max} nodes down, {shape.limping_max} limping, a "
             f"pool of {pool})",
-            do="Fewer nodes, a smaller pool, or shocks that take fewer nodes.",
+            hint="Fewer nodes, a smaller pool, or shocks that take fewer nodes.",
         )
     grids = (_grid(shape, *body), _grid(shape, *arm))
     down, limping, consumed = (np.concatenate(pair) for pair in zip(*grids, strict=True))
@@ -172,7 +172,7 @@ def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
 
 
 def _count(shape: Shape, down: range, consumed: range) -> int:
-    """How many states `_grid` would make; at least so many, where that is beyond all bounds."""
+    """The number of states of `_grid`; at least so many, where that is beyond all bounds."""
     if len(down) > STATES_MAX:
         return len(down) * len(consumed)
     limping = (min(shape.limping_max, shape.places - d) + 1 for d in down)

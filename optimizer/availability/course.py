@@ -45,7 +45,7 @@ def time_course(
     """
     check(needed, extra, scheme, horizon_s)
     if require_count("points", points, least=1) > 10_000:
-        raise InputError("points", expected="at most 10000", came=str(points))
+        raise InputError("points", expected="at most 10000", got=str(points))
     shape = shape_of(needed, extra, mechanism, scheme)
     to_lose = extra if mechanism == Mechanism.ara else 0
     for cut in depths(shape, rates, least=to_lose):

@@ -65,7 +65,7 @@ def spread_unavailability(
     placed = sum(sizes_at(placement, 0))
     if placed != len(short) - 1:
         raise InputError(
-            "placement", expected=f"{len(short) - 1} machines, as the tier has", came=f"{placed}"
+            "placement", expected=f"{len(short) - 1} machines, as the tier has", got=f"{placed}"
         )
     found = float(lit_law(levels, placement) @ short)
     if stands_in(mechanism, scheme):
@@ -76,7 +76,7 @@ def spread_unavailability(
 
 
 def stands_in(mechanism: str, scheme: str) -> bool:
-    """Whether a pool's machines take over from dark ones; in the cloud there is no such pool."""
+    """True where a pool's machines take over from dark ones; in the cloud there is no such pool."""
     return mechanism_of(mechanism) is Mechanism.pf and scheme == Scheme.on_prem
 
 
@@ -88,8 +88,8 @@ def short_by_lit(
         raise InputError(
             "domains",
             expected="machines that do not limp",
-            came=f"limp_per_year = {rates.limp_per_year:g}",
-            do="Leave [[domains]] or limp_per_year out: they are not modelled together.",
+            got=f"limp_per_year = {rates.limp_per_year:g}",
+            hint="Leave [[domains]] or limp_per_year out: they are not modelled together.",
         )
     if stands_in(mechanism, scheme):
         return _short_of_pool(needed, extra, rates)

@@ -63,8 +63,8 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
         raise InputError(
             "horizon_s",
             expected=f"at most 2^{_DOUBLINGS_MAX} events of the fastest kind within it",
-            came=f"{events:.1e}",
-            do="A recovery time is too short, or a rate or the horizon too large.",
+            got=f"{events:.1e}",
+            hint="A recovery time is too short, or a rate or the horizon too large.",
         )
     doublings = max(0, math.ceil(math.log2(events))) if events > 0 else 0
     step, mean, terms = _first_step(rates, leaving, events, doublings)

@@ -83,7 +83,7 @@ def passive_failover(
         raise InputError(
             "pool",
             expected="a size with scheme on-prem, none with scheme cloud (unlimited there)",
-            came=f"{pool} with {scheme}",
+            got=f"{pool} with {scheme}",
         )
     if pool is None:
         return active_route_anywhere(needed, 0, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
@@ -105,7 +105,7 @@ def passive_failover_by_pool(
     """
     check(needed, pool_max, Scheme.on_prem, horizon_s)
     if rates.repair_s is not None or rates.standby_fraction:
-        raise InputError("rates", expected="no repair and a cold standby", came=repr(rates))
+        raise InputError("rates", expected="no repair and a cold standby", got=repr(rates))
 
     solved = _at_full_strength(needed, pool_max, rates, horizon_s)
     return tuple(
@@ -207,7 +207,7 @@ def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]
 
 
 def _first_cut(per_year: float, recovery_s: float) -> int:
-    """Where a geometric law of the load rate x recovery falls below _TAIL."""
+    """The level at which a geometric law of the load rate x recovery falls below _TAIL."""
     load = per_year * recovery_s / YEAR_S
     if load >= 0.3:
         return max(40, min(400, math.ceil(load + 8 * math.sqrt(load))))
@@ -255,8 +255,8 @@ def _solve(
     raise PlannerError(
         "availability model",
         expected=f"a bracket below {U_BRACKET}",
-        came=f"{bracket:.1e} without any cut",
-        do="Please report the rates.",
+        got=f"{bracket:.1e} without any cut",
+        hint="Please report the rates.",
     )
 
 
@@ -334,8 +334,8 @@ def _believed(found: Availability) -> Availability:
         raise PlannerError(
             "availability model",
             expected=f"an error below {U_ERROR_MAX}",
-            came=f"{found.error_bound:.1e}",
-            do="Please report the rates: the method does not cover them.",
+            got=f"{found.error_bound:.1e}",
+            hint="Please report the rates: the method does not cover them.",
         )
     return found
 

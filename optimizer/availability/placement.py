@@ -72,8 +72,8 @@ def placements(
         raise InputError(
             "domains",
             expected=f"at most {PLACEMENTS_MAX:,} ways to place {machines} machines",
-            came="more",
-            do="Lower [limits] max_nodes, state max_per_domain of the narrowest level (1 on "
+            got="more",
+            hint="Lower [limits] max_nodes, state max_per_domain of the narrowest level (1 on "
             "hosts), or leave a level out.",
         )
     return found

@@ -1,4 +1,4 @@
-"""How nodes fail and recover: PCRAFT's three figures, and what goes beyond the paper."""
+"""Rates of failure and recovery: PCRAFT's three figures, and what goes beyond the paper."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ class FailureRates:
                 raise InputError(
                     "limp_recovery_s",
                     expected="how long a node limps [s], since limp_per_year is given",
-                    came="nothing",
+                    got="nothing",
                 )
         if self.limp_recovery_s is not None:
             require_positive("limp_recovery_s", self.limp_recovery_s)
 
     @property
     def limps(self) -> bool:
-        """Whether nodes limp at all in a way that costs capacity."""
+        """True where nodes limp at all in a way that costs capacity."""
         return self.limp_per_year > 0 and self.limp_capacity < 1
 
     @property
     def plain(self) -> bool:
-        """Whether this is PCRAFT's model: independent crashes, cold standby, no limping."""
+        """True where this is PCRAFT's model: independent crashes, cold standby, no limping."""
         return not (self.common_cause or self.limps or self.standby_fraction)
 
 
@@ -86,16 +86,16 @@ class Availability:
 
     @property
     def unavailability_most(self) -> float:
-        """What the models vouch for: with the error bound on top, and never below what they tell
-        apart. Whether a target is kept is asked of this figure."""
+        """The value that the models vouch for: with the error bound on top, and never below what
+        they tell apart. Whether a target is kept is asked of this figure."""
         return min(1.0, max(self.unavailability + self.error_bound, U_FLOOR))
 
     def keeps(self, target: float) -> bool:
-        """Whether this is an availability of at least `target`, whatever the error."""
+        """True where this is an availability of at least `target`, whatever the error."""
         return self.unavailability_most <= 1.0 - target
 
     def misses(self, target: float) -> bool:
-        """Whether it is below `target`, whatever the error."""
+        """True where it is below `target`, whatever the error."""
         return self.unavailability - self.error_bound > 1.0 - target
 
 
@@ -106,8 +106,8 @@ def require_target(place: str, target: float) -> float:
         raise InputError(
             place,
             expected=f"at most 1 - {U_FLOOR:g}: nearer to one the models tell nothing apart",
-            came=repr(target),
-            do="Nobody can show that a fleet keeps it.",
+            got=repr(target),
+            hint="Nobody can show that a fleet keeps it.",
         )
     return target
 

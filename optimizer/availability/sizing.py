@@ -53,7 +53,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is sized: availability by size, the target, and how to speak of it."""
+    """The subject of sizing: availability by size, the target, and how to speak of it."""
 
     at: Callable[[int], Availability]
     target: float
@@ -160,8 +160,9 @@ def least_extra_nodes(
 
 
 def shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
-    """What no number of extra nodes beats where shocks take down all: nothing crashes or limps in
-    between, and the whole crew has work until enough are back, as it has with extra nodes."""
+    """The bound that no number of extra nodes beats where shocks take down all: nothing crashes or
+    limps in between, and the whole crew has work until enough are back, as it has with extra
+    nodes."""
     repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
     shocks = replace(
         rates,
@@ -240,7 +241,7 @@ def _infeasible(bound: Availability, target: float, horizon_s: float, cause: str
 
 def _check(search: _Search) -> None:
     if search.limit < 0:
-        raise InputError("size limit", expected="at least 0", came=str(search.limit))
+        raise InputError("size limit", expected="at least 0", got=str(search.limit))
 
 
 def _out_of_reach(search: _Search) -> Sizing:

@@ -345,10 +345,10 @@ def _substeps(crash_per_horizon: float) -> int:
     return max(1, math.ceil(crash_per_horizon / most))
 
 
-def _uncovered(came: str) -> PlannerError:
+def _uncovered(got: str) -> PlannerError:
     return PlannerError(
         "availability model",
         expected=f"a solution that is stable to {U_HALVING}",
-        came=came,
-        do="Please report the rates: the method does not cover them.",
+        got=got,
+        hint="Please report the rates: the method does not cover them.",
     )

@@ -26,7 +26,7 @@ STEPS_MAX = 100_000
 
 
 def steps(generator: Any) -> int:
-    """How many steps a horizon takes."""
+    """The number of steps of a horizon."""
     top = float(np.abs(generator.diagonal()).max())
     return math.ceil(top + 8.0 * math.sqrt(top) + 30.0)
 

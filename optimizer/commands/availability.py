@@ -110,7 +110,7 @@ def availability(
     require_count("--extra", extra or 0)
     asked = _Asked(mechanism.value, scheme.value, nodes, horizon_s)
     if figure is not None and figure.suffix != ".svg":
-        raise InputError("--figure", expected="a file called .svg", came=str(figure))
+        raise InputError("--figure", expected="a file called .svg", got=str(figure))
     given = {name: value for name, value in given.items() if value is not None}
     options = {f"rates.{name}": option_of(name) for name in given}
     with told_by_option({**options, **_OPTIONS}):
@@ -159,27 +159,27 @@ class _Asked:
             raise InputError(
                 "--extra",
                 expected="none with pf in the cloud: its pool has no end",
-                came=str(extra),
-                do="Leave it out.",
+                got=str(extra),
+                hint="Leave it out.",
             )
         if (extra is not None) == (target is not None) and not (self.endless and target is None):
-            came = "neither" if extra is None else "both"
-            do = "Give --extra for one fleet's availability, --target for the least fleet."
-            raise InputError("--extra", expected="either --extra or --target", came=came, do=do)
+            got = "neither" if extra is None else "both"
+            hint = "Give --extra for one fleet's availability, --target for the least fleet."
+            raise InputError("--extra", expected="either --extra or --target", got=got, hint=hint)
         if confidence is not None and not rates.uncertain:
             raise InputError(
                 "--confidence",
                 expected="it with rates that were observed (--rates FILE), which are uncertain",
-                came="rates that are all certain",
-                do="Leave it out.",
+                got="rates that are all certain",
+                hint="Leave it out.",
             )
         if seed is not None and confidence is None:
             raise InputError(
-                "--seed", expected="it with --confidence", came="it alone", do="Leave it out."
+                "--seed", expected="it with --confidence", got="it alone", hint="Leave it out."
             )
 
     def notes(self, rates: FailureRates, extra: int | None) -> list[str]:
-        """What has to be said of the answer; `extra` is None where there is no size."""
+        """Remarks on the answer; `extra` is None where there is no size."""
         pool = self.mechanism == Mechanism.pf and self.scheme == Scheme.on_prem
         if pool and extra == 0 and rates.repair_s is not None:
             return [
@@ -316,7 +316,7 @@ class _Asked:
 def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
-    from optimizer.availability.effect import without_effect
+    from optimizer.availability.unused_rates import unused_rates
     from optimizer.uncertainty import rates_from
 
     table: dict[str, Any] = {}
@@ -326,16 +326,16 @@ def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> Uncertain
         raise InputError(
             "--crash-per-year",
             expected="a rate, or --rates FILE",
-            came="nothing",
-            do="Give one: crashes per node and year.",
+            got="nothing",
+            hint="Give one: crashes per node and year.",
         )
     assert {f.name for f in fields(FailureRates)} >= set(given)
-    for key, expected in without_effect(
+    for key, expected in unused_rates(
         {**table, **given}, scheme=asked.scheme, mechanisms=(asked.mechanism,)
     ):
         if key in given:
             raise InputError(
-                option_of(key), expected=expected, came=str(given[key]), do="Leave it out."
+                option_of(key), expected=expected, got=str(given[key]), hint="Leave it out."
             )
     return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
 
@@ -348,8 +348,8 @@ def _table(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: rates",
             expected="a table [rates]",
-            came="none" if found is None else repr(found),
-            do="Write [rates] and below it such keys as crash_per_year, each on its line.",
+            got="none" if found is None else repr(found),
+            hint="Write [rates] and below it such keys as crash_per_year, each on its line.",
         )
     return found
 

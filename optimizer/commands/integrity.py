@@ -99,15 +99,15 @@ def integrity(
         raise InputError(
             "--pool",
             expected="none with --scheme cloud, where nodes do not run out",
-            came=str(pool),
-            do="Add --scheme on-prem.",
+            got=str(pool),
+            hint="Add --scheme on-prem.",
         )
     if variant is not None and measured is None:
         raise InputError(
             "--variant",
             expected="a run of injections beside it, whose variant it is",
-            came=f"{variant} without --measured",
-            do="Add --measured RUN, a run of kind bitflips.",
+            got=f"{variant} without --measured",
+            hint="Add --measured RUN, a run of kind bitflips.",
         )
     variant = variant or "native"
     require_positive("--faults-per-month", faults_per_month)
@@ -147,8 +147,8 @@ def _measured(folder: Path, variant: str, node: Node | None, *shares: float | No
         raise InputError(
             "--measured",
             expected="neither --node nor shares beside it",
-            came="one of them",
-            do="Give one of them.",
+            got="one of them",
+            hint="Give one of them.",
         )
     return read_measured(folder, variant)
 
@@ -163,7 +163,7 @@ def _outcomes(
         for name, value in given.items():
             if value is not None:
                 raise InputError(
-                    name, expected="nothing beside --node", came=str(value), do="Give one of them."
+                    name, expected="nothing beside --node", got=str(value), hint="Give one of them."
                 )
         return NODE_TYPES[node.value]
     for name, value in given.items():
@@ -172,8 +172,8 @@ def _outcomes(
             raise InputError(
                 name,
                 expected="a share in [0, 1], or --node",
-                came="neither",
-                do=f"Add it, or --node for the shares of a node of PCRAFT's Table I: {types}.",
+                got="neither",
+                hint=f"Add it, or --node for the shares of a node of PCRAFT's Table I: {types}.",
             )
     return FaultOutcomes(corrupt_p or 0.0, crash_p or 0.0, retry_p or 0.0)
 

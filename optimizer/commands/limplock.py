@@ -72,7 +72,7 @@ def limplock(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How likely limping nodes lock up a block store (limplock paper, Table 2).
+    """Probability that limping nodes lock up a block store (limplock paper, Table 2).
 
     Its reads, its writes, and copying a crashed node's blocks again. With --limp-per-year,
     --limp-hours and --repair-hours also: hours in limplock per year, and years until data are lost;
@@ -90,7 +90,7 @@ def limplock(
     from optimizer import limplock as model
 
     if seed is not None and simulate is None:
-        raise InputError("--seed", expected="it with --simulate", came="without it")
+        raise InputError("--seed", expected="it with --simulate", got="without it")
     arguments = (*fields(model.Cluster), *fields(model.LimpRates))
     with told_by_option({one.name: option_of(one.name) for one in arguments} | _SIMULATE):
         cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
@@ -137,8 +137,8 @@ def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates |
             raise InputError(
                 option_of(name),
                 expected="it beside " + ", ".join(map(option_of, given)),
-                came="without it",
-                do="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
+                got="without it",
+                hint="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
             )
     given.pop("measured", None)
     return LimpRates(**given)
@@ -153,32 +153,32 @@ def _measured(
     given = {name: value for name, value in choice.items() if value is not None}
     if run is None:
         for name in given:
-            raise InputError(option_of(name), expected="it with --measured", came="without it")
+            raise InputError(option_of(name), expected="it with --measured", got="without it")
         return None
     for name, value in given.items():
         if not value:
-            raise InputError(option_of(name), expected="a name of the run's", came="an empty one")
+            raise InputError(option_of(name), expected="a name of the run's", got="an empty one")
     if slowdown is not None:
         raise InputError(
             "--slowdown",
             expected="it, or --measured",
-            came="both",
-            do="Leave one of them out.",
+            got="both",
+            hint="Leave one of them out.",
         )
     for name in ("row", "scenario"):
         if name not in given:
             raise InputError(
                 option_of(name),
                 expected="it beside --measured",
-                came="without it",
-                do="The run's page has its rows and scenarios.",
+                got="without it",
+                hint="The run's page has its rows and scenarios.",
             )
     row = given["row"]
     if row not in COPYING:
         raise InputError(
             "--row",
             expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
-            came=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
+            got=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
         )
     return measured_slowdown(LimpRun(run=str(run_folder(run)), **given), Path(), "--measured")
 
@@ -203,7 +203,7 @@ def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
     from optimizer.limplock import simulate
 
     if trials > _TRIALS_MAX:
-        raise InputError("--simulate", expected=f"at most {_TRIALS_MAX:,}", came=f"{trials:,}")
+        raise InputError("--simulate", expected=f"at most {_TRIALS_MAX:,}", got=f"{trials:,}")
     return simulate(cluster, trials, np.random.default_rng(1 if seed is None else seed))
 
 

@@ -22,8 +22,8 @@ from core.terminal import JsonOption, print_json
 from core.vocabulary import Scheme
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.overrides import Overrides
-    from optimizer.plan.ask.question import Question
+    from optimizer.plan.inputs.overrides import Overrides
+    from optimizer.plan.inputs.request import PlanRequest
 
 EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
 
@@ -84,16 +84,16 @@ def plan(
 
     Example: sparecraft plan --from results/mediawiki-noisy/latest --p95-ms 300
     """
-    from optimizer.plan.ask.overrides import Overrides
+    from optimizer.plan.inputs.overrides import Overrides
 
     if example:
         typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
         return
-    from optimizer.plan.explain.reasons import Wanted
+    from optimizer.plan.explain.reasons import ExplainOptions
     from optimizer.plan.planner import explained_plan
 
     if figures is not None and not pareto:
-        raise InputError("--figures", expected="with --pareto", came="without it")
+        raise InputError("--figures", expected="with --pareto", got="without it")
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
     slo["confidence"] = confidence
     from_run, capacity = (one and run_folder(one) for one in (from_run, capacity))
@@ -101,7 +101,7 @@ def plan(
     over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
     for name, value in (("--workload", workload), ("--arrival", arrival_per_s)):
         if value is not None and capacity is None:
-            raise InputError(name, expected="it with --capacity", came="without it")
+            raise InputError(name, expected="it with --capacity", got="without it")
     if capacity is not None:
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:
@@ -109,7 +109,9 @@ def plan(
     with _progress() as say:
         say("planning")
         today = datetime.datetime.now(datetime.UTC).date()
-        wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, today=today, say=say)
+        wanted = ExplainOptions(
+            marginal=True, pareto=pareto, sensitivity=sensitivity, today=today, say=say
+        )
         found, body = explained_plan(asked, wanted)
     texts = ((tfvars, body["tfvars"]), (output, json.dumps(body, indent=2, allow_nan=False) + "\n"))
     written = [path for path, text in texts if path is not None and _write(path, text)]
@@ -130,38 +132,38 @@ def _asked_of_capacity(
     arrival_per_s: float | None,
     other: Path | None,
     over: Overrides,
-) -> Question:
-    from optimizer.plan.ask.overrides import asked_of_capacity
+) -> PlanRequest:
+    from optimizer.plan.inputs.overrides import request_from_capacity
 
     if other is not None or arrival_per_s is None:
         raise InputError(
             "--capacity",
             expected="with --arrival, and without --from and --input",
-            came=f"with {other}" if other is not None else "no --arrival",
-            do="In a plan.toml, a tier takes a run by `capacity = RUN`.",
+            got=f"with {other}" if other is not None else "no --arrival",
+            hint="In a plan.toml, a tier takes a run by `capacity = RUN`.",
         )
-    return asked_of_capacity(run, workload, arrival_per_s, over)
+    return request_from_capacity(run, workload, arrival_per_s, over)
 
 
-def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Question:
+def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> PlanRequest:
     """The question, from the folder, the file or both, with what the command line overrules."""
-    from optimizer.plan.ask.overrides import asked_of_file, asked_of_run
+    from optimizer.plan.inputs.overrides import request_from_file, request_from_run
 
     if input_ is not None:
-        return asked_of_file(input_, from_run, over)
+        return request_from_file(input_, from_run, over)
     if from_run is None:
         raise InputError(
             "sparecraft plan",
             expected="--from RESULTS, --input plan.toml, or both",
-            came="neither",
-            do="`sparecraft plan --example` prints a plan.toml to begin with.",
+            got="neither",
+            hint="`sparecraft plan --example` prints a plan.toml to begin with.",
         )
-    return asked_of_run(from_run, over)
+    return request_from_run(from_run, over)
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being done, on the terminal if standard error is one; else nothing."""
+    """Show progress on the terminal if standard error is one; else nothing."""
     err = Console(stderr=True)
     if not err.is_terminal:
         yield lambda _text: None
@@ -192,6 +194,6 @@ def _write(path: Path, text: str) -> bool:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(
-            str(path), expected="a file that can be written", came=str(error.strerror or error)
+            str(path), expected="a file that can be written", got=str(error.strerror or error)
         ) from error
     return True

@@ -14,7 +14,7 @@ _UNITS = {
 
 
 def print_integrity(found: Mapping[str, Any]) -> None:
-    """What `integrity` of plan.json says, and what it costs."""
+    """The content of `integrity` of plan.json, and its cost."""
     sure = f"{found['level']:.4g}"
     table = plain_table(
         "tier", "variant", "carries", "silent of faults", f"at most, {sure}", left=2

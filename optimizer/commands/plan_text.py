@@ -98,7 +98,7 @@ def _paid(tier: Mapping[str, Any]) -> str:
 
 
 def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the columns' short words mean, as far as they are in the table."""
+    """The meanings of the columns' short words, as far as they are in the table."""
     used = sorted({Mechanism(tier["mechanism"]) for tier in tiers})
     return [
         *(f"by {one}, {one.meaning}" for one in used),
@@ -166,7 +166,7 @@ def _percent_up(share: float) -> str:
 
 
 def _load(load: Mapping[str, Any]) -> list[str]:
-    """What the fleet is planned for, and up to where and until when it holds."""
+    """The load that the fleet is planned for, and up to where and until when it holds."""
     planned, most = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
     text = f"Planned for {planned} requests/s, holds up to {most} ({load['headroom']:+.0%})"
     text += f": then {load['gives_way']} gives way."
@@ -188,7 +188,7 @@ def _hour(hour: Mapping[str, Any]) -> str:
 
 
 def _margin(key: str, asked: float, value: float) -> str:
-    """How much of the SLO is used: of the unavailability, or of the time."""
+    """The used share of the SLO: of the unavailability, or of the time."""
     used = (1.0 - value) / (1.0 - asked) if key == "availability" else value / asked
     return f"{used:.0%}"
 

@@ -32,7 +32,7 @@ group = typer.Typer(cls=_ListByDefault)
 
 @group.callback()
 def prices() -> None:
-    """What machines cost, since when, and says who.
+    """Show machine prices with date and source.
 
     Example: sparecraft prices list --region us-east-1
     """

@@ -110,12 +110,12 @@ def spare(
         raise InputError(
             "--policy",
             expected="it with the simulation",
-            came="--no-simulation",
-            do="Leave one of them out.",
+            got="--no-simulation",
+            hint="Leave one of them out.",
         )
     policy = POLICIES[0] if policy is None else policy
     if policy not in POLICIES:
-        raise InputError("--policy", expected=" or ".join(POLICIES), came=policy)
+        raise InputError("--policy", expected=" or ".join(POLICIES), got=policy)
     claims, grids = replicas.claims(), replicas.grids()
     drawn = _draw(figures, lambda: _charts("spare").charts())
     simulated = outcomes(policy=policy) if simulation else []
@@ -210,7 +210,7 @@ def _draw(folder: Path | None, charts: Callable[[], dict[str, Any]]) -> list[str
     from core.chart_style import write_figures
 
     if folder.exists() and not folder.is_dir():
-        raise InputError("--figures", expected="a folder", came=f"the file {folder}")
+        raise InputError("--figures", expected="a folder", got=f"the file {folder}")
     return [str(path) for path in write_figures(folder, charts())]
 
 

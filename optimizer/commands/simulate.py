@@ -101,13 +101,13 @@ def _check(given: Collection[str]) -> None:
         raise InputError(
             ways[0] if ways else "--input",
             expected=f"one of {', '.join(_WAYS)}",
-            came=" and ".join(ways) or "none",
-            do="Give one of them; --example prints scenarios to begin with.",
+            got=" and ".join(ways) or "none",
+            hint="Give one of them; --example prints scenarios to begin with.",
         )
     for name, other in _ONLY_WITH.items():
         if name in given and other not in given:
             raise InputError(
-                name, expected=f"it with {other}", came="without it", do="Leave it out."
+                name, expected=f"it with {other}", got="without it", hint="Leave it out."
             )
 
 

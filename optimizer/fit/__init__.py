@@ -1,4 +1,4 @@
-"""What a run says about a service: rates, capacities, hold times, interference, latency per arm.
+"""Estimates from a run of a service: rates, capacities, hold times, interference, latency per arm.
 
 Read `service.py` first (what is estimated), then `results.py` (the files and their checks), then
 `estimate.py` (how).

@@ -285,7 +285,7 @@ class _TierRecords:
         return replace(mbit, value=1e3 * mbit.value, spread=spread)
 
     def _per_executed(self, use: str) -> Estimate:
-        """What the hosts used, a column of theirs over time, over executed copies, on undisturbed
+        """The hosts' use, a column of theirs over time, over executed copies, on undisturbed
         machines; blocks are the replicates."""
         import polars as pl
 

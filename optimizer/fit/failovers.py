@@ -1,4 +1,4 @@
-"""What a run measured of fail-overs and repairs: PCRAFT's CrashRecovery and PoolRepair.
+"""Fail-overs and repairs that a run measured: PCRAFT's CrashRecovery and PoolRepair.
 
 Crashes of such a run are made, far more often than machines crash by themselves, so their rate is
 not taken; how long the fleet takes to recover from one is.
@@ -33,7 +33,7 @@ class Failovers:
         }
 
     def thin(self) -> list[str]:
-        """What was seen too rarely to be used."""
+        """The events that were too rare to be used."""
         found = {"fail-over": self.crash_recovery_s, "repair": self.pool_repair_s}
         return [
             f"{name} time: {len(samples)} seen, {SAMPLES_LEAST} needed; not used"

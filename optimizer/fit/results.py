@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.runfiles.events import Event, Window, of_kind, read_events, run_end_s, sound, windows
+from core.runfiles.events import (
+    Event,
+    Window,
+    of_kind,
+    read_events,
+    run_end_s,
+    windows,
+    without_discarded,
+)
 from core.runfiles.manifest import against_run
 from optimizer.fit.failovers import NONE, Failovers, failovers
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
@@ -42,7 +50,7 @@ class Results:
     against: str = ""  # why nothing may be concluded from the run
 
     def settings(self, arm: str, tier: str) -> TierSettings:
-        """What an arm made of a tier."""
+        """An arm's settings of a tier."""
         return self.arms.get(arm, {}).get(tier, TierSettings())
 
 
@@ -53,12 +61,12 @@ def read_results(run_dir: Path) -> Results:
         raise InputError(
             str(run_dir),
             expected="a results folder",
-            came="nothing there",
-            do="Run the design first.",
+            got="nothing there",
+            hint="Run the design first.",
         )
     manifest = _json(run_dir / "manifest.json")
     requests = _table(run_dir / "requests.parquet", _REQUESTS)
-    events = sound(_events(run_dir / "events.jsonl"))
+    events = without_discarded(_events(run_dir / "events.jsonl"))
     spans = windows(events, run_end_s(requests, events, manifest))
     return Results(
         manifest=manifest,
@@ -79,13 +87,13 @@ def _json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
-            str(path), expected="the run's manifest", came=str(error.strerror), do=_NO_RUN
+            str(path), expected="the run's manifest", got=str(error.strerror), hint=_NO_RUN
         ) from error
     except ValueError as error:
-        raise InputError(str(path), expected="JSON", came=str(error), do=_NO_RUN) from error
+        raise InputError(str(path), expected="JSON", got=str(error), hint=_NO_RUN) from error
     if not isinstance(value, dict):
-        came = type(value).__name__
-        raise InputError(str(path), expected="a JSON object", came=came, do=_NO_RUN)
+        got = type(value).__name__
+        raise InputError(str(path), expected="a JSON object", got=got, hint=_NO_RUN)
     return value
 
 
@@ -96,22 +104,22 @@ def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
         raise InputError(
             str(path),
             expected="a table of the run",
-            came="no such file",
-            do="The run did not get that far; run the design again.",
+            got="no such file",
+            hint="The run did not get that far; run the design again.",
         )
     try:
         table = pl.read_parquet(path)
     except Exception as error:  # polars has no common base for damaged files
         raise InputError(
-            str(path), expected="a Parquet file", came=str(error), do=_NO_RUN
+            str(path), expected="a Parquet file", got=str(error), hint=_NO_RUN
         ) from error
     for column in columns:
         if column not in table.columns:
             raise InputError(
                 f"{path.name}: {column}",
                 expected="this column",
-                came="only " + ", ".join(table.columns),
-                do=_NO_RUN,
+                got="only " + ", ".join(table.columns),
+                hint=_NO_RUN,
             )
     return table
 
@@ -120,6 +128,6 @@ def _events(path: Path) -> list[Event]:
     """The run's events. Without any, disturbed time would be taken for undisturbed."""
     events = read_events(path)
     if not events:  # a run without neighbours has events too: its arms and phases
-        do = "Run the design again: without them nobody knows what was undisturbed."
-        raise InputError(str(path), expected="the run's events", came="none", do=do)
+        hint = "Run the design again: without them nobody knows what was undisturbed."
+        raise InputError(str(path), expected="the run's events", got="none", hint=hint)
     return events

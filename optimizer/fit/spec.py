@@ -1,4 +1,4 @@
-"""What a run's manifest.json says of its tiers and arms."""
+"""Tiers and arms in a run's manifest.json."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TierSpec:
 
 @dataclass(frozen=True)
 class TierSettings:
-    """What an arm makes of a tier."""
+    """An arm's settings of a tier."""
 
     policy: str = _BY_DEFAULT
     replicas: int = 1
@@ -72,7 +72,7 @@ def tiers_of(manifest: Mapping[str, Any]) -> tuple[TierSpec, ...]:
         raise InputError(
             "manifest.json: fleet.machines",
             expected="the inventory's machines with their tiers",
-            came="none",
+            got="none",
         )
     tiers = {}
     for name in dict.fromkeys(names):
@@ -87,7 +87,7 @@ def _tier(
     cpus = stated.get("cpus")
     active = [machine for machine in machines if not machine.get("standby")]
     role = str(stated.get("role") or (active[0].get("role") if active else ""))
-    told = roles[role] if role in roles else _roles_untold().get(role) or {}
+    told = roles[role] if role in roles else _default_roles().get(role) or {}
     return TierSpec(
         name=name,
         role=role,
@@ -105,9 +105,9 @@ def _tier(
 
 
 @functools.cache
-def _roles_untold() -> dict[str, Any]:
+def _default_roles() -> dict[str, Any]:
     """Roles as they are now, for runs until 23 November 2026, which do not tell them."""
-    file = Path(__file__).with_name("roles_untold.json")
+    file = Path(__file__).with_name("default_roles.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
@@ -131,7 +131,7 @@ def _front_to_back(tiers: dict[str, TierSpec], entry: str | None) -> tuple[TierS
         heads = [name for name in tiers if name == entry or len(tiers) == 1]
     if len(heads) != 1:
         expected = "what each tier calls, so that one is the entry"
-        raise InputError(_PLACE, expected=expected, came=f"entries {heads}")
+        raise InputError(_PLACE, expected=expected, got=f"entries {heads}")
     order = [heads[0]]
     while len(following := [n for n in tiers[order[-1]].calls if n in tiers]) == 1:
         if following[0] in order:
@@ -141,6 +141,6 @@ def _front_to_back(tiers: dict[str, TierSpec], entry: str | None) -> tuple[TierS
     if len(rest) == 1 and not called:
         order += rest
     elif rest:
-        came = f"{' -> '.join(order)} without {', '.join(rest)}"
-        raise InputError(_PLACE, expected="a chain: each tier calls the next", came=came)
+        got = f"{' -> '.join(order)} without {', '.join(rest)}"
+        raise InputError(_PLACE, expected="a chain: each tier calls the next", got=got)
     return tuple(tiers[name] for name in order)

@@ -19,7 +19,7 @@ _Chance = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Counts:
-    """What injections into a variant did; the others were masked or retried."""
+    """The outcomes of injections into a variant; the others were masked or retried."""
 
     run: str
     corrupt: int
@@ -53,13 +53,13 @@ class _Share(Written):
         if self.p is not None and self.interval is not None:
             low, high = self.interval
             if not low <= self.p <= high:
-                raise refusal(f"bounds around p ({self.p:g})", came=f"{low:g} to {high:g}",
+                raise refusal(f"bounds around p ({self.p:g})", got=f"{low:g} to {high:g}",
                               key="interval")  # fmt: skip
         return self
 
 
 class _Shares(Written):
-    """What injections into a variant did."""
+    """Outcomes of injections into a variant."""
 
     corrupt: _Share
     crash: _Share
@@ -69,7 +69,7 @@ class _Shares(Written):
     def _of_one_whole(self) -> _Shares:
         total = sum(one.p or 0.0 for one in (self.corrupt, self.crash, self.retry))
         if total > 1.0 + PROBABILITY_ROUNDING:
-            raise refusal("shares of at most 1 together", came=f"{total:g}")
+            raise refusal("shares of at most 1 together", got=f"{total:g}")
         return self
 
 
@@ -84,7 +84,7 @@ class _Body(Written):
 
 
 class _Result(Written):
-    """What is used of a run's result."""
+    """The part of a run's result that is used."""
 
     kind: str
     run: str = ""
@@ -104,8 +104,8 @@ def read_counts(folder: Path, variant: str, place: str) -> Counts:
         raise InputError(
             place,
             expected="a valid run with injections into the variant",
-            came=f"valid {result.valid}, {injections} injections into {variant}",
-            do="Its report says why; measure again.",
+            got=f"valid {result.valid}, {injections} injections into {variant}",
+            hint="Its report says why; measure again.",
         )
     corrupt, crash = (round(p * injections) for p in shares[:2])
     return Counts(result.run, corrupt, crash, injections)
@@ -121,13 +121,13 @@ def read_measured(folder: Path, variant: str) -> Measured:
         raise InputError(
             "--measured",
             expected="a valid run",
-            came=f"{result.run}, which is not",
-            do="Its report says why; measure again.",
+            got=f"{result.run}, which is not",
+            hint="Its report says why; measure again.",
         )
     p, crash, retry = _shares(result, variant)
     found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
     if found is None:
-        raise InputError("--measured", expected="the interval of what was corrupt", came="none")
+        raise InputError("--measured", expected="the interval of what was corrupt", got="none")
     low, high = found
     corrupt = (p, low, min(high, 1.0 - (crash + retry)))
     whole, least, most = (FaultOutcomes(one, crash, retry) for one in corrupt)
@@ -146,8 +146,8 @@ def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
         raise InputError(
             f"variant {variant}",
             expected="a run with injections into it",
-            came="none",
-            do="Its report says why; measure again.",
+            got="none",
+            hint="Its report says why; measure again.",
         )
     return corrupt, crash, retry
 
@@ -159,8 +159,8 @@ def _read(folder: Path, variant: str, place: str) -> _Result:
         raise InputError(
             str(path),
             expected=f"the result of a run of kind {_KIND}",
-            came=f"kind {source.values.get('kind')}",
-            do="`sparecraft run bitflips-kernels` makes one.",
+            got=f"kind {source.values.get('kind')}",
+            hint="`sparecraft run bitflips-kernels` makes one.",
         )
     result = check(source, _Result)
     known = [
@@ -172,7 +172,7 @@ def _read(folder: Path, variant: str, place: str) -> _Result:
         raise InputError(
             place,
             expected=f"one of {', '.join(known)}",
-            came=variant,
-            do="Name a variant that the run has.",
+            got=variant,
+            hint="Name a variant that the run has.",
         )
     return result

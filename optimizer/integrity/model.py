@@ -32,7 +32,7 @@ _LEVELS_MAX = 200  # pool nodes that the chain can hold: 804 states, some second
 
 @dataclass(frozen=True)
 class FaultOutcomes:
-    """What a transient fault does, as probabilities; the rest of the faults are masked."""
+    """The outcomes of a transient fault, as probabilities; the rest of the faults are masked."""
 
     corrupt_p: float
     crash_p: float
@@ -46,8 +46,8 @@ class FaultOutcomes:
             raise InputError(
                 "corrupt_p + crash_p + retry_p",
                 expected="at most 1",
-                came=f"{total:g}",
-                do="They are shares of all faults; masked faults are the rest.",
+                got=f"{total:g}",
+                hint="They are shares of all faults; masked faults are the rest.",
             )
 
 
@@ -153,8 +153,8 @@ def _check_pool(pool: int | None, repair_s: float | None) -> None:
         raise InputError(
             "repair_s",
             expected="a pool of at least 1 node beside it, to which repaired nodes return",
-            came="no pool" if pool is None else "a pool of 0",
-            do="Add such a pool, or leave the repair out.",
+            got="no pool" if pool is None else "a pool of 0",
+            hint="Add such a pool, or leave the repair out.",
         )
 
 
@@ -200,8 +200,8 @@ def _with_pool(
             raise InputError(
                 "pool",
                 expected=f"at most {_LEVELS_MAX} nodes, or so many that they never run out",
-                came=str(pool),
-                do="A shorter horizon or repair time makes it solvable.",
+                got=str(pool),
+                hint="A shorter horizon or repair time makes it solvable.",
             )
         size = min(8 * size, pool, _LEVELS_MAX)
 

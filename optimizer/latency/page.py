@@ -55,7 +55,7 @@ class PageLatency:
     def percentile_s(self, stations: Sequence[Station], q: float) -> float:
         """The q-th percentile [s] of the page; inf if it is beyond the grid's horizon."""
         if not 0 < q < 100:
-            raise InputError("q", expected="a percentile between 0 and 100", came=repr(q))
+            raise InputError("q", expected="a percentile between 0 and 100", got=repr(q))
         survival, target = self._law(tuple(stations)), 1.0 - q / 100.0
         if not survival[-1] <= target:
             return math.inf
@@ -162,7 +162,7 @@ def zero_load_s(
         raise InputError(
             "cores, replicas",
             expected=f"one of each for {len(tiers)} tiers",
-            came=f"{len(cores)} and {len(replicas)}",
+            got=f"{len(cores)} and {len(replicas)}",
         )
     stations = tuple(
         Station(tier, max(_ENDLESS, r), c, r, policy, 0.0)

@@ -60,7 +60,7 @@ _NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class TierLatency:
-    """What the law of a tier's stay depends on, whatever the fleet. gamma in (0, 1]."""
+    """The parameters of the law of a tier's stay, whatever the fleet. gamma in (0, 1]."""
 
     processing_s: float  # core seconds per copy
     cv2: float
@@ -95,7 +95,7 @@ class Station:
 
     @property
     def sends_by_speed(self) -> bool:
-        """Whether a faster server gets more of the copies."""
+        """True where a faster server gets more of the copies."""
         return _BY_SPEED[self.policy]
 
     @property
@@ -190,10 +190,10 @@ def _check(station: Station) -> None:
     require_share(f"{where}limp_speed", station.limp_speed)
     for name, value in (("request_per_s", station.request_per_s), ("run_s", tier.run_s)):
         if not 0 <= value < math.inf:
-            raise InputError(f"{where}{name}", expected="at least 0, finite", came=repr(value))
+            raise InputError(f"{where}{name}", expected="at least 0, finite", got=repr(value))
     if station.policy not in POLICIES:
         raise InputError(
-            f"{where}policy", expected=f"one of {', '.join(POLICIES)}", came=station.policy
+            f"{where}policy", expected=f"one of {', '.join(POLICIES)}", got=station.policy
         )
     _check_stable(station, where)
 
@@ -206,13 +206,16 @@ def _check_stable(station: Station, where: str) -> None:
         busiest = station.load / (_left(station.tier) * limp)
     if not busiest < 1.0:
         raise UnstableError(
-            f"{where}tier load", expected="below 1", came=f"{busiest:.3f}", do="Add nodes or cores."
+            f"{where}tier load",
+            expected="below 1",
+            got=f"{busiest:.3f}",
+            hint="Add nodes or cores.",
         )
 
 
 def _at_most(place: str, value: int, bound: int, what: str) -> None:
     if value > bound:
-        raise InputError(place, expected=f"at most {bound} {what}", came=str(value))
+        raise InputError(place, expected=f"at most {bound} {what}", got=str(value))
 
 
 @lru_cache(maxsize=65536)

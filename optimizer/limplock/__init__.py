@@ -1,4 +1,4 @@
-"""What limping nodes lock up in a replicated block store: HDFS's reads, writes and regeneration.
+"""Limplock of a replicated block store under limping nodes: HDFS's reads, writes and regeneration.
 
 Read `cluster.py` first (Table 2 of the limplock paper), then `protocol.py` (the same simulated),
 `year.py` and `repair.py` (rates of limping: hours in limplock per year, mean time to data loss);

@@ -67,14 +67,14 @@ class Cluster:
                 "nodes",
                 expected=f"at least {self.replicas + 1}: {self.replicas} replicas and, once a node "
                 "has crashed, one more to copy them to",
-                came=str(self.nodes),
+                got=str(self.nodes),
             )
         if self.limping > self.nodes - 2:
             raise InputError(
                 "limping",
                 expected=f"at most {self.nodes - 2} of {self.nodes} nodes: one has crashed, one is "
                 "healthy",
-                came=str(self.limping),
+                got=str(self.limping),
             )
 
     @property

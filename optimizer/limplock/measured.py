@@ -1,4 +1,4 @@
-"""How many times longer an operation took beside a limping machine, as a run of kind limplock says.
+"""Slowdown of an operation beside a limping machine, as a run of kind limplock says.
 
 Its slowdown has bounds that hold for few repeats (experiments/kinds/limplock/slowdown.py). Where
 waits were cut short it is an "at least", and there may be no upper bound.
@@ -35,7 +35,7 @@ class LimpRun(Strict):
 
     @property
     def choice(self) -> dict[str, str]:
-        """What has to be the scenario's."""
+        """The fields that have to be the scenario's."""
         return self.model_dump(include=set(_CHOICE), exclude_none=True)
 
 
@@ -77,7 +77,7 @@ class _Bounds(Written):
     @model_validator(mode="after")
     def _in_order(self) -> _Bounds:
         if self.high is not None and self.high < self.low:
-            raise refusal(f"at least low ({self.low:g})", came=f"{self.high:g}", key="high")
+            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
         return self
 
 
@@ -108,7 +108,7 @@ class _Body(Written):
 
 
 class _Result(Written):
-    """What is used of a run's result."""
+    """The part of a run's result that is used."""
 
     run: str
     experiment: str
@@ -130,8 +130,8 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
         raise InputError(
             place,
             expected="a scenario whose slowdown has bounds",
-            came=f"{found.repeats} repeats, insufficient: {found.reason}",
-            do="Measure it with [design] repeats = 3 or more."
+            got=f"{found.repeats} repeats, insufficient: {found.reason}",
+            hint="Measure it with [design] repeats = 3 or more."
             if found.reason.startswith(_TOO_FEW)
             else "Its page says why; measure again.",
         )
@@ -163,8 +163,8 @@ def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scen
     raise InputError(
         place,
         expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
-        came=f"{len(found)} of them" if found else f"none of them: {_asked(asked)}",
-        do="Name row and scenario, and arm and part where there are several.",
+        got=f"{len(found)} of them" if found else f"none of them: {_asked(asked)}",
+        hint="Name row and scenario, and arm and part where there are several.",
     )
 
 
@@ -178,15 +178,15 @@ def _read(folder: Path, place: str) -> _Result:
         raise InputError(
             place,
             expected=f"a run of kind {_KIND}, with {_HEAD} in it",
-            came=str(folder),
-            do="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+            got=str(folder),
+            hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
         )
     result = check(read_json(path), _Result)
     if not result.valid:
         raise InputError(
             place,
             expected="a valid run",
-            came=f"{result.run}, which is not",
-            do="Its report says why; measure again.",
+            got=f"{result.run}, which is not",
+            hint="Its report says why; measure again.",
         )
     return result

@@ -40,7 +40,7 @@ class Estimate:
     high: float
 
     def holds(self, probability: float) -> bool:
-        """Whether this probability lies within the interval."""
+        """True where this probability lies within the interval."""
         return self.low <= probability <= self.high
 
 
@@ -76,7 +76,7 @@ def simulate(
     require_count("trials", trials, least=2)
     require_share("confidence", confidence, one=False)
     if order not in ORDERS:
-        raise InputError("order", expected=" or ".join(ORDERS), came=repr(order))
+        raise InputError("order", expected=" or ".join(ORDERS), got=repr(order))
     largest = max(
         cluster.blocks * cluster.holders, cluster.nodes, cluster.requests * cluster.replicas
     )
@@ -84,8 +84,8 @@ def simulate(
         raise InputError(
             "simulation",
             expected=f"at most {10 * AT_A_TIME:,} nodes, requests x replicas, and blocks x others",
-            came=f"{largest:,}",
-            do="Simulate a smaller cluster, or do without: the formulas have no such bound.",
+            got=f"{largest:,}",
+            hint="Simulate a smaller cluster, or do without: the formulas have no such bound.",
         )
     found = [
         np.stack(_trials(cluster, some, rng, order), axis=1)

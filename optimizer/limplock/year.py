@@ -31,7 +31,7 @@ STEPS_MAX = 5e8  # multiplications of one elimination: seconds
 
 @dataclass(frozen=True)
 class LimpRates:
-    """How often nodes limp and crash, and for how long.
+    """Rates and durations of limping and crashes of nodes.
 
     limp_per_year: times per node and year that it starts to limp; limp_hours: until it is healed or
     taken out; crash_per_year: per node; repair_hours: regeneration of a crashed node's blocks while
@@ -48,9 +48,7 @@ class LimpRates:
         for name in ("limp_per_year", "limp_hours", "repair_hours", "crash_per_year"):
             require_positive(name, getattr(self, name))
         if require_number("slowdown", self.slowdown) < 1.0:
-            raise InputError(
-                "slowdown", expected="1 or more times longer", came=repr(self.slowdown)
-            )
+            raise InputError("slowdown", expected="1 or more times longer", got=repr(self.slowdown))
         require_positive("slowdown", self.slowdown)
 
     @property
@@ -85,7 +83,7 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
     Raises: PlannerError where crashes come faster than this model can follow.
     """
     if cluster.nodes > NODES_MAX:
-        raise InputError("nodes", expected=f"at most {NODES_MAX:,}", came=f"{cluster.nodes:,}")
+        raise InputError("nodes", expected=f"at most {NODES_MAX:,}", got=f"{cluster.nodes:,}")
     spent = _until_loss(cluster, rates, _limping_max(cluster, rates))
     without = _until_loss(cluster, rates, 0)
     hours = HOURS_PER_YEAR * spent[1:] / spent[0]
@@ -122,7 +120,7 @@ def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -
     try:
         return Range(middle, low, None if measured.high is None else at(measured.high))
     except PlannerError as error:
-        return Range(middle, low, None, reason=f"expected {error.expected}; came {error.came}")
+        return Range(middle, low, None, reason=f"expected {error.expected}; got {error.got}")
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
@@ -167,7 +165,7 @@ def _locks(at: list[Cluster]) -> Numbers:
 
 
 def _rewards(cluster: Cluster) -> tuple[float, float, float, float]:
-    """What an hour with so many limping nodes counts: 1, whether one limps, P_rl, P_wl."""
+    """The weight of an hour with so many limping nodes: 1, whether one limps, P_rl, P_wl."""
     found = limplock(cluster)
     return 1.0, float(cluster.limping > 0), found.read, found.write
 
@@ -176,7 +174,7 @@ def _cannot_follow(cluster: Cluster, rates: LimpRates) -> PlannerError:
     return PlannerError(
         "crash_per_year",
         expected="crashes whose blocks are mostly copied again before the next ones",
-        came=f"{rates.crash_per_year:g} a node and year, {cluster.nodes} nodes, regeneration in "
+        got=f"{rates.crash_per_year:g} a node and year, {cluster.nodes} nodes, regeneration in "
         f"{rates.repair_hours:g} h, {rates.slowdown:g} times that in limplock",
-        do="State fewer crashes or shorter times: this model cannot follow so many at once.",
+        hint="State fewer crashes or shorter times: this model cannot follow so many at once.",
     )

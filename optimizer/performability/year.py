@@ -26,7 +26,7 @@ from core.units import YEAR_S
 
 @dataclass(frozen=True)
 class Level:
-    """What a request gets, on average."""
+    """The level of a request, on average."""
 
     goodput: float  # share of requests that are answered well
     mean_ms: float
@@ -95,8 +95,8 @@ def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Ye
         raise InputError(
             "faults a year",
             expected="less than a tenth of the year under faults, so that they do not overlap",
-            came=f"{hours:.0f} hours",
-            do="State fewer faults, or a shorter repair.",
+            got=f"{hours:.0f} hours",
+            hint="State fewer faults, or a shorter repair.",
         )
     worst = sorted(lost.items(), key=lambda one: -one[1])
     return Year(

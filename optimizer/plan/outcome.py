@@ -34,7 +34,7 @@ class TierPlan:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What fleet.tfvars needs beside the tiers' plans."""
+    """The variables of fleet.tfvars beside the tiers' plans."""
 
     experiment: str
     policy: str

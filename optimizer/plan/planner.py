@@ -14,16 +14,13 @@ from pathlib import Path as FilePath
 from typing import Any, Unpack
 
 from optimizer.fit import fit, read_results
-from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.plan_file import read_plan
-from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
 from optimizer.plan.explain.assumptions import assumptions
+from optimizer.plan.explain.current_fleet import against_present
 from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
 from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
-from optimizer.plan.explain.present import against_present
-from optimizer.plan.explain.promised import of_promise
-from optimizer.plan.explain.reasons import Wanted, binding_of, explained, infeasible
+from optimizer.plan.explain.performability_cost import of_promise
+from optimizer.plan.explain.reasons import ExplainOptions, binding_of, explained, infeasible
 from optimizer.plan.explain.remedies import against_limping, solves_of
 from optimizer.plan.explain.report import (
     confidence_of,
@@ -43,6 +40,14 @@ from optimizer.plan.explain.warnings import (
     of_state,
     of_unknown,
 )
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.plan_file import read_plan
+from optimizer.plan.inputs.request import (
+    Choices,
+    PlanRequest,
+    request_for_service,
+    request_from_plan_file,
+)
 from optimizer.plan.outcome import Plan
 from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
 from optimizer.plan.solve.model import LIMIT_S, Solution
@@ -52,7 +57,7 @@ _AFTER_S = 8.0  # for what is said beside a plan that took all the time of its s
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanResult:
     """The plan, and what it was found from: for fronts, prices of limits and sensitivities.
 
     `problem` and `found` are None where there was not enough evidence to ask.
@@ -76,7 +81,7 @@ def plan_from_results(
     Raises: SparecraftError for a folder, SLO or value that cannot be used.
     """
     service = fit(read_results(FilePath(run_dir)))
-    return answer(asked_of_service(service, slo, **choices)).plan
+    return make_plan(request_for_service(service, slo, **choices)).plan
 
 
 def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
@@ -84,12 +89,12 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
 
     Raises: SparecraftError for a file, folder or value that cannot be used.
     """
-    return answer(asked_as_stated(read_plan(FilePath(path)), results)).plan
+    return make_plan(request_from_plan_file(read_plan(FilePath(path)), results)).plan
 
 
-def answer(
-    asked: Question, today: datetime.date | None = None, clock: Clock = time.monotonic
-) -> Answer:
+def make_plan(
+    asked: PlanRequest, today: datetime.date | None = None, clock: Clock = time.monotonic
+) -> PlanResult:
     """The cheapest plan for the case, explained; `today` tells how old the prices are.
 
     The search ends after LIMIT_S by `clock`, and what is said beside the plan soon after that.
@@ -103,12 +108,12 @@ def answer(
     if asked.missing:
         why = (*spoilt, *of_evidence(asked.missing))
         missing = (*asked.missing, *asked.thin)
-        return Answer(replace(frame, feasible=None, insufficient=missing, reasons=why), case)
+        return PlanResult(replace(frame, feasible=None, insufficient=missing, reasons=why), case)
     try:
         hardened = solved(asked, deadline)
     except OutOfTimeError as error:
         why = (*spoilt, *of_time(error))
-        return Answer(replace(frame, feasible=None, insufficient=asked.thin, reasons=why), case)
+        return PlanResult(replace(frame, feasible=None, insufficient=asked.thin, reasons=why), case)
     asked, problem, found = hardened.asked, hardened.problem, hardened.found
     case = asked.case
     beside = (*of_integrity(hardened.body), *of_prices(case.book, today))
@@ -121,14 +126,14 @@ def answer(
         solver=_solver(found, LIMIT_S + _AFTER_S - deadline.left_s(), problem),
     )
     if problem is None:
-        return Answer(replace(frame, reasons=(*spoilt, *hardened.binds)), case)
+        return PlanResult(replace(frame, reasons=(*spoilt, *hardened.binds)), case)
     tried = without_rules(case, found, deadline)
     frame = replace(frame, domains=domains_of(case, found.path, tried))
     others = (*of_promise(case, found, deadline), *of_rules(found, tried), *hardened.binds)
     if found.path is None and (lacking := case.lacking()):
         none: dict[str, Any] = {"alone": [], "together": [], "cut": None}
         plan = replace(frame, reasons=(*spoilt, *lacking, *others), relaxation=none)
-        return Answer(plan, case, problem, found, deadline)
+        return PlanResult(plan, case, problem, found, deadline)
     if found.path is None:
         texts, relaxation = infeasible(problem, case, deadline)
         unsure = (*spoilt, *of_breach(found.breach), *of_percentiles(case, relaxation))
@@ -138,7 +143,7 @@ def answer(
             reasons=(*unsure, *texts, *others),
             relaxation=relaxation,
         )
-        return Answer(plan, case, problem, found, deadline)
+        return PlanResult(plan, case, problem, found, deadline)
     binds = binding_of(problem, found, case, others, deadline)
     margin = margin_of(case, asked.figures, found.path)
     sure = confidence_of(case, asked.rates, found.path)
@@ -165,18 +170,18 @@ def answer(
         binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),
     )
-    return Answer(plan, case, problem, found, deadline)
+    return PlanResult(plan, case, problem, found, deadline)
 
 
-def _load(asked: Question, path: Path) -> dict[str, Any]:
+def _load(asked: PlanRequest, path: Path) -> dict[str, Any]:
     now_per_s = asked.service.pages_per_s.value
     assert now_per_s is not None  # without it nothing is missing
     return load_of(asked.case, asked.load, now_per_s, path)
 
 
-def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any]]:
+def explained_plan(asked: PlanRequest, wanted: ExplainOptions) -> tuple[Plan, dict[str, Any]]:
     """The plan, and plan.json with the explanations that were asked for."""
-    found = answer(asked, wanted.today, wanted.clock)
+    found = make_plan(asked, wanted.today, wanted.clock)
     body = found.plan.to_json_dict()
     if found.problem is None or found.found is None or found.deadline is None:
         return found.plan, body

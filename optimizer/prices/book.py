@@ -27,8 +27,8 @@ def load_prices(path: Path = BOOK) -> PriceBook:
         raise InputError(
             str(path),
             expected="a price book",
-            came="no such file",
-            do="The built-in books are ec2 and on-prem.",
+            got="no such file",
+            hint="The built-in books are ec2 and on-prem.",
         )
     source = read_toml(path)
     kinds = {"instances", "usd_per_hour", "servers", "slices"} & set(source.values)
@@ -37,7 +37,7 @@ def load_prices(path: Path = BOOK) -> PriceBook:
         raise InputError(
             str(path),
             expected=expected,
-            came="neither (the book is empty)",
-            do="The built-in books show how: optimizer/prices/ec2.toml and on-prem.toml.",
+            got="neither (the book is empty)",
+            hint="The built-in books show how: optimizer/prices/ec2.toml and on-prem.toml.",
         )
     return owned.owned(source) if kinds & {"servers", "slices"} else rented.rented(source)

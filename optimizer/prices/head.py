@@ -1,4 +1,4 @@
-"""What both kinds of book say of themselves, and the values that both have."""
+"""Heads of both kinds of book, and the values that both have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _day(value: Any) -> str:
     try:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError as error:
-        raise refusal("YYYY-MM-DD", came=repr(value)) from error
+        raise refusal("YYYY-MM-DD", got=repr(value)) from error
 
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

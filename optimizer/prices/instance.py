@@ -1,4 +1,4 @@
-"""What a machine costs: the types that the readers of both kinds of book fill."""
+"""Price of a machine: the types that the readers of both kinds of book fill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Instance:
 
     @property
     def type_name(self) -> str:
-        """What the platform calls it."""
+        """The platform's name of it."""
         return self.type or self.name
 
     @property
@@ -47,7 +47,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class MonthlyCost:
-    """What an owned machine costs a month [USD], by what it goes to."""
+    """The monthly cost of an owned machine [USD], by what it goes to."""
 
     purchase: float
     power: float
@@ -101,10 +101,10 @@ def cheapest_first(found: Iterable[Instance]) -> tuple[Instance, ...]:
     return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
 
 
-def unknown(place: str, came: object, known: Iterable[str]) -> InputError:
+def unknown(place: str, got: object, known: Iterable[str]) -> InputError:
     """The refusal of a name that is not in the book: it suggests the nearest, or lists them."""
     names = sorted(known)
-    near = get_close_matches(str(came), names, n=1, cutoff=0.5)
+    near = get_close_matches(str(got), names, n=1, cutoff=0.5)
     shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]
     advice = f"Did you mean {near[0]}?" if near else "Take one of them."
-    return InputError(place, expected=f"one of {', '.join(shown)}", came=repr(came), do=advice)
+    return InputError(place, expected=f"one of {', '.join(shown)}", got=repr(got), hint=advice)

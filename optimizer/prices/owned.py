@@ -1,4 +1,4 @@
-r"""What machines that are bought cost a month: reads `on-prem.toml` or a book of the same kind.
+r"""Monthly cost of machines that are bought: reads `on-prem.toml` or a book of the same kind.
 
 A server, with 730 hours in a month, H:
 
@@ -24,7 +24,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.config_file import Positive, Source, Strict, check
+from core.config_file import ConfigFile, Positive, Strict, check
 from core.units import HOURS_PER_MONTH
 from optimizer.prices.head import Day, Head, NotNegative, Text
 from optimizer.prices.instance import (
@@ -53,7 +53,7 @@ class Efficiency(Figure):
 
 
 class Shared(Strict):
-    """What holds for all servers of a site."""
+    """The facts of all servers of a site."""
 
     usd_per_kwh: Figure
     pue: Efficiency
@@ -118,7 +118,7 @@ def monthly_cost(server: Server, site: Site) -> MonthlyCost:
     )
 
 
-def owned(source: Source) -> PriceBook:
+def owned(source: ConfigFile) -> PriceBook:
     """The book in `source`, with the one region "on-prem". Raises InputError that names the key."""
     book = check(source, Owned)
     site = Site(**{key: figure.value for key, figure in book.shared if figure is not None})
@@ -140,11 +140,11 @@ def owned(source: Source) -> PriceBook:
     return PriceBook(book.as_of, book.source, {REGION: cheapest_first(found)}, costs)
 
 
-def _share(source: Source, name: str, one: Slice, servers: dict[str, Server]) -> float:
+def _share(source: ConfigFile, name: str, one: Slice, servers: dict[str, Server]) -> float:
     """The share of its server that a slice takes."""
     key = ("slices", name)
     if name in servers:
-        raise source.error(*key, expected="a name that no server has", came=repr(name))
+        raise source.error(*key, expected="a name that no server has", got=repr(name))
     if one.server not in servers:
         raise unknown(source.place(*key, "server"), one.server, servers)
     shares: list[float] = []
@@ -152,6 +152,6 @@ def _share(source: Source, name: str, one: Slice, servers: dict[str, Server]) ->
         part, whole = getattr(one, size), getattr(servers[one.server], size)
         if part > whole:
             expected = f"at most {whole:g}, {one.server}'s"
-            raise source.error(*key, size, expected=expected, came=f"{part:g}")
+            raise source.error(*key, size, expected=expected, got=f"{part:g}")
         shares.append(part / whole)
     return max(shares)

@@ -50,7 +50,7 @@ def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Ref
     in which the API knows none of the types, and for an answer that is not a price.
     """
     if old.costs:
-        raise InputError("book", expected="a book of EC2 prices", came="one of owned servers")
+        raise InputError("book", expected="a book of EC2 prices", got="one of owned servers")
     kinds = {one.name: one for region in old.regions.values() for one in region}
     found = {region: _region(region, kinds) for region in dict.fromkeys(regions)}
     missing = {
@@ -92,8 +92,8 @@ def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
         raise InputError(
             _api(region),
             expected="a price for at least one type of the book",
-            came="none",
-            do="Is it the code of a region, such as eu-west-1?",
+            got="none",
+            hint="Is it the code of a region, such as eu-west-1?",
         )
     return cheapest_first(replace(kinds[name], usd_per_hour=usd) for name, usd in prices.items())
 
@@ -107,8 +107,8 @@ def _prices(
         if name is None:
             continue
         if prices.setdefault(name, usd_per_hour) != usd_per_hour:
-            came = f"{prices[name]} and {usd_per_hour}"
-            raise InputError(f"{_api(region)}: {name}", expected="one price", came=came)
+            got = f"{prices[name]} and {usd_per_hour}"
+            raise InputError(f"{_api(region)}: {name}", expected="one price", got=got)
     return prices
 
 
@@ -132,8 +132,8 @@ def _products(region: str, more: Mapping[str, str]) -> Iterator[Mapping[str, Any
         raise EnvironmentMissing(
             _api(region),
             expected="an answer to pricing:GetProducts",
-            came=f"{type(error).__name__}: {str(error).rstrip('.')}",
-            do="It needs a network and AWS credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, a role) "
+            got=f"{type(error).__name__}: {str(error).rstrip('.')}",
+            hint="It needs a network and AWS credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, a role) "
             "that may call it. No price was changed.",
         ) from error
 
@@ -142,9 +142,9 @@ def _parsed(region: str, text: str) -> Mapping[str, Any]:
     try:
         product = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(_api(region), expected="products in JSON", came=str(error)) from error
+        raise InputError(_api(region), expected="products in JSON", got=str(error)) from error
     if not isinstance(product, dict):
-        raise InputError(_api(region), expected="a product", came=repr(text)[:80])
+        raise InputError(_api(region), expected="a product", got=repr(text)[:80])
     return product
 
 
@@ -165,11 +165,11 @@ def _price(
         prices = {float(dimension["pricePerUnit"]["USD"]) for dimension in dimensions}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         named = product.get("product")
-        came = f"{type(error).__name__} {error} in {str(named)[:120]}"
-        raise InputError(_api(region), expected="a price in USD per hour", came=came) from error
+        got = f"{type(error).__name__} {error} in {str(named)[:120]}"
+        raise InputError(_api(region), expected="a price in USD per hour", got=got) from error
     if len(prices) != 1 or not all(0 < price < math.inf for price in prices):
-        came = ", ".join(str(price) for price in sorted(prices)) or "none"
-        raise InputError(f"{_api(region)}: {name}", expected="one price above 0", came=came)
+        got = ", ".join(str(price) for price in sorted(prices)) or "none"
+        raise InputError(f"{_api(region)}: {name}", expected="one price above 0", got=got)
     return name, prices.pop()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.config_file import Positive, Share, Source, Strict, check
+from core.config_file import ConfigFile, Positive, Share, Strict, check
 from optimizer.prices.head import Head, NotNegative
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first, unknown
 
@@ -29,7 +29,7 @@ class Rented(Head):
     usd_per_hour: Annotated[dict[str, _Prices], Field(min_length=1)]
 
 
-def rented(source: Source) -> PriceBook:
+def rented(source: ConfigFile) -> PriceBook:
     """The book in `source`. Raises InputError that names the key, what was expected and came."""
     book, regions = check(source, Rented), {}
     for region, prices in book.usd_per_hour.items():

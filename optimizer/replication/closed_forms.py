@@ -31,7 +31,7 @@ _LOG_NOTHING = -40.0  # 1 - e^-40 is 1 in double precision
 
 @dataclass(frozen=True)
 class TierLoad:
-    """What stability and collisions depend on, for one tier at r = 1 everywhere.
+    """Inputs of stability and collisions, for one tier at r = 1 everywhere.
 
     request_per_s and connection_per_s are the rates at (1, ..., 1); the amplification by upstream
     replicas is applied by the functions below. tokens_per_server None: round-robin, no tokens.
@@ -93,7 +93,7 @@ def collision_probabilities(servers: Sequence[int], replicas: Sequence[int]) -> 
     Source: sPARE Eq. 2 with i = 1, a_{1,j-1} = r_1 ... r_{j-1}.
     """
     if len(servers) != len(replicas):
-        raise InputError("replicas", expected=f"{len(servers)} tiers", came=str(len(replicas)))
+        raise InputError("replicas", expected=f"{len(servers)} tiers", got=str(len(replicas)))
     for tier, (count, r) in enumerate(zip(servers, replicas, strict=True), start=1):
         _require_replicas(f"replicas of tier {tier}", r, count)
     upstream, found = 1, []
@@ -112,7 +112,7 @@ def lookup_probability(fast: int, slow: int, lookups: int) -> float:
     require_count("slow", slow)
     require_count("lookups", lookups, least=1)
     if lookups > fast + slow:
-        raise InputError("lookups", expected=f"at most {fast + slow} servers", came=str(lookups))
+        raise InputError("lookups", expected=f"at most {fast + slow} servers", got=str(lookups))
     return 0.0 - math.expm1(_log_miss(fast + slow, fast, lookups))
 
 
@@ -192,15 +192,15 @@ def _require_replicas(place: str, replicas: int, servers: int) -> None:
         raise InputError(
             place,
             expected=f"at most {servers}, the servers of the tier",
-            came=str(replicas),
-            do="Add servers or lower the replication factor.",
+            got=str(replicas),
+            hint="Add servers or lower the replication factor.",
         )
 
 
 def _require_not_negative(place: str, value: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value < math.inf:
-        raise InputError(place, expected="a finite number of at least 0", came=repr(value))
+        raise InputError(place, expected="a finite number of at least 0", got=repr(value))
 
 
 def _check_interference(servers: int, server_per_s: float, share: float, gamma: float) -> None:

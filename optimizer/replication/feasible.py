@@ -34,7 +34,7 @@ def feasible_replicas(
     """
     require_share("collision_max", collision_max)
     if not tiers:
-        raise InputError("tiers", expected="at least one tier", came="none")
+        raise InputError("tiers", expected="at least one tier", got="none")
     if replicas_max is not None:
         require_count("replicas_max", replicas_max, least=1)
     return list(_extended(tiers, (), 1, collision_max, replicas_max))

@@ -145,19 +145,19 @@ def _checked(feasible: Iterable[Replicas], start: Replicas | None) -> set[Replic
         raise InputError(
             "feasible",
             expected="a set with (1, ..., 1) in it",
-            came="an empty set",
-            do="Without replication the service is unstable already: add servers or tokens.",
+            got="an empty set",
+            hint="Without replication the service is unstable already: add servers or tokens.",
         )
     widths = {len(point) for point in points}
     width = max(widths)
     wrong = next((p for p in points if len(p) != width or not p or min(p) < 1), None)
     if wrong is not None:
         raise InputError(
-            "feasible", expected=f"{width} replication factors of at least 1", came=str(wrong)
+            "feasible", expected=f"{width} replication factors of at least 1", got=str(wrong)
         )
     for needed in ((1,) * width, start):
         if needed is not None and needed not in points:
-            raise InputError("feasible", expected=f"{needed} in it", came="a set without it")
+            raise InputError("feasible", expected=f"{needed} in it", got="a set without it")
     return points
 
 
@@ -173,13 +173,13 @@ def _check(replicas: Replicas, target: float, variability: tuple[float, ...]) ->
         raise InputError(
             f"measurement at r = {replicas}: target",
             expected="a finite number above 0",
-            came=repr(target),
+            got=repr(target),
         )
     if len(variability) != len(replicas) or not all(0 <= w < math.inf for w in variability):
         raise InputError(
             f"measurement at r = {replicas}: variability",
             expected=f"{len(replicas)} finite numbers of at least 0",
-            came=str(variability),
+            got=str(variability),
         )
 
 

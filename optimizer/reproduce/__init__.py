@@ -1,4 +1,4 @@
-"""What three papers print, computed again: PCRAFT's Tables II and III and Fig. 5 to 7, sPARE's
+"""Figures of three papers, computed again: PCRAFT's Tables II and III and Fig. 5 to 7, sPARE's
 Eq. 1 to 3, the limplock paper's Table 2 and Fig. 3. `data/performability.json` is of a fourth, held
 against measurements (`kind = "performability"`), not models.
 

@@ -97,7 +97,7 @@ def equation_3() -> Any:
 
 
 def capacity() -> Any:
-    """What a tier sustains under interference, TAD against round-robin."""
+    """The load that a tier sustains under interference, TAD against round-robin."""
     shares = {0.1: "", interference_share(): " (as in the paper)", 0.5: ""}
     gammas = [g / 20 for g in range(1, 21)]
     rows = [

@@ -1,4 +1,4 @@
-"""What the papers state, as data, and the form in which a statement is held against a model."""
+"""Statements of the papers, as data, and the form in which a statement is held against a model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def published(name: str) -> dict[str, Any]:
 
 
 def is_printed_as(value: float, printed: str) -> bool:
-    """Whether `value` may have been printed like this: less than one unit of the last digit off, or
-    5 %."""
+    """True where `value` may have been printed like this: less than one unit of the last digit off,
+    or 5 %."""
     digits = len(printed.partition(".")[2])
     off = abs(value - float(printed))
     return off < 10.0**-digits or off <= 0.05 * abs(float(printed))

@@ -83,7 +83,7 @@ def grids() -> dict[str, Grid]:
 
 
 def claims() -> list[Claim]:
-    """What the text says of these formulas, held against them."""
+    """The text on these formulas, held against them."""
     said = published("spare")
     return [
         *_shape(said["mediawiki"]["db"]),

@@ -89,7 +89,7 @@ def _explain_cells(out: Console, cells: Sequence[Cell]) -> None:
 
 
 def show_claims(out: Console, claims: Iterable[Claim]) -> None:
-    """What the text says, what the models give, and why where the two differ."""
+    """The text, the models' values, and the reason where the two differ."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("where", "what", "paper", "ours", ""):
         table.add_column(heading)

@@ -1,4 +1,4 @@
-"""How well the simulator, fitted to one arm of a live run, predicts another arm's latencies.
+"""Accuracy of the simulator, fitted to one arm of a live run, for another arm's latencies.
 
 Replayed are the predicted arm's own arrivals, and each neighbour and fault at its machine and time,
 as a slower server. From `optimizer.fit`: queries per page, work per query and work per page. What
@@ -78,8 +78,8 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
         raise InputError(
             str(run_dir),
             expected="a run that can be fitted",
-            came="; ".join(service.missing),
-            do="Take another run: `sparecraft list` shows them.",
+            got="; ".join(service.missing),
+            hint="Take another run: `sparecraft list` shows them.",
         )
     first = _Arm(results, service, fitted_arm)
     others = predicted_arms or [name for name in results.arms if name != fitted_arm]
@@ -107,7 +107,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class _Law:
-    """What the fitted arm tells."""
+    """The figures of the fitted arm."""
 
     work_s: float  # of the web tier before the reply, mean
     whole_s: float  # and with what comes after it, as its machines' CPU time tells
@@ -139,8 +139,8 @@ class _Arm:
             raise InputError(
                 option,
                 expected=f"one of {', '.join(results.arms)}",
-                came=name,
-                do="Take one of them.",
+                got=name,
+                hint="Take one of them.",
             )
         self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
@@ -150,7 +150,7 @@ class _Arm:
         self.good = (rows["outcome"] == OK).to_numpy()[self.warm_up :]
         if not self.good.any():
             expected = f"an arm of which the run has good answers, not {name}"
-            raise InputError(option, expected=expected, came="none of it", do="Take another.")
+            raise InputError(option, expected=expected, got="none of it", hint="Take another.")
         self.start_s = float(rows["intended_s"][0])
         self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
         latency_ms = rows.select(counted(time_out_of(results.manifest))).to_series()
@@ -218,7 +218,7 @@ class _Arm:
 
     @property
     def slowed(self) -> dict[tuple[str, str], float]:
-        """How fast a tier's servers were under each kind of neighbour, of the rate that their cap
+        """The speed of a tier's servers under each kind of neighbour, of the rate that their cap
         allows: from mean latencies with it and without any, less the tier's below.
 
         A kind that hardly slows the tier, or under which it hardly answered, is not in it.
@@ -307,7 +307,7 @@ class _Arm:
 
 
 def _above_cap(work_s: float | None, cores: float | None) -> float:
-    """How much faster than its cap a server does one piece of such work, in bursts: 1 where that
+    """The factor by which a server is faster than its cap at one piece of such work: 1 where that
     takes many periods, 1 / cores where it is done within one."""
     if not work_s or not cores or cores >= 1.0:
         return 1.0

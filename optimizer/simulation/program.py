@@ -16,7 +16,7 @@ _TRACE = "An arbiter writes one if it is told to: agents/arbiter/README.md."
 
 
 def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> dict[str, Any]:
-    """What the simulator says of `text`: one scenario, or {"scenarios": [...]}; errors call it
+    """The simulator's answer to `text`: one scenario, or {"scenarios": [...]}; errors call it
     `place`.
 
     Returns: {"schema", "reports": [...] in the scenarios' order, "events", "wall_s", "threads"}.
@@ -25,34 +25,36 @@ def simulate(text: str, *, threads: int | None = None, place: str = "scenario") 
     options = ["--threads", str(threads)] if threads else []
     done = _run([*options, "-"], text, place, "Lower `requests` or `events_max`.")
     if done.returncode != 0:
-        do = "`sparecraft simulate --example` prints scenarios to begin with."
-        raise _refusal(done.stderr, place, "one that can be simulated", do)
+        hint = "`sparecraft simulate --example` prints scenarios to begin with."
+        raise _refusal(done.stderr, place, "one that can be simulated", hint)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def replay(trace: Path) -> dict[str, Any]:
-    """What the simulator decides where the arbiter of a trace decided.
+    """The simulator's decisions where the arbiter of a trace decided.
 
     Returns: {"schema", "policy", "servers", "compared", "equal", "grants", "ended",
     "first_difference": None or {"line", "call", "recorded", "replayed"}}.
     Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
     """
     if not trace.exists():
-        raise InputError(str(trace), expected="a trace", came="no such file", do=_TRACE)
-    do = "Lower `trace_lines_max` of the arbiter."
-    done = _run(["--replay", str(trace)], "", str(trace), do)
+        raise InputError(str(trace), expected="a trace", got="no such file", hint=_TRACE)
+    hint = "Lower `trace_lines_max` of the arbiter."
+    done = _run(["--replay", str(trace)], "", str(trace), hint)
     if done.returncode not in (0, 1):
         raise _refusal(done.stderr, str(trace), "a trace", _TRACE)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _run(arguments: list[str], text: str, place: str, do: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    arguments: list[str], text: str, place: str, hint: str
+) -> subprocess.CompletedProcess[str]:
     """The ended program; `place` and `do` are for one that takes too long."""
     if not PROGRAM.is_file():
         raise EnvironmentMissing(
-            str(PROGRAM), expected="the simulator", came="no such file", do="Run `make setup`."
+            str(PROGRAM), expected="the simulator", got="no such file", hint="Run `make setup`."
         )
     try:
         return subprocess.run(
@@ -65,7 +67,7 @@ def _run(arguments: list[str], text: str, place: str, do: str) -> subprocess.Com
         )
     except subprocess.TimeoutExpired as error:
         expected = f"a simulation of at most {_LIMIT_S:g} s"
-        raise InputError(place, expected=expected, came="a longer one", do=do) from error
+        raise InputError(place, expected=expected, got="a longer one", hint=hint) from error
 
 
 def reports(scenarios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -79,15 +81,15 @@ def percentile_s(latency: dict[str, Any], q: float) -> float:
     return float(next(p["value_s"] for p in latency["percentiles"] if p["q"] == q))
 
 
-def _refusal(said: str, what: str, wanted: str, do: str) -> InputError:
+def _refusal(said: str, what: str, wanted: str, hint: str) -> InputError:
     """The simulator's "place: expected ..., but got ..." as an error of ours."""
     line = said.strip().removeprefix("simulator: ")
     place, _, rest = line.partition(": expected ")
-    expected, _, came = rest.rpartition(", but got ")
+    expected, _, got = rest.rpartition(", but got ")
     if not expected:
-        return InputError(what, expected=wanted, came=line or "nothing", do=do)
+        return InputError(what, expected=wanted, got=line or "nothing", hint=hint)
     if place in (".", "input"):
         place = what
     elif not place.startswith(what):
         place = f"{what}: {place}"
-    return InputError(place, expected=expected, came=came, do=do)
+    return InputError(place, expected=expected, got=got, hint=hint)

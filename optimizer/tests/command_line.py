@@ -21,12 +21,12 @@ _APP.add_typer(reproduce.group, name="reproduce")
 
 
 def invoke(*words: str, columns: int = 100) -> Result:
-    """What `sparecraft WORDS` prints and ends with on a terminal of so many columns."""
+    """The output and exit code of `sparecraft WORDS` on a terminal of so many columns."""
     return CliRunner().invoke(_APP, words, env={"COLUMNS": str(columns)})
 
 
 def output_of(*words: str, code: int = 0) -> str:
-    """What it prints if it ends with `code`. Raises what it ends with otherwise."""
+    """The output if it ends with `code`. Raises what it ends with otherwise."""
     done = invoke(*words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

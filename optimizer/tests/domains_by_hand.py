@@ -102,7 +102,7 @@ def _out_of(
     rates: FailureRates,
     scheme: str,
 ) -> Iterator[tuple[int, float]]:
-    """What changes next, and its rate a year."""
+    """The next changes, and their rates a year."""
     for place, one in enumerate(domains):
         yield place, YEAR_S / one.level.repair_s if state[place] else one.level.failures_per_year
     broken = [m for m in range(machines) if state[len(domains) + m]]

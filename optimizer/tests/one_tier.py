@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core.config_file import Source
-from optimizer.plan.ask.plan_file import checked
-from optimizer.plan.ask.question import Question, asked_as_stated
+from core.config_file import ConfigFile
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 
 
-def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: Any) -> Question:
+def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: Any) -> PlanRequest:
     """As if a plan.toml had these values; `tier`: more keys of the tier."""
     own = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
     stated = {
@@ -20,4 +20,4 @@ def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: 
         "tiers": [{**own, "instance_types": ["c5.large", "c5.xlarge"], **(tier or {})}],
         "slo": slo,
     }
-    return asked_as_stated(checked(Source(Path("plan.toml"), {**stated, **values})))
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), {**stated, **values})))

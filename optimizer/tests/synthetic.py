@@ -21,7 +21,7 @@ import polars as pl
 
 from optimizer.availability import FailureRates
 from optimizer.latency import TierLatency, zero_load_s
-from optimizer.plan.ask.case import Case, Slo
+from optimizer.plan.inputs.case import Case, Slo
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import Instance, PriceBook
@@ -40,7 +40,7 @@ ARMS: dict[str, dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What the fit has to find."""
+    """The values that the fit has to find."""
 
     pages_per_s: float = 12.0
     web_s: float = 0.050

@@ -1,4 +1,4 @@
-"""How sure an availability and a size are, when the rates come from a few observations.
+"""Certainty of an availability and a size, when the rates come from a few observations.
 
 Read `posterior.py` first (what few observations say), then `rates.py` (the [rates] table), then
 `interval.py` and `sizing.py` (what follows for availability and sizes).

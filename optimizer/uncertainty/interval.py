@@ -66,7 +66,7 @@ def availability_interval(
 def proper_share(place: str, value: float) -> float:
     """`value` if it is in (0, 1), else InputError."""
     if require_share(place, value, one=False) == 0.0:
-        raise InputError(place, expected="a share in (0, 1)", came=repr(value))
+        raise InputError(place, expected="a share in (0, 1)", got=repr(value))
     return value
 
 

@@ -1,4 +1,4 @@
-r"""What is known about a rate or a mean time after a few observations.
+r"""Posterior of a rate or a mean time after a few observations.
 
 Crashes: a node crashes as a Poisson process, so k crashes in t node-years and a prior
 Gamma(a0, b0) give the posterior Gamma(a0 + k, b0 + t), mean (a0 + k) / (b0 + t) [1/year].
@@ -42,7 +42,7 @@ _RATE_FLOOR_PER_YEAR = 1e-12  # models want a rate above 0; this one is 1e-12 of
 
 
 class Posterior(Protocol):
-    """What is known of one positive number; larger is worse."""
+    """Knowledge of one positive number; larger is worse."""
 
     def mean(self) -> float: ...
 
@@ -145,7 +145,7 @@ class BootstrapMean:
 def rate_posterior(
     count: int, years: float, *, prior_count: float = 0.5, prior_years: float = 0.0
 ) -> RatePosterior:
-    """What `count` events in `years` node-years say about the rate [1/year].
+    """The posterior of a rate [1/year] after `count` events in `years` node-years.
 
     Parameters: count >= 0; years >= 0 node-years of exposure; the prior Gamma(prior_count,
     prior_years), by default Jeffreys'.
@@ -158,15 +158,15 @@ def rate_posterior(
         raise InputError(
             "node_years",
             expected="exposure above 0, or a prior with prior_node_years above 0",
-            came="neither",
-            do="A rate cannot be told from no time at all.",
+            got="neither",
+            hint="A rate cannot be told from no time at all.",
         )
     shape = count + _not_negative("prior_count", prior_count)
     return RatePosterior(require_positive("prior_count + count", shape), exposure)
 
 
 def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMean:
-    """What measured times [s] say about their mean: see the top of the module for the two ways.
+    """The posterior of a mean of measured times [s]: the top of the module has the two ways.
 
     Raises: InputError for fewer than three samples, and for one that is not above 0.
     """
@@ -175,8 +175,8 @@ def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMea
         raise InputError(
             "samples",
             expected=f"at least {SAMPLES_LEAST} measured times",
-            came=f"{len(times)}, which is insufficient",
-            do="Measure more, or give one number, which is then taken as certain.",
+            got=f"{len(times)}, which is insufficient",
+            hint="Measure more, or give one number, which is then taken as certain.",
         )
     if len(times) < BOOTSTRAP_LEAST:
         return ExponentialMean(len(times), math.fsum(times))
@@ -185,7 +185,7 @@ def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMea
 
 def _probability(p: float) -> float:
     if not 0.0 < p < 1.0:
-        raise InputError("probability", expected="a number in (0, 1)", came=repr(p))
+        raise InputError("probability", expected="a number in (0, 1)", got=repr(p))
     return p
 
 

@@ -64,7 +64,7 @@ class UncertainRates:
 
     @property
     def monotone(self) -> bool:
-        """Whether availability is sure to fall with each uncertain figure (no limping nodes)."""
+        """True where availability is sure to fall with each uncertain figure (no limping nodes)."""
         return not self.mean().limps
 
     def with_values(self, values: Mapping[str, float]) -> FailureRates:
@@ -116,7 +116,7 @@ def rates_from(table: Mapping[str, Any], place: str = "rates") -> UncertainRates
         return UncertainRates(**read, others={n: v for n, v in table.items() if n not in UNCERTAIN})
     except InputError as error:
         raise InputError(
-            f"{place}.{error.place}", expected=error.expected, came=error.came, do=error.do
+            f"{place}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
         ) from error
 
 
@@ -127,7 +127,7 @@ def _read(name: str, value: Any) -> Any:
         return _observed_rate(value) if name == "crash_per_year" else _measured_time(value)
     except InputError as error:
         raise InputError(
-            f"{name}.{error.place}", expected=error.expected, came=error.came, do=error.do
+            f"{name}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
         ) from error
 
 
@@ -137,7 +137,7 @@ def _observed_rate(table: Mapping[str, Any]) -> RatePosterior:
             raise _unknown(key, _OBSERVED)
     for key in _OBSERVED[:2]:
         if key not in table:
-            raise InputError(key, expected="a number", came="nothing")
+            raise InputError(key, expected="a number", got="nothing")
     return rate_posterior(
         table["count"],
         table["node_years"],
@@ -152,9 +152,9 @@ def _measured_time(table: Mapping[str, Any]) -> ExponentialMean | BootstrapMean:
             raise _unknown(key, ("samples",))
     samples = table.get("samples")
     if not isinstance(samples, list | tuple):
-        raise InputError("samples", expected="a list of times [s]", came=repr(samples))
+        raise InputError("samples", expected="a list of times [s]", got=repr(samples))
     return time_posterior(samples)
 
 
 def _unknown(place: str, known: list[str] | tuple[str, ...]) -> InputError:
-    return InputError(place, expected=f"one of {', '.join(known)}", came="an unknown key")
+    return InputError(place, expected=f"one of {', '.join(known)}", got="an unknown key")

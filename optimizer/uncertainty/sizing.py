@@ -137,7 +137,7 @@ def least_pool_at(
 
 @dataclass(frozen=True)
 class _Unlimited:
-    """What no size beats, and what is then left."""
+    """The bound that no size beats, and what is then left."""
 
     at: Callable[[FailureRates], Availability]
     cause: str
@@ -163,7 +163,7 @@ def _solve(
     require_target("target", problem.target)
     proper_share("confidence", problem.confidence)
     if require_count("samples", samples, least=20) > _SAMPLES_MOST:
-        raise InputError("samples", expected=f"at most {_SAMPLES_MOST}", came=str(samples))
+        raise InputError("samples", expected=f"at most {_SAMPLES_MOST}", got=str(samples))
     known = rates.uncertain
     if not known or (len(known) == 1 and rates.monotone):
         return _exact(problem, rates)
@@ -271,7 +271,7 @@ class _Worlds:
         return float(np.mean(self._reaches_from <= size))
 
     def enough(self, size: int, confidence: float) -> bool:
-        """Whether share(size) >= confidence, solving only as many draws as that takes."""
+        """True where share(size) >= confidence, solving only as many draws as that takes."""
         total = len(self.draws)
         while (undecided := self._undecided(size)).size:
             if np.count_nonzero(self._reaches_from <= size) >= confidence * total:

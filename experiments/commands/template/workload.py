@@ -1,4 +1,4 @@
-"""What users ask the shop for. `[load] user` in experiment.toml names one of WORKLOADS."""
+"""Requests of the shop's users. `[load] user` in experiment.toml names one of WORKLOADS."""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.bitflips.section import BitflipsSection
-from experiments.kinds.kind import Kind
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.platforms import Platform
-    from experiments.stage.stage import Stage
+    from experiments.testbed.platforms import Platform
+    from experiments.testbed.testbed import Testbed
 
 
 class BitflipsKind(Kind):
@@ -38,11 +38,11 @@ class BitflipsKind(Kind):
         del design, section, platform
         make_compiler()
 
-    def measure(self, stage: Stage, section: BitflipsSection) -> None:
+    def measure(self, testbed: Testbed, section: BitflipsSection) -> None:
         """Every injection into every program and variant, then the price in speed."""
         from experiments.kinds.bitflips.measure import Campaign
 
-        Campaign(stage, section).measure()
+        Campaign(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """Shares of outcomes with intervals, per program and pooled."""

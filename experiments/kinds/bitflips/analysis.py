@@ -42,7 +42,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def analyse(folder: Path) -> Findings:
-    """What the files of a run say."""
+    """The files of a run."""
     manifest = read_manifest(folder)
     injections = read_table(folder / INJECTIONS_FILE, INJECTIONS).to_dicts()
     prices = json.loads((folder / PRICES_FILE).read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def for_planner(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def silent_places(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Where the silent corruptions of a variant began, the most frequent places first."""
+    """The places at which the silent corruptions of a variant began, the most frequent first."""
     places = Counter(
         (one["program"], one["function"], one["line"], one["stream"], one["opcode"])
         for one in found
@@ -169,7 +169,7 @@ def _rate(
 
 
 def _answers(folder: Path) -> list[dict[str, Any]]:
-    """How often a service gave which wrong answer, or none: under load, or read back."""
+    """The frequency of each wrong answer of a service: under load, or read back."""
     if not (folder / ANSWERS_FILE).exists():
         return []
     found = read_table(folder / ANSWERS_FILE, ANSWERS).to_dicts()

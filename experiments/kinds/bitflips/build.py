@@ -56,8 +56,8 @@ def make_compiler() -> None:
         raise EnvironmentMissing(
             "ci/harden",
             expected="the hardening compiler (clang and LLVM 19 of Debian)",
-            came=said[-1],
-            do="Call ci/harden and see what it says.",
+            got=said[-1],
+            hint="Call ci/harden and see what it says.",
         )
 
 
@@ -69,8 +69,8 @@ def source_of(program: str) -> Path:
         raise InputError(
             f"program {program}",
             expected=f"one of {', '.join(there)}",
-            came="no such kernel or service",
-            do="Name one of these, or put its source there.",
+            got="no such kernel or service",
+            hint="Name one of these, or put its source there.",
         )
     return path
 
@@ -103,8 +103,8 @@ def build_service(program: str, variant: str, sites: str) -> Path:
         raise EnvironmentMissing(
             f"agents/harden/services/build {program} {variant} {sites}",
             expected="a service that compiles",
-            came=made.stderr.strip()[-500:],
-            do="See what it says.",
+            got=made.stderr.strip()[-500:],
+            hint="See what it says.",
         )
     return Path(made.stdout.splitlines()[-1]) / "server"
 
@@ -133,6 +133,6 @@ def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -
         raise EnvironmentMissing(
             str(source),
             expected="a program that compiles",
-            came=made.stderr.strip()[-500:],
-            do="Correct it, or the compiler.",
+            got=made.stderr.strip()[-500:],
+            hint="Correct it, or the compiler.",
         )

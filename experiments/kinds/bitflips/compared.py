@@ -17,12 +17,12 @@ from typing import TypeVar
 import httpx
 
 from core.errors import MeasurementFailed
-from experiments.kinds.bitflips import serve
+from experiments.kinds.bitflips import service_run
 from experiments.kinds.bitflips.build import ARBITER, Built
 from experiments.kinds.bitflips.services import Service
 
 T = TypeVar("T")
-_REQUEST_MS = 2000  # shorter than what serve.py calls a hang
+_REQUEST_MS = 2000  # shorter than what service_run.py calls a hang
 _READY_S = 60.0
 _LOOK_S = 0.005
 _ENTRY = "entry"  # where clients come in
@@ -48,17 +48,17 @@ address = "unix:{path}"
 """
 
 
-def serving_of(service: Service, program: Path, built: Built, folder: Path) -> serve.Serving:
-    """How `program` is served in `folder`: alone, or as the first of `built.copies`."""
+def serving_of(service: Service, program: Path, built: Built, folder: Path) -> service_run.Serving:
+    """The way `program` is served in `folder`: alone, or as the first of `built.copies`."""
     if built.copies == 1:
-        return partial(serve.running, service, program, folder)
+        return partial(service_run.running, service, program, folder)
     return partial(compared, service, program, built, folder)
 
 
 @contextmanager
 def compared(
     service: Service, program: Path, built: Built, folder: Path, environment: dict[str, str]
-) -> Iterator[serve.Server]:
+) -> Iterator[service_run.Server]:
     """The copies and their arbiter, with all connections; `environment` is the first one's only."""
     with ExitStack() as stack:
         folders = [folder / f"copy-{number}" for number in range(built.copies)]
@@ -66,23 +66,23 @@ def compared(
         for number, own in enumerate(folders):
             own.mkdir(exist_ok=True)
             as_told = (built.plain, {}) if number else (program, environment)
-            copies.append(serve.start(service, as_told[0], own, as_told[1]))
-            stack.callback(serve.end, copies[-1])
-        with serve.told_where_it_does_not_start(program, copies[0]):
+            copies.append(service_run.start(service, as_told[0], own, as_told[1]))
+            stack.callback(service_run.end, copies[-1])
+        with service_run.told_where_it_does_not_start(program, copies[0]):
             for process, own in zip(copies, folders, strict=True):
-                serve.connected(process, own / serve.SOCKET).close()
+                service_run.connected(process, own / service_run.SOCKET).close()
         arbiter = _start_arbiter(folder, folders)
-        stack.callback(serve.end, arbiter)
+        stack.callback(service_run.end, arbiter)
         admin = _until(arbiter, lambda: _admin_in(folder / _LOG), "an arbiter that listens")
         stats = stack.enter_context(httpx.Client(base_url=admin, trust_env=False, timeout=_READY_S))
         _until(arbiter, lambda: _alive(stats) == built.copies, "an arbiter that reaches all copies")
-        server = serve.Server(
-            service, copies[0], folders[0] / serve.SOCKET, entry=folder / _ENTRY,
+        server = service_run.Server(
+            service, copies[0], folders[0] / service_run.SOCKET, entry=folder / _ENTRY,
             beside=(*copies[1:], arbiter),
             is_apart=lambda: _differences(stats) > 0 or _alive(stats) < built.copies,
         )  # fmt: skip
         stack.callback(server.end)
-        with serve.told_where_it_does_not_start(ARBITER, arbiter):
+        with service_run.told_where_it_does_not_start(ARBITER, arbiter):
             server.connect()
         yield server
 
@@ -91,7 +91,7 @@ def _start_arbiter(folder: Path, copies: list[Path]) -> subprocess.Popen[bytes]:
     (folder / _ENTRY).unlink(missing_ok=True)
     text = _CONFIGURATION.format(entry=folder / _ENTRY, request_ms=_REQUEST_MS)
     for own in copies:
-        text += _SERVER.format(name=own.name, path=own / serve.SOCKET)
+        text += _SERVER.format(name=own.name, path=own / service_run.SOCKET)
     (folder / "arbiter.toml").write_text(text, encoding="utf-8")
     with (folder / _LOG).open("wb") as log:
         return subprocess.Popen(
@@ -121,6 +121,6 @@ def _until(arbiter: subprocess.Popen[bytes], look: Callable[[], T], expected: st
             return found
         time.sleep(_LOOK_S)
     raise MeasurementFailed(
-        str(ARBITER), expected=expected, came=f"status {arbiter.poll()}",
-        do="See its configuration, arbiter.toml.",
+        str(ARBITER), expected=expected, got=f"status {arbiter.poll()}",
+        hint="See its configuration, arbiter.toml.",
     )  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import MeasurementFailed
-from experiments.kinds.bitflips import record, serve
+from experiments.kinds.bitflips import record, service_run
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.services import SERVICES
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended: exit status, or minus the signal; None where its time was up."""
+    """The end of a run: exit status, or minus the signal; None where its time was up."""
 
     status: int | None
     output: bytes
@@ -84,7 +84,7 @@ def execute(
     if service is None:
         return run(built.flipped, asked, limits.wall_s, folder)
     serving = serving_of(service, built.flipped, built, folder)
-    ended = serve.run(serving, built.flipped, asked, folder, expected)
+    ended = service_run.run(serving, built.flipped, asked, folder, expected)
     told = record.read(folder / "record")
     served = ended.served
     if asked.at == record.COUNT:
@@ -109,9 +109,9 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
         raise MeasurementFailed(
             f"{built.program}, {built.variant}",
             expected="two undisturbed runs that do the same and end with status 0",
-            came=f"status {ran[0].status} and {ran[1].status}, "
+            got=f"status {ran[0].status} and {ran[1].status}, "
             f"{ran[0].told.counted} and {ran[1].told.counted} results",
-            do="A program whose course is left to chance cannot be compared with itself.",
+            hint="A program whose course is left to chance cannot be compared with itself.",
         )
     cpu_s = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 2
     return Golden(ran[0].output, few, cpu_s)

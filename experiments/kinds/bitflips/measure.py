@@ -2,7 +2,7 @@
 
 Each injection is drawn from the seed and its own number, and journalled when it is over: a run that
 is cut short is gone on with by the next of the same design, programs and seed, and any one can be
-done again (`again.py`).
+done again (`replay.py`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
 from experiments.kinds.bitflips.section import BitflipsSection
-from experiments.kinds.bitflips.serve import cpu_time
+from experiments.kinds.bitflips.service_run import cpu_time
 from experiments.kinds.bitflips.services import SERVICES
 from experiments.record.records import space_for, write_json, write_table
-from experiments.stage.stage import Stage
+from experiments.testbed.testbed import Testbed
 
 INJECTIONS_FILE = "injections.parquet"
 PRICES_FILE = "prices.json"
@@ -56,22 +56,22 @@ ANSWERS = pl.Schema(
 class Campaign:
     """Measures; `stage.keep` sees to it that what was found is written, whatever happens."""
 
-    def __init__(self, stage: Stage, section: BitflipsSection) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, section: BitflipsSection) -> None:
+        self._testbed = testbed
         self._section = section
-        self._seed = stage.design.experiment.design.seed
+        self._seed = testbed.design.experiment.design.seed
         self._programs: list[dict[str, Any]] = []
         self._outputs: dict[str, bytes] = {}
         self._injections: list[dict[str, Any]] = []
         self._prices: list[dict[str, Any]] = []
-        stage.keep(self._write)
+        testbed.keep(self._write)
 
     def measure(self) -> None:
         """All of it, in a folder of its own that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
             work = Path(name)
             for program in self._section.programs:
-                with self._stage.narrator.step(f"{program}: compiling its variants"):
+                with self._testbed.narrator.step(f"{program}: compiling its variants"):
                     built = [
                         build(program, variant, work, self._section.sites)
                         for variant in self._section.variants
@@ -82,14 +82,14 @@ class Campaign:
 
     def _inject_all(self, built: Built, work: Path) -> None:
         section = self._section
-        with self._stage.narrator.step(f"{built.program}, {built.variant}"):
+        with self._testbed.narrator.step(f"{built.program}, {built.variant}"):
             whole, limits = self._undisturbed(built, work)
             self._compare(built, whole)
             self._programs.append({
                 "program": built.program, "variant": built.variant, "results": whole.results,
                 "cpu_s": whole.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
             })  # fmt: skip
-            folder = self._stage.folder.parent / "journals"
+            folder = self._testbed.folder.parent / "journals"
             folder.mkdir(exist_ok=True)
             journal = Journal(folder / journal_name(built, whole, self._seed, section))
             done = {line["number"]: line for line in journal.lines()}
@@ -114,8 +114,8 @@ class Campaign:
         if self._outputs.setdefault(built.program, whole.output) != whole.output:
             raise MeasurementFailed(
                 f"{built.program}, {built.variant}",
-                expected="the output of the first variant", came="another",
-                do="It is a defect of the pass: compile it with -O0, then function by function.",
+                expected="the output of the first variant", got="another",
+                hint="It is a defect of the pass: compile it with -O0, then function by function.",
             )  # fmt: skip
 
     def _injected(
@@ -141,7 +141,7 @@ class Campaign:
     def _price(self, variants: Sequence[Built], work: Path) -> None:
         """CPU time of each variant as it is used, in turn, so that a busy host strikes all."""
         section = self._section
-        with self._stage.narrator.step(f"{variants[0].program}: the price"):
+        with self._testbed.narrator.step(f"{variants[0].program}: the price"):
             for repeat in range(section.price_repeats):
                 for built in variants:
                     self._prices.append({
@@ -229,6 +229,6 @@ def cpu_time_s(program: Path, rounds: int, wall_s: float, environment: dict[str,
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ended.returncode != 0:
         raise MeasurementFailed(
-            program.name, expected="status 0", came=str(ended.returncode), do="Run it by hand."
+            program.name, expected="status 0", got=str(ended.returncode), hint="Run it by hand."
         )
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -19,7 +19,7 @@ STREAMS = ("master", "shadow", "check")
 
 @dataclass(frozen=True)
 class Asked:
-    """What to flip: the result with number `at` of the run, the bits by `draw`; and limits."""
+    """The flip: the result with number `at` of the run, the bits by `draw`; and limits."""
 
     at: int
     draw: int
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Told:
-    """What the program did."""
+    """The program's actions."""
 
     counted: int  # results, where none was flipped
     fired: bool
@@ -54,7 +54,7 @@ class Told:
 
 
 def read(path: Path) -> Told:
-    """What stands in the file after the program's end."""
+    """The content of the file after the program's end."""
     values = _FORM.unpack_from(path.read_bytes())
     counted, fired, corrected, bit, line, stream, width = values[6:13]
     function, opcode = (text.split(b"\0")[0].decode("utf-8", "replace") for text in values[13:])

@@ -116,7 +116,7 @@ _FAULTS = {
 
 
 def answers_table(answers: Rows) -> Table | None:
-    """What services answered instead of what is right; None where all was, or no service ran."""
+    """Wrong answers of services; None where all were right, or no service ran."""
     shown = tuple(
         (
             named(row["program"]), named(row["variant"]), named(_FAULTS[row["fault"]]),
@@ -133,7 +133,7 @@ def _range(row: Mapping[str, Any]) -> str:
 
 
 def silent_table(variant: str, places: Rows) -> Table | None:
-    """Where the silent corruptions of a variant began."""
+    """The places at which the silent corruptions of a variant began."""
     if not places:
         return None
     shown = tuple(

@@ -1,4 +1,4 @@
-"""What one node carries: the load in steps, NodT, the knee. Begin with measure.py."""
+"""Capacity of one node: the load in steps, NodT, the knee. Begin with measure.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.capacity.section import CapacitySection
-from experiments.kinds.kind import Kind
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.stage import Stage
+    from experiments.testbed.testbed import Testbed
 
 
 class CapacityKind(Kind):
@@ -31,11 +31,11 @@ class CapacityKind(Kind):
     def load_s(self, design: Design, section: CapacitySection) -> None:
         """As many steps as it takes."""
 
-    def measure(self, stage: Stage, section: CapacitySection) -> None:
+    def measure(self, testbed: Testbed, section: CapacitySection) -> None:
         """Every sweep of every workload."""
         from experiments.kinds.capacity.measure import Sweeps
 
-        Sweeps(stage, section).measure()
+        Sweeps(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """NodT, knee and cost of each workload."""

@@ -180,7 +180,7 @@ class CpuRatio:
 def cpu_ratio(
     sweeps: Sequence[Sequence[Step]], first: Sequence[Sequence[Step]], machine: str
 ) -> CpuRatio | None:
-    """What the same requests cost in one arm and in the first one.
+    """Cost of the same requests in one arm and in the first one.
 
     The geometric mean over the rates that were asked of both, and answered but for
     `ERRORS_MAX`, in every sweep; t interval over the logarithms of sweeps. None where no rate or

@@ -10,12 +10,12 @@ from pathlib import Path
 from core.statistics.percentiles import time_out_of
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, pair_seed
-from experiments.kinds.blocks import blocks_on
 from experiments.kinds.capacity.section import CapacitySection, Question, Workload
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.manifest import spec_json
 from experiments.record.records import write_json
-from experiments.stage.stage import Stage
+from experiments.run.blocks import blocks_on
+from experiments.testbed.testbed import Testbed
 
 ATTEMPTS_MAX = 3
 RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other
@@ -26,21 +26,21 @@ _BEYOND_IN_A_ROW = 2  # steps that end the ascent: one may be the host's doing
 class Sweeps:
     """The first sweep looks for the limit; the others repeat its rates, ascending."""
 
-    def __init__(self, stage: Stage, section: CapacitySection) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, section: CapacitySection) -> None:
+        self._testbed = testbed
         self._section = section
-        self._experiment = stage.design.experiment
+        self._experiment = testbed.design.experiment
         self._asked: list[AskedStep] = []
         self._overloaded: AskedStep | None = None  # the last step, if it was beyond its limit
         self._warm: set[str] = set()  # questions that were asked already
         self._arm = ""  # the last step's
-        self._runner = blocks_on(stage)
-        stage.keep(self._write)
+        self._runner = blocks_on(testbed)
+        testbed.keep(self._write)
 
     def measure(self) -> None:
         """Every sweep of every workload on every arm; every other sweep takes arms backwards."""
         questions = self._section.questions(self._experiment)
-        with self._stage.narrator.step("Raising the load"):
+        with self._testbed.narrator.step("Raising the load"):
             rates = {question.name: self._search(question) for question in questions}
             for sweep in range(1, self._experiment.design.repeats):
                 for question in questions if sweep % 2 == 0 else reversed(questions):
@@ -73,7 +73,7 @@ class Sweeps:
 
     def _is_beyond(self, question: Question, rate_per_s: float) -> bool:
         step = self._step(question, 0, rate_per_s)
-        self._stage.narrator.detail(
+        self._testbed.narrator.detail(
             f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
             f"lag p99 {step.lag_p99_ms:.2f} ms"
         )
@@ -100,14 +100,16 @@ class Sweeps:
             self._overloaded = asked if beyond else None
             if not step.is_late:
                 break
-            self._stage.narrator.detail(f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms")
+            self._testbed.narrator.detail(
+                f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms"
+            )
         return step
 
     def _rest(self, asked: AskedStep) -> None:
         if self._overloaded is None or not needs_rest(self._overloaded, asked):
             return
         length_s = self._runner.handles[-1].plan.length_s
-        self._stage.narrator.detail(
+        self._testbed.narrator.detail(
             f"resting {length_s:.0f} s: the last step may still be under way"
         )
         time.sleep(length_s)
@@ -115,16 +117,16 @@ class Sweeps:
     def _attempt(self, asked: AskedStep, arm: str, experiment: Experiment) -> Step:
         seed = pair_seed(experiment.design.seed, asked.block)
         block = Block(asked.block, asked.block, arm, seed)
-        self._runner.run(block, self._stage.narrator, experiment)
+        self._runner.run(block, self._testbed.narrator, experiment)
         self._asked.append(asked)
         records = self._runner.handles[-1].records()
-        limit_ms = time_out_of({"spec": spec_json(self._stage.design)})
+        limit_ms = time_out_of({"spec": spec_json(self._testbed.design)})
         return steps_of([asked], records, None, {}, limit_ms)[0]
 
     def _write(self, folder: Path) -> None:
         questions = self._section.questions(self._experiment)
         asked = {
-            "tier": self._stage.design.fleet.entry_tier,
+            "tier": self._testbed.design.fleet.entry_tier,
             "against": {one.name: one.against for one in questions if one.against},
             "limits_ms": {one.name: one.workload.p95_ms for one in questions},
             "steps": [asdict(step) for step in self._asked],
@@ -151,12 +153,12 @@ def at_rate(
 
 
 def is_beyond(step: Step, max_error_share: float) -> bool:
-    """Whether the node did not carry what the step asked for."""
+    """True where the node did not carry what the step asked for."""
     return step.error_share > max_error_share or step.p95_ms > step.asked.limit_ms
 
 
 def needs_rest(overloaded: AskedStep, asked: AskedStep) -> bool:
-    """Whether a step after `overloaded` could be charged with that one's work: a server goes on
+    """True where a step after `overloaded` could be charged with that one's work: a server goes on
     with requests on which their clients gave up. A higher rate of the same workload is beyond the
     limit in any case."""
     return asked.user != overloaded.user or asked.rate_per_s <= overloaded.rate_per_s

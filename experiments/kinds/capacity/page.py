@@ -52,7 +52,7 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
 
 
 def headline(capacity: Mapping[str, Any]) -> str:
-    """What the node carries, in a sentence for each workload; in one of all arms."""
+    """The node's capacity, in a sentence for each workload; in one of all arms."""
     if _has_arms(capacity):
         nodts = {user: one["nodt_per_s"] for user, one in capacity["workloads"].items()}
         found = [

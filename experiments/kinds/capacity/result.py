@@ -1,4 +1,4 @@
-"""What one node carries, for people's report and for the planner."""
+"""Capacity of one node, for people's report and for the planner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GENERATOR_CORES_MAX = 0.9
 
 
 def analyse(folder: Path) -> Findings:
-    """What the files of a run say of its node."""
+    """The node's figures from the files of a run."""
     manifest = read_manifest(folder)
     asked = json.loads((folder / STEPS).read_text(encoding="utf-8"))
     hosts = folder / "hosts.parquet"
@@ -192,7 +192,7 @@ def _generator_decides(sweeps: Sequence[Sequence[Step]], found: NodeCapacity) ->
 
 
 def _doubts(steps: Sequence[Step], sweeps: Sequence[Sequence[Step]]) -> list[str]:
-    """What a reader should know before the figures."""
+    """Remarks that a reader needs before the figures."""
     found = []
     if len(sweeps) == 1:
         found.append("one sweep: the intervals hold for it only")

@@ -14,7 +14,7 @@ from experiments.design.experiment import Experiment, Rate, User
 
 
 class Workload(Strict):
-    """What one node is asked to carry: from which rate on, and how slow an answer may be."""
+    """Request for a node's capacity: from which rate on, and how slow an answer may be."""
 
     user: User
     """Which workload."""
@@ -26,7 +26,7 @@ class Workload(Strict):
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked for: NodT of one workload on one arm. `name` is its place in the result: the
+    """A search: NodT of one workload on one arm. `name` is its place in the result: the
     workload's, with the arm's where there are several."""
 
     name: str
@@ -80,7 +80,7 @@ class CapacitySection(Strict):
         able = {name for name, one in design.workloads.items() if role in one.roles}
         users = [workload.user for workload in self.workloads(experiment)]
         names = [question.name for question in self.questions(experiment)]
-        for key, wrong, expected, came in (
+        for key, wrong, expected, got in (
             ("arms", len(set(names)) != len(names), "workload-arm to name one pair each",
              ", ".join(names)),
             ("faults", bool(experiment.faults), "no faults", f"{len(experiment.faults)} faults"),
@@ -95,6 +95,6 @@ class CapacitySection(Strict):
                 raise InputError(
                     f"{design.directory / 'experiment.toml'}: {key}",
                     expected=expected,
-                    came=came,
-                    do="What one node can carry is measured undisturbed.",
+                    got=got,
+                    hint="What one node can carry is measured undisturbed.",
                 )

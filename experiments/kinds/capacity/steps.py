@@ -20,7 +20,7 @@ STEPS = "steps.json"  # of a run's folder: what was asked for
 
 @dataclass(frozen=True)
 class AskedStep:
-    """What block number `block` asked for; a step is tried again when its generator was late.
+    """The request of block number `block`; a step is tried again when its generator was late.
 
     user: the question's name, which is the workload's where there is one arm.
     """
@@ -48,7 +48,7 @@ class Step:
 
     @property
     def rate_per_s(self) -> float:
-        """What was asked for."""
+        """The request."""
         return self.asked.rate_per_s
 
     @property
@@ -64,7 +64,7 @@ class Step:
 
     @property
     def lag_p99_ms(self) -> float:
-        """How late the generator sent."""
+        """The generator's lag."""
         return percentile_of(self.requests["lag_ms"], QUANTILES["p99"]) or 0.0
 
     @property

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare.headline import headline, is_a_chain
-from experiments.kinds.kind import Kind
 from experiments.report.text import factor, interval, statistic, usd
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.stage import Stage
+    from experiments.testbed.testbed import Testbed
 
 
 class CompareKind(Kind):
@@ -33,12 +33,12 @@ class CompareKind(Kind):
 
         return foreseen(design, results)
 
-    def measure(self, stage: Stage, section: Any) -> None:
+    def measure(self, testbed: Testbed, section: Any) -> None:
         """Every block of the design."""
         from experiments.kinds.compare.measure import measure
 
         del section
-        measure(stage)
+        measure(testbed)
 
     def analyse(self, folder: Path) -> Findings:
         """Every figure of the arms; plan.json, simulated.json and histograms.json beside it."""
@@ -61,7 +61,7 @@ class CompareKind(Kind):
         print_summary(read_folder(page.parent), console, page)
 
     def figures(self, result: Result) -> Mapping[str, Any]:
-        """What the planned fleet costs, gains of the arm that `row` speaks of, which is named where
+        """The planned fleet's cost, gains of the arm that `row` speaks of, which is named where
         there are several, then what each arm's requests took."""
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}

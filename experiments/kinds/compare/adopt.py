@@ -14,15 +14,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from core.config_file import Source, check, parse_tfvars
+from core.config_file import ConfigFile, check, parse_tfvars
 from core.errors import InputError
 from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import missing_of
+from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Order, TierSettings
 from experiments.design.feasible import infeasible
 from experiments.design.fleet import Fleet, fleet_problems
-from experiments.design.own import FOLDER, copy_own
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.text import experiment_text, fleet_text
@@ -64,15 +64,15 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
 
 
 def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
-    """What the run was asked for, from its manifest; its name; in a line of its own, where the rate
+    """The run's spec, from its manifest; its name; in a line of its own, where the rate
     is from if the run's calibration found it: a plan is for a demand."""
     path = run_folder / "manifest.json"
     if not path.is_file():
         raise InputError(
             str(run_folder),
             expected="a run's folder with manifest.json in it",
-            came="none",
-            do="`sparecraft list` shows the runs.",
+            got="none",
+            hint="`sparecraft list` shows the runs.",
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -92,10 +92,15 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
         raise InputError(
             str(path),
             expected="a run's manifest with its spec and fleet",
-            came=f"{type(error).__name__}: {error}",
-            do="Run the design again with this version.",
+            got=f"{type(error).__name__}: {error}",
+            hint="Run the design again with this version.",
         ) from error
-    return check(Source(path, fleet), Fleet), check(Source(path, spec), Experiment), run, rate_from
+    return (
+        check(ConfigFile(path, fleet), Fleet),
+        check(ConfigFile(path, spec), Experiment),
+        run,
+        rate_from,
+    )
 
 
 def _check_counts(run_folder: Path, run: str) -> None:
@@ -104,8 +109,8 @@ def _check_counts(run_folder: Path, run: str) -> None:
         raise InputError(
             str(run_folder),
             expected="a valid run: a plan is as good as what it was made from",
-            came=f"{run}, which is not ({against})",
-            do="Run the design again, and adopt the plan of that run.",
+            got=f"{run}, which is not ({against})",
+            hint="Run the design again, and adopt the plan of that run.",
         )
 
 
@@ -114,22 +119,22 @@ def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -
         raise InputError(
             str(plan),
             expected=f"a plan made from run {run}, whose load the new design takes over",
-            came=f"one made from run {prediction.source_run}",
-            do=f"Plan anew: `sparecraft plan --from {run_folder} --json`.",
+            got=f"one made from run {prediction.source_run}",
+            hint=f"Plan anew: `sparecraft plan --from {run_folder} --json`.",
         )
 
 
 def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Roles) -> Fleet:
     """The plan's fleet under a name and addresses of its own; arbiters as large as the source's."""
     parsed = parse_tfvars(prediction.tfvars, plan)
-    tfvars = Source(plan, {"tfvars": fleet_of(parsed.values)}).section("tfvars")
+    tfvars = ConfigFile(plan, {"tfvars": fleet_of(parsed.values)}).section("tfvars")
     fleet = check(tfvars, Fleet)
     if set(fleet.tiers) != set(source.tiers) or set(fleet.tiers) != set(prediction.tiers):
         raise InputError(
             f"{plan}: tfvars",
             expected=f"the tiers {', '.join(source.tiers)}, as the source run's fleet has",
-            came=", ".join(fleet.tiers),
-            do="Adopt the plan from the run that it was made from.",
+            got=", ".join(fleet.tiers),
+            hint="Adopt the plan from the run that it was made from.",
         )
     own = {"experiment": _planned_name(source.experiment), "grafana_image": source.grafana_image}
     planned = fleet.model_copy(
@@ -165,12 +170,13 @@ def _check_faults(plan: Path, planned: Fleet, experiment: Experiment) -> None:
     for number, fault in enumerate(experiment.faults, start=1):
         missing = missing_of(fault.select, planned)
         if missing is not None:
-            expected, came = missing
+            expected, got = missing
             raise InputError(
                 f"{plan}: fault {number} ({fault.kind}) on the planned fleet",
                 expected=expected,
-                came=came,
-                do="Run the source design with a selector that a smaller fleet satisfies too, such "
+                got=got,
+                hint="Run the source design with a selector that a smaller fleet satisfies too, "
+                "such "
                 "as { tier = NAME, count = 1 }, and adopt the plan of that run.",
             )
 
@@ -205,8 +211,8 @@ def _check_folder(folder: Path) -> None:
     raise InputError(
         str(folder),
         expected="a folder that is not there yet, or one that `sparecraft adopt` made",
-        came="another one",
-        do="Give another folder with --to.",
+        got="another one",
+        hint="Give another folder with --to.",
     )
 
 
@@ -215,7 +221,7 @@ def _write(folder: Path, text: dict[str, str], own: Path, worker: str) -> Design
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".adopt-") as beside:
-            copy_own(own, worker, Path(beside))
+            copy_design_files(own, worker, Path(beside))
             for name, content in text.items():
                 (Path(beside) / name).write_text(content, encoding="utf-8")
             load_design(Path(beside))
@@ -228,7 +234,7 @@ def _write(folder: Path, text: dict[str, str], own: Path, worker: str) -> Design
         raise InputError(
             str(folder),
             expected="a folder that can be written",
-            came=str(error.strerror),
-            do="Give another one with --to.",
+            got=str(error.strerror),
+            hint="Give another one with --to.",
         ) from error
     return load_design(folder)

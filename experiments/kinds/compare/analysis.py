@@ -1,4 +1,4 @@
-"""What a comparison came to: its figures, its plan, and how well the simulator knows it.
+"""Result of a comparison: its figures, its plan, and how well the simulator knows it.
 
 `optimizer/` reads the run's files only.
 """
@@ -18,8 +18,8 @@ from experiments.kinds.compare.availability import modelled
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings, read_manifest, result_of
-from optimizer.plan.ask.overrides import Overrides, asked_of_run
-from optimizer.plan.explain.reasons import Wanted
+from optimizer.plan.explain.reasons import ExplainOptions
+from optimizer.plan.inputs.overrides import Overrides, request_from_run
 from optimizer.plan.planner import explained_plan
 from optimizer.simulation.fidelity import fidelity
 
@@ -49,9 +49,9 @@ def write_plan_files(run_folder: Path, against_run: str) -> None:
     Parameters: against_run, why nothing may be concluded from the run; "" where it is valid.
     """
     try:
-        asked = asked_of_run(run_folder, Overrides())
+        asked = request_from_run(run_folder, Overrides())
         asked = replace(asked, service=replace(asked.service, against=against_run))
-        wanted = Wanted(pareto=True, seconds=_FRONT_S, today=_begun(run_folder))
+        wanted = ExplainOptions(pareto=True, seconds=_FRONT_S, today=_begun(run_folder))
         _, body = explained_plan(asked, wanted)
     except SparecraftError as error:
         body = {

@@ -1,4 +1,4 @@
-"""What the measured fleet costs beside the planned one, and what its replicas cost in work."""
+"""Cost of the measured fleet beside the planned one, and of its replicas in work."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _planned(plan: Mapping[str, Any]) -> str:
 
 
 def work_words(run: RunFolder) -> list[str]:
-    """What each arm's replicas were to the servers: more requests, and time thrown away."""
+    """Load of each arm's replicas on the servers: more requests, and time thrown away."""
     words = []
     for arm, tiers in (run.summary.get("replication") or {}).items():
         extra = extra_work(tiers)

@@ -1,4 +1,4 @@
-"""How a run that was to decide its figure did so: a sentence, and a table of its looks."""
+"""The decision on a run's primary figure: a sentence, and a table of its looks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOODS = {"faster": "good", "slower": "bad", "equivalent": "good", "undecided": 
 
 
 def end_words(decided: Mapping[str, Any]) -> str:
-    """How the run ended, in a sentence."""
+    """The end of the run, in a sentence."""
     looks = decided["looks"]
     if not looks:
         return f"The run ended before the first look at its {decided['figure']}."

@@ -30,7 +30,7 @@ def time_axis(size: Size) -> Any:
 
 
 def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
-    """Where anything was disturbed, behind what is drawn."""
+    """Shading of the times with a disturbance, behind what is drawn."""
     rows = [
         {
             "t": max(window.start_s, domain[0]),

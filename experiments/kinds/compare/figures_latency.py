@@ -177,7 +177,7 @@ def _slo_rows(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
-    """Where the SLO allows no curve: to the right of the limit, above its share."""
+    """The area that the SLO forbids to a curve: to the right of the limit, above its share."""
     base = alt.Chart(data([{**row, "top": 1.0} for row in _slo_rows(run)]))
     rule = base.mark_rule(stroke=palette.MARKER.light, strokeDash=[4, 3], opacity=0.7)
     label = base.mark_text(

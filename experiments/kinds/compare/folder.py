@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from core.errors import InputError, SparecraftError
-from core.runfiles.events import Event, Window, read_events, run_end_s, sound, windows
+from core.runfiles.events import Event, Window, read_events, run_end_s, windows, without_discarded
 from core.runfiles.manifest import spec_of
 from core.statistics.percentiles import time_out_of
 from experiments.record.metrics.frames import arm_names, prepared
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass
 class RunFolder:
-    """What was found in a run's folder; `notes` says what was not."""
+    """The content of a run's folder; `notes` names what is missing."""
 
     path: Path
     manifest: dict[str, Any] = field(default_factory=dict)
@@ -53,8 +53,8 @@ def read_folder(path: Path) -> RunFolder:
         raise InputError(
             str(path),
             expected="the folder of a run",
-            came="no folder",
-            do="Give results/EXPERIMENT/RUN or results/EXPERIMENT/latest.",
+            got="no folder",
+            hint="Give results/EXPERIMENT/RUN or results/EXPERIMENT/latest.",
         )
     run = RunFolder(path)
     run.manifest = _read(run, "manifest.json", _json, {})
@@ -63,7 +63,7 @@ def read_folder(path: Path) -> RunFolder:
     if (path / "simulated.json").is_file():
         run.simulated = _read(run, "simulated.json", _json, {})
     events: list[Event] = _read(run, "events.jsonl", read_events, [])
-    run.events = sound(events)
+    run.events = without_discarded(events)
     limit_ms = time_out_of(run.manifest)
     run.requests = _read(
         run,

@@ -1,4 +1,4 @@
-"""What report and terminal say of the load generator, and of the host under all machines."""
+"""State of the load generator, and of the host under all machines, for report and terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Blocks = Sequence[Mapping[str, Any]]
 
 
 def load_words(blocks: Blocks) -> str:
-    """How busy the generator was, and where it was at its limit; "" without a block."""
+    """The generator's CPU use, and its limits where it met them; "" without a block."""
     if not blocks:
         return ""
     workers = max(len(block["workers"]) for block in blocks)
@@ -46,7 +46,7 @@ def load_table(blocks: Blocks) -> Table | None:
 
 
 def host_words(blocks: Blocks) -> str:
-    """How busy, how much other guests took, and how even; "" without a block."""
+    """CPU use of the host, the share of other guests, and its evenness; "" without a block."""
     if not blocks:
         return ""
     busy, stolen, speed = (

@@ -12,12 +12,12 @@ import polars as pl
 from core.runfiles.requests import measured
 from core.statistics.percentiles import time_out_of
 from experiments.design.experiment import Order
-from experiments.load.block import BlockRun
 from experiments.record.manifest import spec_json
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.looks import OPEN, levels, look, look_words
 from experiments.record.metrics.summary import compared_arms
-from experiments.stage.stage import Stage
+from experiments.run.block import BlockRun
+from experiments.testbed.testbed import Testbed
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Looks:
     over: str = ""  # why the run ends: "figure", "slo", "repeats" or "budget"
 
     def due(self, repeats: int, now: float) -> bool:
-        """Whether to look after so many repeats; it is the last time where the time is over."""
+        """True where a look is due after so many repeats; the last one where the time is over."""
         spent_s = now - self.since
         if repeats == self.order.repeats:
             self.over = "repeats"
@@ -77,16 +77,16 @@ class Looks:
         }
 
 
-def looked(looks: Looks, repeats: int, runner: BlockRun, stage: Stage) -> bool:
+def looked(looks: Looks, repeats: int, runner: BlockRun, testbed: Testbed) -> bool:
     """Look if it is time to; true where the run has what it was for, or its budget is spent."""
     now = time.monotonic()
     if not looks.due(repeats, now):
         return False
-    design = stage.design
+    design = testbed.design
     manifest = {"seed": design.experiment.design.seed, "spec": spec_json(design)}
     requests = pl.concat([handle.records() for handle in runner.handles])
-    looks.add(repeats, requests, manifest, stage.clock.since_s(now))
+    looks.add(repeats, requests, manifest, testbed.clock.since_s(now))
     title, text = look_words(looks.to_json(), len(looks.done) - 1)
-    stage.narrator.detail(f"{title}: {text}")
-    stage.recorder.look(now, title, text)
+    testbed.narrator.detail(f"{title}: {text}")
+    testbed.recorder.look(now, title, text)
     return bool(looks.over)

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.kinds.compare import tables
-from experiments.kinds.compare.answer import said
-from experiments.kinds.compare.asked import asked_rows
 from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.figures import all_figures, fronts
@@ -22,7 +20,9 @@ from experiments.kinds.compare.host import (
 )
 from experiments.kinds.compare.plan import plan_table, plan_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.spec_summary import spec_rows
 from experiments.kinds.compare.steps import main_sentence, steps_table
+from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.utilisation import calibration_table, utilisation_table
 from experiments.kinds.compare.verdict import (
     gain_table,
@@ -32,9 +32,9 @@ from experiments.kinds.compare.verdict import (
 )
 from experiments.record.result import validity
 from experiments.report.doses import dose_notes, dose_table, dose_words
+from experiments.report.revert_time import revert_time_words
 from experiments.report.shell import Verdict, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
-from experiments.report.undone import undone_words
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "compare.html.j2"
@@ -50,7 +50,7 @@ def write_report(run_dir: Path) -> Path:
 
 
 def page_values(run: RunFolder) -> dict[str, Any]:
-    """What the template says, by name."""
+    """Values of the template, by name."""
     ideal = run.summary.get("ideal") or {"source": "unknown"}
     platform = run.manifest.get("platform")
     baseline = headline_arms(run)[0] if run.arms else ""
@@ -66,13 +66,13 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "verdicts": verdicts(run),
         "headline": main_sentence(run),
         "validity": validity(run.summary) if "valid" in run.summary else "",
-        "said": said(run),
+        "said": summary_lines(run),
         "first": [slo_table(run), steps_table(run) if chain else gain_table(run), cost_table(run)],
         "steps": None if chain else steps_table(run),
         "slo_notes": slo_notes(run),
         "decided": decided_values(run.manifest),
         "work": work_words(run),
-        "asked": asked_rows(run) if run.spec else [],
+        "asked": spec_rows(run) if run.spec else [],
         "calibration": calibration_table(run),
         "utilisation": utilisation_table(run),
         "figures": all_figures(run),
@@ -88,7 +88,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "doses": dose_table(doses),
         "dose_notes": dose_notes(doses),
         "doses_most": DOSES_MOST,
-        "undone": undone_words(run.summary.get("undone")),
+        "undone": revert_time_words(run.summary.get("undone")),
         "replication": tables.replication_table(run),
         "agreement": tables.agreement_table(run),
         "caps": caps_words(run),
@@ -119,7 +119,7 @@ def verdicts(run: RunFolder) -> list[Verdict]:
 
 
 def predicted_words(run: RunFolder) -> dict[str, Any] | None:
-    """What the plan of this fleet predicted beside what was measured; None without such a plan."""
+    """The prediction of this fleet's plan beside the measurement; None without such a plan."""
     found = run.summary.get("predicted")
     if not found:
         return None

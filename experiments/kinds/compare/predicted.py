@@ -64,7 +64,7 @@ def _answer(entry: Mapping[str, Any]) -> str:
 
 
 def _off(share: float | None, prediction: str) -> str:
-    """How far the measured figure is from the predicted one."""
+    """The distance of the measured figure from the predicted one."""
     if share is None:
         return "predicted as zero"
     if share >= 1.0:
@@ -115,7 +115,7 @@ def _percentile_words(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def availability_words(found: Mapping[str, Any]) -> list[str]:
-    """What a run of minutes can say of a year's availability, and what it cannot."""
+    """The limits of a run of minutes as evidence of a year's availability."""
     entry = found["availability"]
     hours = number(entry["node_hours"])
     lines = [

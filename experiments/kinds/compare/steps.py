@@ -1,4 +1,4 @@
-"""What each step from one arm to the next brought, at what work: the sentence, and the table.
+"""Gain and work of each step from one arm to the next: the sentence, and the table.
 
 A design whose arms each differ from the one before in one thing is a chain: its page speaks of
 these steps first, and not of the arm that happened to be the best.
@@ -60,7 +60,7 @@ def steps_table(run: RunFolder) -> Table | None:
 
 
 def requests_to_servers(run: RunFolder, arm: str) -> dict[str, float]:
-    """What the servers of each tier got for one request of a user, copies counted; tiers as the
+    """The requests of each tier's servers for one request of a user, copies counted; tiers as the
     fleet has them."""
     loads = (run.summary.get("replication") or {}).get(arm) or {}
     tiers = (run.spec.get("fleet") or {}).get("tiers") or {name: {} for name in loads}

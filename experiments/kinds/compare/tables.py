@@ -161,7 +161,7 @@ def fault_table(run: RunFolder) -> Table | None:
 
 
 def replication_table(run: RunFolder) -> Table | None:
-    """What the replicas cost, per arm and tier."""
+    """The replicas' cost, per arm and tier."""
     rows = [
         (
             named(arm), named(tier), Cell(number(load["received"])),
@@ -179,7 +179,7 @@ def replication_table(run: RunFolder) -> Table | None:
 
 
 def agreement_table(run: RunFolder) -> Table | None:
-    """Whether replicas said the same, where an arbiter held their replies against each other."""
+    """Agreement of replicas, where an arbiter held their replies against each other."""
     rows = [
         (
             named(arm), named(tier),
@@ -196,7 +196,7 @@ def agreement_table(run: RunFolder) -> Table | None:
 
 
 def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
-    """What one needs to repeat the run."""
+    """The facts that one needs to repeat the run."""
     manifest = run.manifest
     host = manifest.get("host") or {}
     parts = (

@@ -12,20 +12,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.terminal import fitting
-from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import is_a_chain
 from experiments.kinds.compare.host import caps_words, host_words, load_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
 from experiments.kinds.compare.steps import main_sentence, steps_table
+from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.verdict import headline_arms
 from experiments.record.result import validity
 from experiments.report.doses import dose_words
+from experiments.report.revert_time import revert_time_words
 from experiments.report.tables import Cell
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
-from experiments.report.undone import undone_words
 
 _ROWS = (
     ("requests", "requests", number),
@@ -168,7 +168,7 @@ def _print_verdicts(run: RunFolder, console: Console) -> None:
     )
     load = (summary.get("load") or {}).get("blocks") or ()
     dose = dose_words((summary.get("faults") or {}).get("doses") or ())
-    undone = undone_words(summary.get("undone"))
+    undone = revert_time_words(summary.get("undone"))
     decided = decided_values(run.manifest)
     how = decided["said"] if decided else ""
     host = host_words(summary.get("host_blocks") or ())
@@ -203,7 +203,7 @@ def _print_answer(run: RunFolder, console: Console) -> None:
     console.print(main_sentence(run), style="bold", markup=False, highlight=False)
     counts = run.summary.get("valid") is not False
     planned = _planned(run.plan) if counts else "A plan from it is undecided."
-    for sentence in (*said(run), planned):
+    for sentence in (*summary_lines(run), planned):
         console.print(sentence, markup=False, highlight=False)
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.kinds.compare.asked import in_short, settings_of
 from experiments.kinds.compare.availability import missed_words, nines
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import headline
 from experiments.kinds.compare.predicted import verdict_sentence
+from experiments.kinds.compare.spec_summary import in_short, settings_of
 from experiments.record.disturbed import disturbed_words
 from experiments.record.metrics.summary import compared_arms
 from experiments.record.result import stopped_words, validity
@@ -91,7 +91,7 @@ def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[st
 
 
 def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """Where one arm met the SLO and another did not, whether they differ at all."""
+    """The difference of two arms, of which one met the SLO and another did not."""
     entry = (run.summary.get("improvement") or {}).get("p95") or {}
     if len(found) != 2 or set(found.values()) != {True, False} or differs(entry) is not False:
         return ""
@@ -99,7 +99,7 @@ def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
 
 
 def differs(entry: Mapping[str, Any]) -> bool | None:
-    """Whether the interval of a factor leaves 1 out; None where there is none."""
+    """True where the interval of a factor leaves 1 out; None where there is none."""
     if entry.get("ci_low") is None:
         return None
     return bool(entry["ci_low"] > 1 or entry["ci_high"] < 1)
@@ -159,7 +159,7 @@ def _set_apart(
 
 
 def gain(run: RunFolder) -> str:
-    """What the second arm gained, in a sentence; what cannot be said is not said."""
+    """The second arm's gain, in a sentence; what cannot be said is left out."""
     if run.summary.get("predicted"):
         return verdict_sentence(run.summary)
     baseline, other, entries = headline_arms(run)
@@ -243,7 +243,8 @@ def slo_table(run: RunFolder) -> Table | None:
         else f"{key.removesuffix('_ms')} ≤ {plain(asked[key])} ms"
         for key in limits
     ]  # fmt: skip
-    words = f"SLO, set {asked['set']} the first run" if asked.get("set") else (
+    known = asked.get("preregistered")
+    words = f"SLO, set {'before' if known else 'after'} the first run" if known is not None else (
         "SLO; when it was set is not said")  # fmt: skip
     if not run.summary.get("valid"):
         words += f"; {_NO_MARK[0]} not judged"
@@ -256,7 +257,7 @@ def slo_table(run: RunFolder) -> Table | None:
 
 
 def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
-    """What an arm reached, and whether the limit holds."""
+    """The figure of an arm, and the verdict on its limit."""
     figures = (run.summary.get("arms") or {}).get(arm) or {}
     errors = key == "max_error_share"
     text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))

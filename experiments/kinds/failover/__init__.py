@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.failover.section import FailoverSection
-from experiments.kinds.kind import Kind
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.stage import Stage
+    from experiments.testbed.testbed import Testbed
 
 
 class FailoverKind(Kind):
@@ -59,11 +59,11 @@ class FailoverKind(Kind):
 
         return len(blocks(design.experiment)) * len(section.cases()) * section.block_s()
 
-    def measure(self, stage: Stage, section: FailoverSection) -> None:
+    def measure(self, testbed: Testbed, section: FailoverSection) -> None:
         """Every block."""
         from experiments.kinds.failover.measure import Blocks
 
-        Blocks(stage, section).measure()
+        Blocks(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """Fail-over times, their parts and bounds."""

@@ -1,4 +1,4 @@
-"""What the invocations say: the fail-overs of each strike, their parts, and bounds.
+"""Analysis of the invocations: the fail-overs of each strike, their parts, and bounds.
 
 A fail-over is an invocation that had to be sent again, or was given up; one that was sent a second
 time, and the first server's reply came first, is none. Of each strike and client
@@ -19,7 +19,7 @@ import polars as pl
 from scipy import stats
 
 from core.statistics.percentiles import percentile
-from experiments.kinds.failover.bought import bought, planned
+from experiments.kinds.failover.availability_gain import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
 from experiments.kinds.failover.section import FailoverSection
@@ -173,7 +173,7 @@ def _figures(
 
 
 def _methods(invocations: pl.DataFrame) -> dict[str, int]:
-    """How often each method was invoked; none of a run that did not record it."""
+    """Invocations by method; none of a run that did not record them."""
     named = invocations.drop_nulls("method")["method"].value_counts().sort("method")
     return dict(named.iter_rows())
 

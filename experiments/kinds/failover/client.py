@@ -103,14 +103,14 @@ class Client:
 
     def _failed(self, expected: str) -> MeasurementFailed:
         tail = self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
-        came = f"exit status {self._process.poll()}: {tail}"
-        return MeasurementFailed(f"the client ({self._log.name})", expected=expected, came=came)
+        got = f"exit status {self._process.poll()}: {tail}"
+        return MeasurementFailed(f"the client ({self._log.name})", expected=expected, got=got)
 
 
 def plan_of(
     told: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
 ) -> dict[str, Any]:
-    """What the program is to do; README.md has the keys.
+    """The program's orders; README.md has the keys.
 
     Parameters: told, what its service adds.
     """

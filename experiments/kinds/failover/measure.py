@@ -21,12 +21,12 @@ from experiments.design.schedule import Block, blocks, stream
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.section import FailoverSection, Strike
 from experiments.kinds.failover.service import Happened, Service, adapter_of
-from experiments.kinds.held import held
 from experiments.record import manifest as manifests
 from experiments.record.records import write_json, write_table
-from experiments.stage.host import HostBlock, HostWatch
-from experiments.stage.settings import configure
-from experiments.stage.stage import Stage
+from experiments.run.active_fault import active_fault
+from experiments.testbed.host import HostBlock, HostWatch
+from experiments.testbed.settings import configure
+from experiments.testbed.testbed import Testbed
 
 INVOCATIONS_FILE = "invocations.parquet"
 HISTORY_FILE = "history.json"
@@ -38,31 +38,31 @@ _ALL_S = 60.0  # until all servers are registered
 class Blocks:
     """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
 
-    def __init__(self, stage: Stage, section: FailoverSection) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, section: FailoverSection) -> None:
+        self._testbed = testbed
         self._section = section
-        self._work = stage.folder / "clients"
+        self._work = testbed.folder / "clients"
         self._done: list[dict[str, Any]] = []  # of each block, what its records are of
         self._strikes: list[dict[str, Any]] = []
         self._history: list[Happened] = []
         self._host: list[HostBlock] = []
-        self._service = _service(stage, section)
-        stage.keep(self._write)
+        self._service = _service(testbed, section)
+        testbed.keep(self._write)
 
     def measure(self) -> None:
         """Every block."""
         self._work.mkdir()
         try:
-            for block, fault, clients in cells(self._stage.design.experiment, self._section):
+            for block, fault, clients in cells(self._testbed.design.experiment, self._section):
                 self._block(block, fault, clients)
         finally:
-            self._stage.recorder.block = None
+            self._testbed.recorder.block = None
 
     def _block(self, block: Block, fault: Strike, clients: int) -> None:
-        stage, section = self._stage, self._section
-        with stage.narrator.step(f"{block.arm}: {fault.name}, {clients} clients"):
-            stage.recorder.block = block
-            configure(stage.design, block.arm, stage.fleet)
+        testbed, section = self._testbed, self._section
+        with testbed.narrator.step(f"{block.arm}: {fault.name}, {clients} clients"):
+            testbed.recorder.block = block
+            configure(testbed.design, block.arm, testbed.fleet)
             self._await_all()
             stem = self._work / f"{block.repeat:03d}"
             plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
@@ -73,7 +73,7 @@ class Blocks:
                 "audit": None,
             }  # fmt: skip
             self._done.append(done)
-            watch = HostWatch(stage.fleet.platform.cpu_s)
+            watch = HostWatch(testbed.fleet.platform.cpu_s)
             client = Client(self._service.command(plan, records), stem.with_suffix(".log"))
             try:
                 client.await_first_reply()
@@ -103,7 +103,7 @@ class Blocks:
 
     def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
         """Machines of another tier in turn; or the server in use, and others beside it."""
-        nodes = self._stage.design.fleet.nodes_of(fault.tier or self._section.tier)
+        nodes = self._testbed.design.fleet.nodes_of(fault.tier or self._section.tier)
         if fault.tier is not None:
             return (nodes[number % len(nodes)],)
         others = [node for node in nodes if node != client.in_use]
@@ -115,14 +115,14 @@ class Blocks:
         # The agent kills, then answers: what a client feels begins before that.
         asked = time.monotonic()
         steps = [Step(fault.kind, server, fault.parameters) for server in struck]
-        with held(self._stage, *steps) as since:
+        with active_fault(self._testbed, *steps) as since:
             if fault.for_s is not None:
                 time.sleep(fault.for_s)
             else:
                 self._await_orders(struck)
             ended = time.monotonic()
         self._fulfil(struck)
-        t0 = self._stage.clock.monotonic
+        t0 = self._testbed.clock.monotonic
         self._strikes.append({
             "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
             "since_s": since - t0, "ended_s": ended - t0,
@@ -138,7 +138,7 @@ class Blocks:
 
     def _missing(self) -> set[str]:
         """Servers that the naming service does not have."""
-        nodes = self._stage.design.fleet.nodes_of(self._section.tier)
+        nodes = self._testbed.design.fleet.nodes_of(self._section.tier)
         return set(nodes) - self._service.registered()
 
     def _await_all(self) -> None:
@@ -146,8 +146,8 @@ class Blocks:
             raise MeasurementFailed(
                 f"servers of tier {self._section.tier}",
                 expected=f"all of them in the naming service within {_ALL_S:g} s",
-                came=f"without {', '.join(sorted(self._missing()))}",
-                do="Look into the log of the machine's role.",
+                got=f"without {', '.join(sorted(self._missing()))}",
+                hint="Look into the log of the machine's role.",
             )
 
     @staticmethod
@@ -163,7 +163,7 @@ class Blocks:
     def _write(self, folder: Path) -> dict[str, Any] | None:
         if not self._done:
             return None
-        t0 = self._stage.clock.monotonic
+        t0 = self._testbed.clock.monotonic
         found = []
         for one in self._done:
             records = self._work / f"{one['block']:03d}.jsonl"
@@ -200,14 +200,14 @@ def _sleep_until(at_s: float) -> None:
 
 
 def delays_s(block: Block, section: FailoverSection) -> list[float]:
-    """How much later than it could each strike of a block comes [s], uniform up to `phase_s`."""
+    """The delay of each strike of a block [s], uniform up to `phase_s`."""
     rng = stream(block.seed, "phases", block.repeat)
     return [float(delay) for delay in rng.uniform(0.0, section.phase_s, section.strikes)]
 
 
-def _service(stage: Stage, section: FailoverSection) -> Service:
+def _service(testbed: Testbed, section: FailoverSection) -> Service:
     by_role: dict[str, list[Machine]] = defaultdict(list)
-    for machine in stage.fleet.inventory.started:
+    for machine in testbed.fleet.inventory.started:
         by_role[machine.role].append(machine)
-    role = stage.design.roles[stage.design.fleet.tiers[section.tier].role]
+    role = testbed.design.roles[testbed.design.fleet.tiers[section.tier].role]
     return adapter_of(role.directory)(section.tier, by_role)

@@ -19,7 +19,7 @@ Seconds = Annotated[float, Field(gt=0, le=600)]
 
 
 class Strategy(Strict):
-    """How clients of an arm find another server."""
+    """The way clients of an arm find another server."""
 
     strategy: Name
     """`primary`: ask for the primary; `cached`: a list of all servers; `open`: connections to all;
@@ -31,7 +31,7 @@ class Strategy(Strict):
 
 
 class Strike(Strict):
-    """What happens to the server that is in use, or to machines of another tier in turn."""
+    """The fault of the server that is in use, or of machines of another tier in turn."""
 
     kind: Annotated[str, OneOf((*FAULT_KINDS, CPU))]
     """Which fault, or neighbours on its processor."""
@@ -47,11 +47,11 @@ class Strike(Strict):
     @model_validator(mode="after")
     def _ends(self) -> Strike:
         if self.tier is not None and self.for_s is None:
-            came = f"tier = {self.tier!r} alone"
-            raise refusal("for_s, as nobody orders another machine of it", came=came, key="for_s")
+            got = f"tier = {self.tier!r} alone"
+            raise refusal("for_s, as nobody orders another machine of it", got=got, key="for_s")
         if self.tier is not None and self.servers > 1:
-            came = f"{self.servers} and tier = {self.tier!r}"
-            raise refusal("1, as machines of a tier are struck in turn", came=came, key="servers")
+            got = f"{self.servers} and tier = {self.tier!r}"
+            raise refusal("1, as machines of a tier are struck in turn", got=got, key="servers")
         return self
 
     @property
@@ -64,7 +64,7 @@ class Strike(Strict):
 
 
 class CrashRate(Strict):
-    """How often a fault comes, for what a strategy buys."""
+    """The yearly rate of a fault, for a strategy's gain."""
 
     per_year: Positive
     """How often it strikes a server in a year."""
@@ -117,7 +117,7 @@ class FailoverSection(Strict):
     """What a fleet of servers is sized for then, with each strategy."""
 
     def block_s(self) -> float:
-        """How long a block asks, if all goes well [s]."""
+        """The length of a block's requests, if all goes well [s]."""
         return self.warm_up_s + self.strikes * (self.every_s + self.phase_s / 2)
 
     def cases(self) -> list[tuple[Strike, int]]:
@@ -133,7 +133,7 @@ class FailoverSection(Strict):
         most = max(fault.servers for fault in self.faults)
         nodes = tiers[self.tier].nodes if self.tier in tiers else most
         fronted = {one.strategy == "arbiter" for one in self.strategies.values()}
-        for key, wrong, expected, came in (
+        for key, wrong, expected, got in (
             ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
             ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
              ", ".join(self.strategies) or "none"),
@@ -148,7 +148,7 @@ class FailoverSection(Strict):
              ", ".join(map(str, self.clients))),
         ):  # fmt: skip
             if wrong:
-                raise self._error(design, key, expected, came)
+                raise self._error(design, key, expected, got)
         for fault in self.faults:
             try:
                 KINDS[fault.kind].model.model_validate(fault.parameters)
@@ -161,6 +161,6 @@ class FailoverSection(Strict):
             raise self._error(design, "tier", expected, f"role {tiers[self.tier].role}")
         adapter_of(role.directory)
 
-    def _error(self, design: Design, key: str, expected: str, came: str) -> InputError:
+    def _error(self, design: Design, key: str, expected: str, got: str) -> InputError:
         place = f"{design.directory / 'experiment.toml'}: failover.{key}"
-        return InputError(place, expected=expected, came=came, do="Correct it.")
+        return InputError(place, expected=expected, got=got, hint="Correct it.")

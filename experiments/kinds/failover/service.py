@@ -21,8 +21,8 @@ MODULE = "failover.py"
 
 @dataclass(frozen=True)
 class Happened:
-    """What the server side did: `what` is detected, removed, promoted, ordered or ready; monotonic
-    time [s]."""
+    """An event of the server side: `what` is detected, removed, promoted, ordered or ready;
+    monotonic time [s]."""
 
     at: float
     what: str
@@ -43,7 +43,7 @@ class Service(ABC):
 
     @abstractmethod
     def told(self) -> Mapping[str, Any]:
-        """What the plan says of the service: where its names are, what is in front of it."""
+        """The plan's view of the service: where its names are, what is in front of it."""
 
     @abstractmethod
     def audit(self, records: Path) -> Mapping[str, int]:
@@ -75,7 +75,7 @@ def adapter_of(directory: Path) -> type[Service]:
         raise InputError(
             str(path),
             expected="SERVICE, a class made from Service",
-            came="none" if found is None else repr(found)[:200],
-            do="Define it, as experiments/kinds/failover/README.md says.",
+            got="none" if found is None else repr(found)[:200],
+            hint="Define it, as experiments/kinds/failover/README.md says.",
         )
     return found

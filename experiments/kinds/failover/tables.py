@@ -97,7 +97,7 @@ def calls_table(rows: Rows) -> Table | None:
 
 
 def bought_table(rows: Rows, availability: float) -> Table:
-    """What each strategy buys under each fault that has a rate."""
+    """The gain of each strategy under each fault that has a rate."""
     told = [row for row in rows if row["bought"] is not None]
     head = ("fault", "strategy", "CrashRecovery", "PoolRepair", "availability", "down a year",
             "USD a month", f"servers for {availability:.9g}", "USD a month with them")  # fmt: skip
@@ -130,7 +130,7 @@ def _nines(unavailability: float) -> str:
 
 
 def rates_table(rates: Mapping[str, Mapping[str, Any]], prices: Mapping[str, str]) -> Table:
-    """What the figures above rest on."""
+    """The basis of the figures above."""
     shown = [
         (named(fault), Cell(f"{rate['per_year']:g} a server and year"), named(rate["source"]))
         for fault, rate in rates.items()
@@ -167,7 +167,7 @@ def _within(row: Mapping[str, Any]) -> Cell:
 
 
 def parts_table(rows: Rows) -> Table:
-    """Where the time of a fail-over went, on average."""
+    """The parts of a fail-over's time, on average."""
     shown = tuple(
         (
             named(row["fault"]), _strategy(row),

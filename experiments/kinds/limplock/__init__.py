@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.kinds.kind import Kind
 from experiments.kinds.limplock.section import LimplockSection
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.platforms import Platform
-    from experiments.stage.stage import Stage
+    from experiments.testbed.platforms import Platform
+    from experiments.testbed.testbed import Testbed
 
 
 class LimplockKind(Kind):
@@ -37,7 +37,7 @@ class LimplockKind(Kind):
 
     def check_host(self, design: Design, section: LimplockSection, platform: Platform) -> None:
         """Memory for all machines and clients, where the machines are here."""
-        from experiments.kinds.limplock.foreseen import check_memory
+        from experiments.kinds.limplock.dry_run import check_memory
 
         del section
         if platform.on_this_host:
@@ -45,18 +45,18 @@ class LimplockKind(Kind):
 
     def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Mapping[str, Any]]:
         """Each scenario of each row, on one machine at a time."""
-        from experiments.kinds.limplock.foreseen import disturbances
+        from experiments.kinds.limplock.dry_run import disturbances
 
         return disturbances(design, section)
 
     def load_s(self, design: Design, section: LimplockSection) -> None:
         """As long as the rows take."""
 
-    def measure(self, stage: Stage, section: LimplockSection) -> None:
+    def measure(self, testbed: Testbed, section: LimplockSection) -> None:
         """Every repeat of every row."""
         from experiments.kinds.limplock.measure import Rows
 
-        Rows(stage, section).measure()
+        Rows(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """The verdicts of each row and scenario."""

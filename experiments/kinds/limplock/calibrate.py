@@ -1,4 +1,4 @@
-"""How often the rule is right, wrong, and says that it cannot tell, where the answer is known.
+"""Rates at which the rule is right, wrong, and undecided, where the answer is known.
 
 python -m experiments.kinds.limplock.calibrate [DRAWS]
 
@@ -223,7 +223,7 @@ def _true(cluster: Cluster, rng: np.random.Generator) -> float:
 
 
 def mild_rows(draws: int) -> list[str]:
-    """What was found by what was true."""
+    """Counts of findings by truth."""
     rng = np.random.default_rng((_SEED, 1000))
     drawn = [mild(rng) for _ in range(draws)]
     rows = []

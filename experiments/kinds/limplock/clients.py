@@ -41,7 +41,7 @@ class ClientEnded(MeasurementFailed):
 
 @dataclass(frozen=True)
 class Task:
-    """What a lane asks: an operation of one machine, `count` times (0: until it is stopped), one
+    """A lane's task: an operation of one machine, `count` times (0: until it is stopped), one
     after another, each with `size` bytes, over `keys` names."""
 
     node: str
@@ -81,7 +81,7 @@ class Lane:
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it was done."""
+        """True where all of it was done."""
         return self.reason == "done"
 
     def wait(self, timeout_s: float) -> bool:
@@ -117,8 +117,8 @@ class Clients:
             raise EnvironmentMissing(
                 f"the client {command[-1]}",
                 expected=f"to start within {_START_S:g} s",
-                came=self._tail(),
-                do="Call `ci/setup`; the client needs a JDK and the role's jars.",
+                got=self._tail(),
+                hint="Call `ci/setup`; the client needs a JDK and the role's jars.",
             )
 
     def open(self, task: Task) -> Lane:
@@ -233,13 +233,13 @@ class Clients:
             self._up = True
             self._ready.set()
 
-    def _failed(self, came: str) -> MeasurementFailed:
-        kind = ClientEnded if came == _GONE else MeasurementFailed
+    def _failed(self, got: str) -> MeasurementFailed:
+        kind = ClientEnded if got == _GONE else MeasurementFailed
         return kind(
             "the store's client",
             expected="to do what it is told",
-            came=f"{came}; it printed: {self._tail()}",
-            do=f"Its log is {self._log}.",
+            got=f"{got}; it printed: {self._tail()}",
+            hint=f"Its log is {self._log}.",
         )
 
     def _tail(self) -> str:
@@ -308,8 +308,8 @@ def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
         raise EnvironmentMissing(
             f"the client of {jars.parent.name} {jars.name}",
             expected="to compile",
-            came=(done.stdout + done.stderr)[-_TAIL_BYTES:].strip(),
-            do="`ci/jars` has its jars; see whether they are there.",
+            got=(done.stdout + done.stderr)[-_TAIL_BYTES:].strip(),
+            hint="`ci/jars` has its jars; see whether they are there.",
         )
     new.replace(target)
     return target
@@ -321,7 +321,7 @@ def _program(name: str) -> str:
         raise EnvironmentMissing(
             name,
             expected="a JDK on this host, for the stores' own clients",
-            came="none",
-            do="Install one (Debian: default-jdk-headless), then call this again.",
+            got="none",
+            hint="Install one (Debian: default-jdk-headless), then call this again.",
         )
     return found

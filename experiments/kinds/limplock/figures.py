@@ -50,7 +50,7 @@ class _Panel:
 
     @property
     def is_full(self) -> bool:
-        """Whether a machine came to its limit."""
+        """True where a machine came to its limit."""
         return any(
             row["value"] >= REACHED * self.limits.get(row["name"], math.inf) for row in self.rows
         )
@@ -215,7 +215,7 @@ def _names(course: Sequence[Window], asked: pl.DataFrame, told: pl.DataFrame) ->
 
 
 def _place(first: Window, name: str, limping: Collection[str]) -> str:
-    """What a machine is at the course's begin, and whether it limps in it."""
+    """A machine's role at the course's begin, and its limping."""
     at_first = f"at first {first.labels[name]}" if name in first.labels else ""
     return ", ".join(filter(None, [at_first, "limps" * (name in limping)])) or "of no part"
 

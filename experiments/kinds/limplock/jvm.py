@@ -1,4 +1,4 @@
-"""What a server's JVM tells of itself, by the exporter that `infra/roles/java/common.sh` starts."""
+"""Metrics of a server's JVM, by the exporter that `infra/roles/java/common.sh` starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import httpx
 
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 
 _PORT = 9404
 _MEMORY, _COLLECTORS = "java.lang:type=Memory", "java.lang:type=GarbageCollector,*"
@@ -22,7 +22,7 @@ def exported(host: str) -> str:
     Parameters: host, its address on the control network.
     """
     try:
-        return pages.page(f"http://{host}:{_PORT}/metrics")
+        return metrics_client.page(f"http://{host}:{_PORT}/metrics")
     except httpx.HTTPError:
         return ""
 
@@ -48,10 +48,10 @@ def look_at_jvm_by_page(host: str, port: int) -> dict[str, float]:
 
     Parameters: host, mostly its address on the control network.
     """
-    memory = pages.bean(host, port, _MEMORY).get("HeapMemoryUsage")
+    memory = metrics_client.bean(host, port, _MEMORY).get("HeapMemoryUsage")
     if memory is None:
         return {}
-    spent_ms = sum(one["CollectionTime"] for one in pages.beans(host, port, _COLLECTORS))
+    spent_ms = sum(one["CollectionTime"] for one in metrics_client.beans(host, port, _COLLECTORS))
     return {
         "heap_used_mb": memory["used"] / _MEGABYTE,
         "heap_max_mb": memory["max"] / _MEGABYTE,

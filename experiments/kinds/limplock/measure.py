@@ -35,8 +35,8 @@ from experiments.kinds.limplock.windows import (
 )
 from experiments.kinds.limplock.zones import search
 from experiments.record.records import write_table
-from experiments.stage.settings import configure
-from experiments.stage.stage import Stage
+from experiments.testbed.settings import configure
+from experiments.testbed.testbed import Testbed
 
 _WARM_UP_GAP_S = 0.002
 ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to them
@@ -45,8 +45,8 @@ ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to th
 class Rows:
     """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
 
-    def __init__(self, stage: Stage, section: LimplockSection) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, section: LimplockSection) -> None:
+        self._testbed = testbed
         self._section = section
         self._rows = section.asked()
         self._windows: list[Window] = []
@@ -57,21 +57,21 @@ class Rows:
         self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
         self._shown: dict[str, dict[str, Any]] = {}
         self._cold: dict[str, bool] = {}  # by system, as its last repeat left it
-        stage.keep(self._write)
+        testbed.keep(self._write)
 
     def measure(self) -> None:
         """Every block. The clients are gone when this ends."""
         before = ""
         try:
-            for block in blocks(self._stage.design.experiment):
+            for block in blocks(self._testbed.design.experiment):
                 if self._section.search is not None and block.pair > 0:
                     continue  # all repeats of a value are one after another
-                configure(self._stage.design, block.arm, self._stage.fleet)
+                configure(self._testbed.design, block.arm, self._testbed.fleet)
                 for name in dict.fromkeys(row.system for row in self._rows):
                     self._of_system(block, name, fresh=block.arm != before)
                 before = block.arm
         finally:
-            self._stage.recorder.block = None
+            self._testbed.recorder.block = None
             for clients in self._clients.values():
                 clients.close()
 
@@ -81,11 +81,11 @@ class Rows:
         mine = [row for row in self._rows if row.system == name]
         self._shown |= {one.metric: asdict(one) for one in system.shown}
         said = f"{block.arm}, repeat {block.pair + 1}: {', '.join(row.name for row in mine)}"
-        watch = Whitebox([system, *self._called(block.arm, name)], self._stage.recorder)
+        watch = Whitebox([system, *self._called(block.arm, name)], self._testbed.recorder)
         try:
-            with self._stage.narrator.step(said), watch:
+            with self._testbed.narrator.step(said), watch:
                 look = partial(system.parts, mine[0])
-                whole(self._stage, look, self._section.recover_max_s)
+                whole(self._testbed, look, self._section.recover_max_s)
                 clients = self._client_of(block.arm, name, system, mine)
                 if fresh:
                     self._warm_up(system, mine, clients)
@@ -109,7 +109,7 @@ class Rows:
         """All repeats of a value; they are numbered through all values of an arm."""
         scenario, found, cut = wanted.scenario(value), list[Waited](), False
         first = len({one.repeat for one in self._windows if one.arm == block.arm})
-        for number in range(first, first + self._stage.design.experiment.design.repeats):
+        for number in range(first, first + self._testbed.design.experiment.design.repeats):
             this = replace(block, pair=number)
             windows = self._row(this, row, row.injected[0], system, clients, watch, (scenario,))
             waits = (relative(windows[0], faulty, wanted) for faulty in windows[1:])
@@ -121,8 +121,8 @@ class Rows:
                 expected=f"a {row.injected[0]} that stays so without a fault, and an operation "
                 f"that ends within base_max_s, {self._section.base_max_s:g} s, and not before its "
                 "fault begins",
-                came="longer or shorter ones" if cut else "others in each repeat",
-                do="Look into the machines' logs: elections without a fault mean a busy host.",
+                got="longer or shorter ones" if cut else "others in each repeat",
+                hint="Look into the machines' logs: elections without a fault mean a busy host.",
             )
         return found
 
@@ -133,14 +133,14 @@ class Rows:
         """The windows of the repeat; none where its parts moved time after time."""
         for _ in range(ATTEMPTS_MAX):
             repeat = Repeat(
-                self._stage, self._section, block, row, part, system, clients, watch, scenarios,
+                self._testbed, self._section, block, row, part, system, clients, watch, scenarios,
                 cold=self._cold.get(row.system, False), closes=self._section.search is None,
             )  # fmt: skip
             try:
                 repeat.measure()
             except Moved as error:
                 self._abandoned.append(str(error))
-                self._stage.narrator.detail(str(error))
+                self._testbed.narrator.detail(str(error))
                 continue
             finally:
                 self._lanes += repeat.lanes
@@ -152,11 +152,11 @@ class Rows:
 
     def _drawn(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
         """The scenarios in an order of this repeat's own."""
-        seed = self._stage.design.experiment.design.seed
+        seed = self._testbed.design.experiment.design.seed
         return shuffled(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
 
     def _adapter(self, arm: str, name: str) -> System:
-        design, tiers = self._stage.design, self._stage.design.fleet.tiers
+        design, tiers = self._testbed.design, self._testbed.design.fleet.tiers
         tier = system_tier(design, name)
         system = self._of_tier(arm, tier)
         system.gap_s = 1.0 / self._section.pace_per_s if self._section.pace_per_s else 0.0
@@ -164,8 +164,8 @@ class Rows:
         return system
 
     def _called(self, arm: str, name: str) -> list[System]:
-        """What its tier calls, to be looked at: a row may limp one of those."""
-        design, tiers = self._stage.design, self._stage.design.fleet.tiers
+        """The tiers that its tier calls: a row may limp one of those."""
+        design, tiers = self._testbed.design, self._testbed.design.fleet.tiers
         return [
             self._of_tier(arm, one)
             for one in tiers[system_tier(design, name)].calls
@@ -173,21 +173,21 @@ class Rows:
         ]
 
     def _of_tier(self, arm: str, tier: str) -> System:
-        design = self._stage.design
+        design = self._testbed.design
         role = design.roles[design.fleet.tiers[tier].role]
         stated = design.experiment.arms[arm].of(tier).role
         defaults = {key: setting.default for key, setting in role.settings.items()}
         return adapter_of(role.directory)(self._nodes(tier), {**defaults, **stated})
 
     def _nodes(self, tier: str) -> list[Node]:
-        role = self._stage.design.fleet.tiers[tier].role
-        started = self._stage.fleet.inventory.started
+        role = self._testbed.design.fleet.tiers[tier].role
+        started = self._testbed.fleet.inventory.started
         return [Node.of(one) for one in started if (one.tier, one.role) == (tier, role)]
 
     def _client_of(self, arm: str, name: str, system: System, rows: Sequence[Row]) -> Clients:
         """Started once for each arm, with what its rows need to be there."""
         if (arm, name) not in self._clients:
-            role, folder = self._stage.design.roles[name], self._stage.folder
+            role, folder = self._testbed.design.roles[name], self._testbed.folder
             every = chain(system.nodes.values(), *system.called.values())
             names = {node.address: node.name for node in every}
             words = command(role, system.jars, system.sources, system.opener, names, folder)
@@ -211,11 +211,13 @@ class Rows:
         if not self._windows:
             return None
         counts = {row.name: self._section.count_of(row) for row in self._rows}
-        limits = {row.name: self._section.wait_max or row.wait_max for row in self._rows}
+        limits = {
+            row.name: self._section.timeout_factor or row.timeout_factor for row in self._rows
+        }
         scales = {row.name: self._section.scale_of(row) for row in self._rows}
         left = Left(
             self._section.scale, counts, limits, list(self._shown.values()), self._abandoned,
-            scales, self._stage.clock.monotonic, self._closing,
+            scales, self._testbed.clock.monotonic, self._closing,
         )  # fmt: skip
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)
@@ -224,7 +226,7 @@ class Rows:
         return {}
 
     def _asked(self) -> pl.DataFrame:
-        t0 = self._stage.clock.monotonic
+        t0 = self._testbed.clock.monotonic
         rows = [
             (purpose, lane.task.node, lane.task.operation, one.start - t0, one.end - t0,
              one.outcome)

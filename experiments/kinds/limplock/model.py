@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass
 class Outcome:
-    """What a repeat left: probes, the row's operation, and what nobody outside can know."""
+    """A repeat's records: probes, the row's operation, and what nobody outside can know."""
 
     probes: list[Asked] = field(default_factory=list)
     base_run_s: float | None = None
@@ -215,7 +215,7 @@ class Repeat:
             self.outcome.gone_s.setdefault(HOLDER, now)
 
     def _drain(self) -> Work:
-        """What is queued goes to the limping node, one by one, through its slow part."""
+        """The queue goes to the limping node, one by one, through its slow part."""
         holder = self._nodes[HOLDER]
         while True:
             yield self._service(self._cluster.device_s, LIMPING, device=True)

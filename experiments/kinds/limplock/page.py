@@ -30,11 +30,11 @@ from experiments.kinds.limplock.zones_page import zone_figures, zone_table, zone
 from experiments.record.records import read_table
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.doses import dose_notes, dose_table, dose_words
+from experiments.report.revert_time import revert_time_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import MISSING, factor, number, plain
-from experiments.report.undone import undone_words
 
 _MOODS = {
     "yes": "bad", "no": "good", "insufficient": "unknown", "under-dosed": "unknown",
@@ -81,7 +81,7 @@ def write_page(folder: Path) -> Path:
         doses=dose_table(doses),
         dose_words=dose_words(doses),
         dose_notes=dose_notes(doses),
-        undone=undone_words(result.get("undone")),
+        undone=revert_time_words(result.get("undone")),
         abandoned=result["abandoned"],
         repeat=repeat_rows(manifest),
     )
@@ -96,7 +96,7 @@ def scale_words(left: Left) -> str:
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """Who locks up, and whether the paper says so too; of a search, where its zones are."""
+    """The rows with limplock beside the paper's verdict; of a search, its zones."""
     if result.get("zones") is not None:
         return zone_words(result["zones"])
     rows = result["rows"]
@@ -163,7 +163,7 @@ def _workload(one: Mapping[str, Any]) -> str:
 
 
 def _paper(one: Mapping[str, Any], key: str, unit: str = "") -> str:
-    """What the paper says of it; nothing of a row that it has not."""
+    """The paper's verdict; nothing of a row that it has not."""
     return "" if one["paper"] is None else f"paper {plain(one['paper'][key])}{unit}"
 
 
@@ -236,7 +236,7 @@ def _since(since: Mapping[str, Any] | None) -> str:
 def _notes(one: Mapping[str, Any]) -> str:
     down = [node["node"] for node in one["nodes"] if node["down"]]
     words = [f"{one['repeats']} repeats"]
-    limit = f"{plain(one['wait_max'])} × the base"
+    limit = f"{plain(one['timeout_factor'])} × the base"
     limit += f" or {HELD_S_MAX:g} s" if max(one["took_all_s"], default=0) >= HELD_S_MAX else ""
     limit = "the end of the watch" if one.get("endures") else limit
     words += [f"{one['cut']} cut short at {limit}"] if one["cut"] else []
@@ -271,7 +271,7 @@ def _dosed(dose: Mapping[str, Any]) -> str:
 
 
 def stream_table(result: Mapping[str, Any]) -> Table | None:
-    """What each probe came to."""
+    """The result of each probe."""
     rows = tuple(
         (
             named(f"{_name(result, one)}, {label(one['scenario'])}"),
@@ -306,7 +306,7 @@ def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
 
 
 def _in_one(table: Table) -> Table:
-    """What stands below a cell on the page stands in it."""
+    """The text of a cell, with what stands below it on the page."""
     rows: Sequence[tuple[Cell, ...]] = [
         tuple(
             dataclasses.replace(

@@ -87,8 +87,8 @@ def _needs(word: str) -> Needs:
 
 
 def _check(probes: pl.DataFrame, fault_s: Mapping[int, float]) -> None:
-    def refuse(expected: str, came: object) -> InputError:
-        return InputError("probes", expected=expected, came=str(came), do="Correct the record.")
+    def refuse(expected: str, got: object) -> InputError:
+        return InputError("probes", expected=expected, got=str(got), hint="Correct the record.")
 
     if probes.schema != SCHEMA:
         raise refuse(f"the columns {SCHEMA}", probes.schema)
@@ -132,7 +132,7 @@ class _Series:
         )
 
     def _waits(self, some: NDArray[np.bool_], until: float) -> list[Waited]:
-        """What is not over at `until`, or never ended well, took at least that long."""
+        """A probe that is not over at `until`, or never ended well, took at least that long."""
         seconds = np.minimum(self._end, until) - self._start
         cut = ~self._ok | (self._end > until)
         return [Waited(*one) for one in zip(seconds[some], cut[some], strict=True)]

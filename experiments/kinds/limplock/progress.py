@@ -1,4 +1,4 @@
-"""How far a row's jobs are, as its client tells it: Limplock's Figure 2a, their progress, and 2c,
+"""Progress of a row's jobs, as its client tells it: Limplock's Figure 2a, their progress, and 2c,
 jobs an hour.
 
 A client may tell it in lines of its log, by its own clock, which is the runner's; README.md, "To
@@ -40,7 +40,7 @@ _OVER = re.compile(r"job-over (\d{1,19}) (\S+) (succeeded|failed)\n")
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a job's parts were, 0 to 1, or that it was over: `over` is whether it succeeded."""
+    """The progress of a job's parts, 0 to 1, or its end: `over` is its success."""
 
     time_s: float
     job: str
@@ -59,7 +59,7 @@ class Told:
 
 
 def read_log(path: Path, t0_s: float) -> Told:
-    """What a client told; nothing of one that has no log.
+    """The lines of a client; nothing of one that has no log.
 
     Parameters: t0_s, the run's second 0 on the client's clock. Times are the run's.
     """
@@ -77,7 +77,7 @@ def read_log(path: Path, t0_s: float) -> Told:
 
 
 def mark_of(line: str) -> Mark | None:
-    """What a whole line says, with its end; None of a damaged one. Time is the client's."""
+    """The values of a whole line, with its end; None of a damaged one. Time is the client's."""
     if found := _OVER.fullmatch(line):
         return Mark(int(found[1]) / 1e9, found[2], {}, over=found[3] == "succeeded")
     if not (found := _PROGRESS.fullmatch(line)):
@@ -121,7 +121,7 @@ class Course:
 
 
 def course_of(window: Window, marks: Iterable[Mark]) -> Course:
-    """What was told in this window, of all that its arm's client told."""
+    """The lines of this window, of all that its arm's client told."""
     inside = (mark for mark in marks if window.start_s <= mark.time_s <= window.end_s)
     return Course(
         window, tuple(replace(mark, time_s=mark.time_s - window.start_s) for mark in inside)

@@ -62,7 +62,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What an arm buys and costs at a severity; `reason` where that is not judged."""
+    """The gain and cost of an arm at a severity; `reason` where that is not judged."""
 
     row: str
     part: str
@@ -148,7 +148,7 @@ def _price(costs: Ratio | None, rule: Rule) -> Price:
 
 
 def _change(found: Ratio | None, rule: Rule) -> str:
-    """Whether a ratio is above 1, below it, none that is as large as the factor, or open."""
+    """The side of a ratio: above 1, below it, none that is as large as the factor, or open."""
     if found is not None and found.low > 1.0:
         return "more"
     if found is None or found.high is None:

@@ -13,20 +13,20 @@ from typing import TypeVar
 from core.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
-from experiments.kinds.held import held
-from experiments.kinds.limplock.cast import Cast, cast_of
 from experiments.kinds.limplock.clients import ClientEnded, Clients, Lane
 from experiments.kinds.limplock.endure import LINES, Deaths, outlast
+from experiments.kinds.limplock.node_roles import NodeRoles, assign_roles
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, CLOSING, CRASH, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import System, Unsettled
+from experiments.kinds.limplock.system import NotStable, System
 from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import BESIDE, PROBE, ROW, Window
-from experiments.stage.agents import AgentError
-from experiments.stage.fleet import await_ready
-from experiments.stage.live_fleet import serving
-from experiments.stage.stage import Stage
+from experiments.run.active_fault import active_fault
+from experiments.testbed.agents import AgentError
+from experiments.testbed.fleet import await_ready
+from experiments.testbed.live_fleet import serving
+from experiments.testbed.testbed import Testbed
 
 Found = TypeVar("Found")
 _POLL_S = 0.2
@@ -48,7 +48,7 @@ class Repeat:
 
     def __init__(
         self,
-        stage: Stage,
+        testbed: Testbed,
         section: LimplockSection,
         block: Block,
         row: Row,
@@ -64,7 +64,7 @@ class Repeat:
         self.windows: list[Window] = []
         self.closing: list[Window] = []
         self.lanes: list[tuple[str, Lane]] = []
-        self._stage = stage
+        self._testbed = testbed
         self._section = section
         self._block = block
         self._row = row
@@ -86,7 +86,7 @@ class Repeat:
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
-            if self._section.rehearse:
+            if self._section.trial_run:
                 self._rehearse()
             base = self._base(stack)
             self.windows.append(base)
@@ -95,10 +95,10 @@ class Repeat:
                 raise Moved(
                     f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
                     expected="the same parts before and after the run without a fault",
-                    came="others: it is begun again",
+                    got="others: it is begun again",
                 )
             if base.cut:
-                self._stage.narrator.detail(
+                self._testbed.narrator.detail(
                     f"{self._row.name}: the base was cut short after {base.took_s:.0f} s"
                 )
                 return
@@ -114,7 +114,7 @@ class Repeat:
 
     def _warm(self) -> None:
         """Rehearse the operation on servers that were started anew."""
-        if self.cold and self._section.rehearse:
+        if self.cold and self._section.trial_run:
             self._rehearse()
 
     def _begin_probes(self, stack: ExitStack) -> None:
@@ -157,7 +157,7 @@ class Repeat:
         start = time.monotonic()
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
-        time.sleep(max(0.0, start + self._section.window_least_s - time.monotonic()))
+        time.sleep(max(0.0, start + self._section.window_s_min - time.monotonic()))
         self._clients.stop(lane)
         base = self._window(BASE, cast, start, time.monotonic(), lane)
         base, self.cold = replace(base, cold=self.cold), False  # it is a run too
@@ -169,14 +169,16 @@ class Repeat:
         cast = self._cast()
         limit_s = section.limit_s(row, base.took_s)
         kind, parameters = scenario.fault(row.limpware)
-        self._stage.recorder.block = replace(self._block, repeat=self._number())
+        self._testbed.recorder.block = replace(self._block, repeat=self._number())
         lane = self._opened(cast, 0 if section.endure else self._count)
         deaths = Deaths(self._system.nodes, self._printed, self._has_ended)
         with ExitStack() as fault:
             if scenario.start_s is not None:
                 self._clients.go(lane)
                 time.sleep(scenario.start_s)
-            since = fault.enter_context(held(self._stage, Step(kind, cast.limping, parameters)))
+            since = fault.enter_context(
+                active_fault(self._testbed, Step(kind, cast.limping, parameters))
+            )
             if scenario.start_s is None:
                 self._clients.go(lane)
             if scenario.held_s is not None:
@@ -186,16 +188,16 @@ class Repeat:
                 outlast(deaths, section.endure, since)
             else:
                 lane.wait(lane.started + limit_s - time.monotonic())
-            time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
+            time.sleep(max(0.0, since + section.window_s_min - time.monotonic()))
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)
             died_s = {name: at - since for name, at in deaths.found.items()}
             window = replace(window, cold=self.cold, died_s=died_s)
-        self._stage.recorder.block = None
+        self._testbed.recorder.block = None
         try:
             window = replace(window, whole_after_s=self._recover(cast.limping))
         except _Stuck as error:
-            self._stage.narrator.detail(str(error))
+            self._testbed.narrator.detail(str(error))
             window = replace(window, stuck=True)
         self.windows.append(window)
         self._tell()
@@ -203,16 +205,18 @@ class Repeat:
 
     def _number(self) -> int:
         """Of the fault in the run, for its events."""
-        return self._stage.tally.planned
+        return self._testbed.tally.planned
 
-    def _opened(self, cast: Cast, count: int) -> Lane:
+    def _opened(self, cast: NodeRoles, count: int) -> Lane:
         """The row's operation, connected before anything limps."""
         lane = self._system.opened(self._clients, self._row, cast.asked, count)
         self.lanes.append((ROW, lane))
         return lane
 
-    def _window(self, scenario: str, cast: Cast, start: float, end: float, lane: Lane) -> Window:
-        clock = self._stage.clock
+    def _window(
+        self, scenario: str, cast: NodeRoles, start: float, end: float, lane: Lane
+    ) -> Window:
+        clock = self._testbed.clock
         done = self._done(lane)
         return Window(
             arm=self._block.arm,
@@ -239,14 +243,14 @@ class Repeat:
         good = [one.end for one in lane.did if one.outcome == "ok"]
         return good[self._count - 1] if len(good) >= self._count else None
 
-    def _now(self, cast: Cast) -> Cast:
+    def _now(self, cast: NodeRoles) -> NodeRoles:
         """The parts now; where nobody has them, others than before."""
         try:
-            return cast_of(self._row, self._part, self._system)
-        except Unsettled:
+            return assign_roles(self._row, self._part, self._system)
+        except NotStable:
             return replace(cast, limping="")
 
-    def _gone(self, scenario: str, cast: Cast, start: float) -> Mapping[str, float]:
+    def _gone(self, scenario: str, cast: NodeRoles, start: float) -> Mapping[str, float]:
         """Machines whose service has ended, and since when: at once where it was made to."""
         found = {cast.limping: 0.0} if scenario == CRASH else {}
         for name in self._system.nodes:
@@ -258,7 +262,7 @@ class Repeat:
     def _has_ended(self, machine: str) -> bool:
         """True where its agent says that its program has ended; False without an answer."""
         try:
-            return str(self._stage.fleet.agents[machine].health()["service"]) == "crashed"
+            return str(self._testbed.fleet.agents[machine].health()["service"]) == "crashed"
         except AgentError:
             return False
 
@@ -266,14 +270,14 @@ class Repeat:
         """Nothing where nobody looks for it."""
         if self._section.endure is None:
             return ""
-        return self._stage.fleet.platform.machine_logs(machine, LINES)
+        return self._testbed.fleet.platform.machine_logs(machine, LINES)
 
     # between windows
 
-    def _cast(self) -> Cast:
+    def _cast(self) -> NodeRoles:
         """Raises MeasurementFailed where nobody has the part for too long."""
-        look = partial(cast_of, self._row, self._part, self._system)
-        return whole(self._stage, look, self._section.recover_max_s)
+        look = partial(assign_roles, self._row, self._part, self._system)
+        return whole(self._testbed, look, self._section.recover_max_s)
 
     def _recover(self, limped: str) -> float | None:
         """Until the system is whole and every probe is answered; where that takes too long, or
@@ -285,20 +289,20 @@ class Repeat:
             until_settled(partial(self._system.parts, self._row), limit_s)
             self._mend()
             self._await_probes(begun, limit_s)
-        except Unsettled as error:
-            self._stage.narrator.detail(f"started anew: {error.came}")
+        except NotStable as error:
+            self._testbed.narrator.detail(f"started anew: {error.got}")
             self._start_anew(limped)
             return None
         return time.monotonic() - begun
 
     def _mend(self) -> None:
-        """Raises Unsettled where what the fault moved cannot be brought back, ClientEnded."""
+        """Raises NotStable where what the fault moved cannot be brought back, ClientEnded."""
         try:
             self._system.mend(self._clients)
         except ClientEnded:
             raise
         except MeasurementFailed as error:
-            raise Unsettled(error.place, expected=error.expected, came=error.came) from error
+            raise NotStable(error.place, expected=error.expected, got=error.got) from error
 
     def _await_probes(self, since: float, limit_s: float) -> None:
         while True:
@@ -309,23 +313,23 @@ class Repeat:
                 self._clients.check(lane)
             if time.monotonic() - since > limit_s:
                 names = ", ".join(f"{one.task.operation} at {one.task.node}" for one in late)
-                raise Unsettled("probes", expected="answers", came=f"none to {names}")
+                raise NotStable("probes", expected="answers", got=f"none to {names}")
             time.sleep(_POLL_S)
 
     def _start_anew(self, limped: str) -> None:
-        stage, limit_s = self._stage, self._section.recover_max_s
-        agents = {name: stage.fleet.agents[name] for name in (limped, *self._system.nodes)}
+        testbed, limit_s = self._testbed, self._section.recover_max_s
+        agents = {name: testbed.fleet.agents[name] for name in (limped, *self._system.nodes)}
         for agent in agents.values():
             agent.restart_service()
         begun = time.monotonic()
         try:
-            await_ready(stage.fleet, stage.design.roles, agents)
+            await_ready(testbed.fleet, testbed.design.roles, agents)
         except EnvironmentMissing as error:
             # A member that lags by more than its heap runs out of memory while it catches up.
             raise _Stuck(f"{error.place}: its service did not start again") from error
-        whole(stage, partial(self._system.parts, self._row), limit_s)
+        whole(testbed, partial(self._system.parts, self._row), limit_s)
         self._system.mend(self._clients)
-        whole(stage, partial(self._await_probes, begun, limit_s), limit_s)
+        whole(testbed, partial(self._await_probes, begun, limit_s), limit_s)
         self.cold = True
 
     def _tell(self) -> None:
@@ -336,44 +340,45 @@ class Repeat:
             for one in new:
                 took = {"latency_ms": 1000.0 * (one.end - one.start)}
                 more = {**tags, "outcome": one.outcome}
-                self._stage.recorder.sample(one.end, "probe", more, took)
+                self._testbed.recorder.sample(one.end, "probe", more, took)
             self._told[lane.number] = self._told.get(lane.number, 0) + len(new)
 
     def _say(self, scenario: Scenario, base: Window, window: Window) -> None:
         least = "at least " if window.cut else ""
-        self._stage.narrator.detail(
+        self._testbed.narrator.detail(
             f"{self._row.name}, {label(scenario.name)} on {window.labels[window.limping]}: "
             f"{base.took_s:.1f} s, then {least}{window.took_s:.1f} s"
         )
 
 
 def until_settled(look: Callable[[], Found], limit_s: float) -> Found:
-    """What it finds, asked again while that is unsettled. Raises Unsettled after `limit_s`."""
+    """The result of a question, asked again while it is unstable. Raises NotStable after
+    `limit_s`."""
     deadline = time.monotonic() + limit_s
     while True:
         try:
             return look()
-        except Unsettled:
+        except NotStable:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_S)
 
 
-def whole(stage: Stage, look: Callable[[], Found], limit_s: float) -> Found:
+def whole(testbed: Testbed, look: Callable[[], Found], limit_s: float) -> Found:
     """As `until_settled`, for what a run cannot do without. Raises MeasurementFailed with what the
     machines printed last."""
     try:
         return until_settled(look, limit_s)
-    except Unsettled as error:
-        platform, tiers = stage.fleet.platform, set(stage.design.fleet.tiers)
-        names = [one.name for one in serving(stage.fleet.inventory, tiers)]
+    except NotStable as error:
+        platform, tiers = testbed.fleet.platform, set(testbed.design.fleet.tiers)
+        names = [one.name for one in serving(testbed.fleet.inventory, tiers)]
         printed = {name: platform.machine_logs(name) for name in names}
         said = "; ".join(f"{name} printed: {text}" for name, text in printed.items())
         raise MeasurementFailed(
             error.place,
             expected=f"{error.expected}, within {limit_s:g} s",
-            came=f"{error.came}; {said}",
-            do="`sparecraft up` the design, and look into it.",
+            got=f"{error.got}; {said}",
+            hint="`sparecraft up` the design, and look into it.",
         ) from error
 
 

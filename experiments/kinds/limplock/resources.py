@@ -46,7 +46,7 @@ class Metrics:
     def limit(
         self, machine: str, shown: Shown, start_s: float = -np.inf, end_s: float = np.inf
     ) -> float | None:
-        """What the metric can be at most there and then; None where nothing says it."""
+        """The largest value of the metric there and then; None where nothing says it."""
         limit = shown.get("limit")
         if not isinstance(limit, str):
             return limit
@@ -77,7 +77,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine, by its part, came to in a row."""
+    """The metrics of a machine, by its part, in a row."""
 
     arm: str
     row: str
@@ -90,7 +90,7 @@ class Machine:
 
     @property
     def ran_out(self) -> bool:
-        """Whether something is at its limit that was not so without the fault."""
+        """True where something is at its limit that was not so without the fault."""
         return any(not one.reached_in_base for one in self.full)
 
     @property

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from experiments.kinds.limplock.coverage import missing_measurements
 from experiments.kinds.limplock.dose import Dose, dose_of
-from experiments.kinds.limplock.lacking import lacking
 from experiments.kinds.limplock.lasting import courses
 from experiments.kinds.limplock.probes import SCHEMA
 from experiments.kinds.limplock.remedies import remedies_of
@@ -38,7 +38,7 @@ _LETTERS = {"operation": "O", "node": "N", "cluster": "C"}
 
 
 def analyse(folder: Path) -> Findings:
-    """What the files of a run say of its rows."""
+    """The findings of a run's rows, from its files."""
     manifest = read_manifest(folder)
     left, windows = read_windows(folder)
     everything = read_table(folder / ASKED_FILE, ASKED)
@@ -71,7 +71,7 @@ def analyse(folder: Path) -> Findings:
         "remedies": _remedies(windows, found, spec.get("reference"), rule),
         "courses": courses(left, windows, everything) if spec.get("endure") else None,
     }
-    verdicts = not_measured(manifest["verdicts"], lacking(manifest["spec"], windows))
+    verdicts = not_measured(manifest["verdicts"], missing_measurements(manifest["spec"], windows))
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
     return Findings(body, verdicts, found=said)
 
@@ -113,7 +113,7 @@ class _Doses:
 
 
 def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a row is called beside its name: its arm where there are several, and the part that
+    """A row's label beside its name: its arm where there are several, and the part that
     limps where several do in it, one after another."""
     parts = {other["part"] for other in summary if other["row"] == one["row"]}
     arms = {other["arm"] for other in summary}
@@ -151,7 +151,7 @@ def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
             "dose": None,
             "cut": 0,
             "bases_cut": _cut(base.values()),
-            "wait_max": left.wait_max[name],
+            "timeout_factor": left.timeout_factor[name],
             "limping": mine[-1].labels[mine[-1].limping],
             "moved": 0,
             "anew": 0,
@@ -227,7 +227,7 @@ def _scenario(
         "dose": None if dose is None else {**asdict(dose), "share": dose.share},
         "cut": _cut(faulty.values()),
         "bases_cut": _cut(bases.values()),
-        "wait_max": left.wait_max[name],
+        "timeout_factor": left.timeout_factor[name],
         "limping": measured.limping,
         "moved": sum(w.moved for w in faulty.values()),
         "anew": sum(w.whole_after_s is None for w in faulty.values()),

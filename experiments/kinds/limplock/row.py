@@ -55,7 +55,7 @@ class Probe(Strict):
     @model_validator(mode="after")
     def _possible(self) -> Probe:
         if self.at == "injected" and self.needs == "neither":
-            raise refusal("limpware or node at the injected node", came="neither", key="needs")
+            raise refusal("limpware or node at the injected node", got="neither", key="needs")
         return self
 
 
@@ -73,7 +73,7 @@ class Course(Strict):
 
 
 class Paper(Strict):
-    """What the paper says of a row. `unread`: the tick is lost in the copy that was read."""
+    """The paper's verdict on a row. `unread`: the tick is lost in the copy that was read."""
 
     base_s: Positive
     """Latency without a fault."""
@@ -106,7 +106,7 @@ class Row(Strict):
     """The node's part in the protocol; several are limped one by one, in runs of their own."""
     injected_role: Word | None = None
     """Whose machine has that part, where it is not the system's: a role that its tier calls."""
-    wait_max: Annotated[float, Field(gt=1)] = 50.0
+    timeout_factor: Annotated[float, Field(gt=1)] = 50.0
     """How many times its base an operation is waited for; then it took at least that."""
     workload: Load
     """The row's own operation."""
@@ -123,8 +123,8 @@ class Row(Strict):
     @model_validator(mode="after")
     def _tells_of_others(self) -> Row:
         if not any(probe.needs == "neither" for probe in self.probes):
-            came = "none"
-            raise refusal("a probe that needs nothing of the limping node", came=came, key="probes")
+            got = "none"
+            raise refusal("a probe that needs nothing of the limping node", got=got, key="probes")
         return self
 
 
@@ -133,7 +133,7 @@ def read_row(path: Path) -> Row:
     source = read_toml(path)
     row = check(source, Row)
     if row.name != path.stem:
-        raise source.error("name", expected=f"the file's, {path.stem}", came=row.name)
+        raise source.error("name", expected=f"the file's, {path.stem}", got=row.name)
     return row
 
 

@@ -36,7 +36,7 @@ _SPREAD_LEAST = 2  # base values, without which nothing says how much they diffe
 
 
 class Rule(Strict):
-    """What is called slow, and how sure one has to be."""
+    """The limits of the rule: what counts as slow, and with which certainty."""
 
     factor: Annotated[float, Field(gt=1)] = 3.0
     """A slowdown above this is limplock; the paper calls one of 2 none."""
@@ -53,7 +53,7 @@ class Rule(Strict):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row's repeats left. Each run of the operation is at least so long if not finished."""
+    """The repeats of a row. Each run of the operation is at least so long if not finished."""
 
     limping: str  # the node
     fault_s: Mapping[int, float]  # by repeat
@@ -186,7 +186,7 @@ def _operation_dosed(found: Judgement, dose: Dose | None) -> Judgement:
 
 
 def judge_operation(base: Sequence[Waited], faulty: Sequence[Waited], rule: Rule) -> Judgement:
-    """Whether the row's own operation is slow."""
+    """True where the row's own operation is slow."""
     if any(one.at_least for one in base):
         return Judgement("insufficient", reason="a base run did not end well")
     base_s = [one.seconds for one in base]
@@ -194,7 +194,7 @@ def judge_operation(base: Sequence[Waited], faulty: Sequence[Waited], rule: Rule
 
 
 def noise(values_s: Sequence[float]) -> float:
-    """How much values differ from themselves: their geometric standard deviation."""
+    """The spread of values: their geometric standard deviation."""
     return float(np.exp(np.std(np.log(values_s), ddof=1)))
 
 
@@ -276,7 +276,7 @@ def _cluster(streams: Sequence[StreamJudged]) -> tuple[Verdict, tuple[str, ...]]
 
 
 def _locked(streams: Iterable[StreamJudged]) -> Verdict:
-    """Whether no node can do an operation as before, and not only because all are down."""
+    """True where no node can do an operation as before, and not only because all are down."""
     verdicts = set()
     for one in streams:
         if one.judgement.verdict == "no" and not one.down:

@@ -46,12 +46,12 @@ class Scenario:
 
     @property
     def start_s(self) -> float | None:
-        """How long after the operation the fault begins; None: before it."""
+        """The delay from the operation to the fault; None: before it."""
         return self.severity if self.axis == "start" else None
 
     @property
     def held_s(self) -> float | None:
-        """How long the fault is held; None: until the operation is over."""
+        """The time for which the fault is held; None: until the operation is over."""
         return self.severity if self.axis == "held" else self.length_s
 
     def fault(self, limpware: str) -> tuple[str, Mapping[str, Any]]:

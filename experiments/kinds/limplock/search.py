@@ -45,29 +45,29 @@ class Search(Zones):
         if self.axis in OF_PART:
             self._within(*OF_PART[self.axis][1:])
         if self.axis in _TIMES and self.high > HELD_S_MAX:
-            raise refusal(f"at most {HELD_S_MAX:g} seconds", came=f"{self.high:g}", key="high")
+            raise refusal(f"at most {HELD_S_MAX:g} seconds", got=f"{self.high:g}", key="high")
         if self.axis == "slower" and self.low <= 1:
-            raise refusal("more than 1 times slower", came=f"{self.low:g}", key="low")
+            raise refusal("more than 1 times slower", got=f"{self.low:g}", key="low")
         return self
 
     def _stated(self, key: str, what: str, value: float | None, *, needed: bool) -> None:
         if (value is not None) != needed:
-            came = "none" if value is None else f"{value:g}"
-            raise refusal(what if needed else "nothing on this axis", came=came, key=key)
+            got = "none" if value is None else f"{value:g}"
+            raise refusal(what if needed else "nothing on this axis", got=got, key=key)
 
     def _within(self, kind: str, parameter: str) -> None:
-        """What the agents take of it, in the unit of the axis."""
+        """The parameters for the agents, in the unit of the axis."""
         limits = next(one for one in KINDS[kind].parameters if one.name == parameter)
         unit = UNITS[self.axis]
         if limits.minimum is not None and self.low < limits.minimum:
             expected = f"at least {limits.minimum:g} {unit}, as {kind} takes"
-            raise refusal(expected, came=f"{self.low:g}", key="low")
+            raise refusal(expected, got=f"{self.low:g}", key="low")
         if limits.maximum is not None and self.high > limits.maximum:
             expected = f"at most {limits.maximum:g} {unit}, as {kind} takes"
-            raise refusal(expected, came=f"{self.high:g}", key="high")
+            raise refusal(expected, got=f"{self.high:g}", key="high")
 
     def problem_of(self, row: Row) -> tuple[str, str] | None:
-        """What was expected and what came, where this cannot be done to the row's part."""
+        """The expected and the stated value, where this cannot be done to the row's part."""
         if len(row.injected) > 1:
             return "a row of one part", ", ".join(row.injected)
         part = OF_PART[self.axis][0] if self.axis in OF_PART else row.limpware
@@ -92,12 +92,12 @@ class Search(Zones):
 
 
 def value_of(scenario: str) -> float:
-    """Where a scenario of a search stands on its axis, by its name."""
+    """The place of a search's scenario on its axis, by its name."""
     return float(scenario.split()[0])
 
 
 def relative(base: Window, faulty: Window, rule: Search) -> Waited | None:
-    """How long an operation took in units of its repeat's base, so that a host whose speed drifts
+    """The time of an operation in units of its repeat's base, so that a host whose speed drifts
     makes no zone. None where the base was cut short, whose length is not known, and where the
     operation was over before its fault was to begin."""
     missed = rule.axis == "start" and faulty.took_s <= value_of(faulty.scenario)
@@ -105,8 +105,8 @@ def relative(base: Window, faulty: Window, rule: Search) -> Waited | None:
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
-    """What a run found: of each arm the points in order of the axis, the zones, and what a budget
-    left open."""
+    """The findings of a run: of each arm the points in order of the axis, the zones, and what a
+    budget left open."""
     return [
         {"arm": arm, "row": row, "part": part, **_found(list(mine), rule)}
         for (arm, row, part), mine in groupby(

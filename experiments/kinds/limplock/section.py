@@ -41,8 +41,8 @@ def injected_tier(design: Design, row: Row) -> str:
     raise InputError(
         f"{design.directory / 'fleet.tfvars'}: tiers.{own}.calls",
         expected=f"a tier of {wanted}, whose {', '.join(row.injected)} limps in {row.name}",
-        came=", ".join(near) or "none",
-        do="Add it, or take the row out.",
+        got=", ".join(near) or "none",
+        hint="Add it, or take the row out.",
     )
 
 
@@ -61,13 +61,13 @@ class LimplockSection(Strict):
     """Operations, as a share of the paper's; their sizes are the paper's."""
     scales: dict[str, Share] = Field(default_factory=dict)
     """The same of single rows, by name, in place of `scale`."""
-    wait_max: Annotated[float, Field(gt=1)] | None = None
+    timeout_factor: Annotated[float, Field(gt=1)] | None = None
     """How many times its base an operation is waited for, an hour at most; then it took at least
     that. Else the row's. What is proved is less where bases differ: 4.5 leaves them 1.5 of the
     rule's factor."""
-    window_least_s: Seconds = 5.0
+    window_s_min: Seconds = 5.0
     """How long a base lasts and a fault is held, though the operation be over [s]."""
-    rehearse: bool = True
+    trial_run: bool = True
     """Whether each repeat begins with a run of the operation of which nothing is kept."""
     base_max_s: Seconds = 120.0
     """How long an operation is waited for without a fault [s]."""
@@ -115,10 +115,10 @@ class LimplockSection(Strict):
         return 0 if count is None else max(1, round(count * self.scale_of(row)))
 
     def limit_s(self, row: Row, base_s: float) -> float:
-        """How long an operation is waited for under a fault, whose base took so long [s]."""
+        """The time-out of an operation under a fault, whose base took so long [s]."""
         if self.endure is not None:
             return self.endure.for_s
-        asked_s = max(self.window_least_s, (self.wait_max or row.wait_max) * base_s)
+        asked_s = max(self.window_s_min, (self.timeout_factor or row.timeout_factor) * base_s)
         return min(asked_s, HELD_S_MAX)
 
     def check(self, design: Design) -> None:
@@ -143,16 +143,16 @@ class LimplockSection(Strict):
                 raise self._error(design, "scales", expected, name)
         if not self.scenarios:
             raise self._error(design, "severities", "one at least, or crash = true", "neither")
-        if self.wait_max is not None and self.wait_max <= self.rule.factor:
+        if self.timeout_factor is not None and self.timeout_factor <= self.rule.factor:
             expected = f"more than {self.rule.factor:g}, the factor of [limplock.rule]"
-            do = "Wait longer: one that is cut by then could not be told to lock up."
-            raise self._error(design, "wait_max", expected, f"{self.wait_max:g}", do)
+            hint = "Wait longer: one that is cut by then could not be told to lock up."
+            raise self._error(design, "timeout_factor", expected, f"{self.timeout_factor:g}", hint)
         run = {tier.role for tier in design.fleet.tiers.values()}
         for row in self.asked():
             if row.system not in run:
-                came = f"{row.name}, of {row.system}"
+                got = f"{row.name}, of {row.system}"
                 expected = f"rows of what the tiers run ({', '.join(sorted(run))})"
-                raise self._error(design, "rows", expected, came)
+                raise self._error(design, "rows", expected, got)
             role = design.roles[row.system]
             if not (role.directory / MODULE).is_file():
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
@@ -181,14 +181,16 @@ class LimplockSection(Strict):
         """Which slows I/Os down: it is below a store's data where each arm asks for it."""
         role = design.fleet.tiers[tier].role
         for name, arm in design.experiment.arms.items():
-            came = arm.of(tier).role.get(PASS_THROUGH, "off")
-            if came != "on":
+            got = arm.of(tier).role.get(PASS_THROUGH, "off")
+            if got != "on":
                 expected = f'{PASS_THROUGH} = "on" for tier {tier} in arm {name}'
-                do = f"Set it under [arms.{name}.settings]; role.json of {role} says if it has it."
-                raise self._error(design, "search", expected, str(came), do)
+                hint = (
+                    f"Set it under [arms.{name}.settings]; role.json of {role} says if it has it."
+                )
+                raise self._error(design, "search", expected, str(got), hint)
 
     def _error(
-        self, design: Design, key: str, expected: str, came: str, do: str = "Correct it."
+        self, design: Design, key: str, expected: str, got: str, hint: str = "Correct it."
     ) -> InputError:
         place = f"{design.directory / 'experiment.toml'}: limplock.{key}"
-        return InputError(place, expected=expected, came=came, do=do)
+        return InputError(place, expected=expected, got=got, hint=hint)

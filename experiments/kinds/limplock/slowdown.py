@@ -1,4 +1,4 @@
-r"""How many times slower: a ratio with bounds that hold for few repeats, and for waits cut short.
+r"""Slowdown: a ratio with bounds that hold for few repeats, and for waits cut short.
 
 Repeats are few (3 to 20), their distribution is unknown, and a run that was given up says only "at
 least". So the bounds are Moses' (Hollander and Wolfe 1999, ch. 4.3), on ratios: with n base values

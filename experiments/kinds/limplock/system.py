@@ -26,7 +26,7 @@ Parts = Mapping[str, tuple[str, ...]]
 """Machines by their part in the protocol, the most special part first (a leader before others)."""
 
 
-class Unsettled(SparecraftError):
+class NotStable(SparecraftError):
     """The system is not whole now: nobody has the part, or somebody does not follow."""
 
 
@@ -90,10 +90,10 @@ class System(ABC):
 
     @abstractmethod
     def parts(self, row: Row) -> Parts:
-        """Who has which part now, as the system itself says; every machine has one. A machine that
-        its tier calls has one where the row limps it.
+        """The parts of machines now, as the system itself says; every machine has one. A machine
+        that its tier calls has one where the row limps it.
 
-        Raises: Unsettled where it is not whole. Bounded in time: a few seconds.
+        Raises: NotStable where it is not whole. Bounded in time: a few seconds.
         """
 
     @abstractmethod
@@ -102,11 +102,11 @@ class System(ABC):
 
     @abstractmethod
     def target(self, node: str, operation: str) -> str:
-        """What the client is told, to ask this machine: an address, say."""
+        """The target that a client needs to ask this machine: an address, say."""
 
     @abstractmethod
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """What has to be there before the row, made once for each arm. Waits until it is.
+        """The data of the row, made once for each arm. Waits until they are there.
 
         Parameters: count, of the row's operations, as scaled.
         """
@@ -162,7 +162,7 @@ def adapter_of(directory: Path) -> type[System]:
         raise InputError(
             str(path),
             expected="SYSTEM, a class made from System",
-            came="none" if found is None else repr(found)[:200],
-            do="Define it, as experiments/kinds/limplock/README.md shows.",
+            got="none" if found is None else repr(found)[:200],
+            hint="Define it, as experiments/kinds/limplock/README.md shows.",
         )
     return found

@@ -1,4 +1,4 @@
-"""What machines say of themselves once a second: into whitebox.parquet and InfluxDB.
+"""Metrics of machines once a second: into whitebox.parquet and InfluxDB.
 
 All of it is kept, up to ROWS_MAX numbers of a block; from then on what the page shows.
 """
@@ -62,7 +62,7 @@ class Whitebox:
         return self._answered.get(machine)
 
     def table(self) -> pl.DataFrame:
-        """What was kept, as WHITEBOX."""
+        """The kept metrics, as WHITEBOX."""
         return pl.DataFrame(self._rows, WHITEBOX, orient="row")
 
     def failures(self) -> list[str]:

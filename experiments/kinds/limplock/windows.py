@@ -69,7 +69,7 @@ class Window:
 
     @property
     def waited(self) -> Waited:
-        """How long the operation took."""
+        """The duration of the operation."""
         return Waited(self.took_s, at_least=self.cut)
 
 
@@ -81,11 +81,11 @@ def later_bases(windows: Iterable[Window]) -> dict[int, Window]:
 
 @dataclass(frozen=True)
 class Left:
-    """What is in limplock.json beside the windows: what was asked for."""
+    """The content of limplock.json beside the windows: the request."""
 
     scale: float
     counts: Mapping[str, int]  # by row, of its operations
-    wait_max: Mapping[str, float]
+    timeout_factor: Mapping[str, float]
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
     abandoned: Sequence[str]  # for the page: why repeats were begun again, and why looks failed
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
@@ -105,7 +105,7 @@ def write_windows(folder: Path, left: Left, windows: Sequence[Window]) -> None:
 
 
 def read_windows(folder: Path) -> tuple[Left, tuple[Window, ...]]:
-    """What `write_windows` wrote."""
+    """The content that `write_windows` wrote."""
     body = json.loads((folder / FILE).read_text(encoding="utf-8"))
     windows = tuple(Window(**one) for one in body.pop("windows"))
     closing = tuple(Window(**one) for one in body.pop("closing", ()))

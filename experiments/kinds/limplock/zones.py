@@ -37,7 +37,7 @@ Measure = Callable[[float], Sequence[Waited]]
 
 
 class Zones(Strict):
-    """Where to search, and when a stretch is a danger zone."""
+    """The range of a search, and the rule for a danger zone."""
 
     low: Positive
     """The least value of the axis, in its unit."""
@@ -59,9 +59,9 @@ class Zones(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> Zones:
         if self.high <= self.low:
-            raise refusal(f"more than low, {self.low:g}", came=f"{self.high:g}", key="high")
+            raise refusal(f"more than low, {self.low:g}", got=f"{self.high:g}", key="high")
         if self.first > self.budget:
-            raise refusal(f"at most the budget, {self.budget}", came=f"{self.first}", key="first")
+            raise refusal(f"at most the budget, {self.budget}", got=f"{self.first}", key="first")
         return self
 
 

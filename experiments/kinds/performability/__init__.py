@@ -1,4 +1,4 @@
-"""What users get under each fault, phase by phase, and in a year of them. Begin with phases.py."""
+"""Users' view of each fault, phase by phase, and of a year of them. Begin with phases.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.kinds.kind import Kind
 from experiments.kinds.performability.section import FILLED_PER_S, PerformabilitySection
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.stage import Stage
+    from experiments.testbed.testbed import Testbed
 
 
 class PerformabilityKind(Kind):
@@ -31,7 +31,7 @@ class PerformabilityKind(Kind):
     def disturbs(
         self, design: Design, section: PerformabilitySection
     ) -> Sequence[Mapping[str, Any]]:
-        """What an operator restarts where a tier does not recover."""
+        """The operator's restarts where a tier does not recover."""
         return section.restarts(design)
 
     def load_s(self, design: Design, section: PerformabilitySection) -> float:
@@ -44,11 +44,11 @@ class PerformabilityKind(Kind):
         fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0
         return settle_s + blocks_s + rests * (section.rest_s + fill_s)
 
-    def measure(self, stage: Stage, section: PerformabilitySection) -> None:
+    def measure(self, testbed: Testbed, section: PerformabilitySection) -> None:
         """Every fault of every block."""
         from experiments.kinds.performability.measure import measure
 
-        measure(stage, section)
+        measure(testbed, section)
 
     def analyse(self, folder: Path) -> Findings:
         """Figures of each fault's phases, of the failures, and of the year."""
@@ -70,7 +70,7 @@ class PerformabilityKind(Kind):
         print_performability(flat(result), console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """How long the longest failure lasted, by arm [s]."""
+        """The longest failure, by arm [s]."""
         found: dict[str, float] = {}
         for fault in result[self.name]["faults"]:
             for arm, one in fault["arms"].items():

@@ -1,4 +1,4 @@
-"""What a run's files say of each fault, of the failures that users saw, and of a year of them."""
+"""Analysis of a run's files: each fault, the failures that users saw, and a year of them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _undisturbed(run: Run) -> dict[str, Any]:
-    """What each arm's users get without a fault: all of its blocks until theirs."""
+    """The service of each arm's users without a fault: all of its blocks until theirs."""
     found = {}
     for arm in run.arms:
         blocks = [one for one in run.blocks if one.arm == arm]
@@ -176,7 +176,7 @@ def _spread(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def _box(requests: pl.DataFrame) -> dict[str, float] | None:
-    """What a box-and-whiskers plot needs: quantiles by rank, and the mean."""
+    """The values of a box-and-whiskers plot: quantiles by rank, and the mean."""
     if requests.is_empty():
         return None
     values = np.sort(requests["latency_ms"].to_numpy())
@@ -186,8 +186,8 @@ def _box(requests: pl.DataFrame) -> dict[str, float] | None:
 
 
 def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Whether the last arm's year keeps what the design asks for; null where it asks nothing, not
-    known where not every fault that a year has was measured."""
+    """True where the last arm's year keeps what the design asks for; null where it asks nothing,
+    not known where not every fault that a year has was measured."""
     asked = run.section.slo.model_dump(exclude_none=True)
     if not asked:
         return None

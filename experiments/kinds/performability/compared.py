@@ -27,9 +27,9 @@ COMPARED = ("failure_s", "lost", "waited_s", "demerits")  # of one fault, in all
 
 
 def cost_of(run: Run, one: Measured) -> dict[str, Any]:
-    """What one fault cost its users in all, which does not depend on how long the failure is said
-    to have lasted, as means of a failure do: requests lost, waiting above the ideal, demerits; and
-    how long that was."""
+    """The whole cost of one fault to its users, which does not depend on how long the failure is
+    said to have lasted, as means of a failure do: requests lost, waiting above the ideal, demerits;
+    and how long that was."""
     rows = between(one.requests, *one.course.failure)
     metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
     ideal_ms = run.ideal.latency_ms or 0.0

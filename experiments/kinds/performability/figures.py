@@ -1,4 +1,4 @@
-"""What users got of each fault, arm beside arm, as Broadwell's Fig. 14 to 19."""
+"""Users' view of each fault, arm beside arm, as Broadwell's Fig. 14 to 19."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
 
 
 def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """What was done, and waited for, in all while each failure lasted (Fig. 14)."""
+    """Requests served, and time waited, while each failure lasted (Fig. 14)."""
     rows = [
         {"what": what, "value": value / one["repeats"], **_place(fault, arm, arms)}
         for fault in faults
@@ -224,7 +224,7 @@ def _boxes(rows: list[dict[str, Any]], size: Size) -> Any:
 
 
 def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
-    """How many requests exceed any threshold: what the report would have drawn (5.5)."""
+    """The number of requests beyond any threshold: what the report would have drawn (5.5)."""
     rows = []
     for index, fault in enumerate(faults):
         for arm in fault["arms"]:

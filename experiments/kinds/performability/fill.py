@@ -21,11 +21,11 @@ from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, arrivals, block_length_s, operation_choices
 from experiments.design.workloads import Population, population_of
 from experiments.kinds.performability.section import Fill
-from experiments.load.block import entries_for
 from experiments.load.plan import entry_url
-from experiments.stage.restart import restart_tier
-from experiments.stage.settings import configure
-from experiments.stage.stage import Stage
+from experiments.run.block import entries_for
+from experiments.testbed.restart import restart_tier
+from experiments.testbed.settings import configure
+from experiments.testbed.testbed import Testbed
 
 _AT_ONCE = 16  # connections
 _LIMIT_S = 10.0  # of a reply
@@ -48,33 +48,33 @@ class Filled:
 class Filler:
     """Fills before each block; the manifest's `fills` tell of it."""
 
-    def __init__(self, stage: Stage, asked: Fill) -> None:
-        self._stage, self._asked = stage, asked
+    def __init__(self, testbed: Testbed, asked: Fill) -> None:
+        self._testbed, self._asked = testbed, asked
         self._done: list[Filled] = []
-        stage.keep(self._write)
+        testbed.keep(self._write)
 
     def fill(self, block: Block) -> None:
         """Start the tier anew with the arm's settings, and ask it."""
-        stage, asked = self._stage, self._asked
-        design = stage.design
-        configure(design, block.arm, stage.fleet)
-        restart_tier(design, stage.fleet, asked.tier)
+        testbed, asked = self._testbed, self._asked
+        design = testbed.design
+        configure(design, block.arm, testbed.fleet)
+        restart_tier(design, testbed.fleet, asked.tier)
         workload = design.workloads[design.experiment.load.user]
         population = population_of(workload)
-        urls = entries_for(workload, design, stage.fleet.inventory)[asked.tier]
+        urls = entries_for(workload, design, testbed.fleet.inventory)[asked.tier]
         paths = paths_of(design.experiment, population, block, asked.requests)
         began = time.monotonic()
-        came = ask(urls, paths, asked.header)
-        failed = came.count(None)
+        got = ask(urls, paths, asked.header)
+        failed = got.count(None)
         if failed > _FAILED_SHARE_MAX * len(paths):
             raise MeasurementFailed(
                 f"filling tier {asked.tier}",
                 expected=f"at most {_FAILED_SHARE_MAX:.0%} of {len(paths)} requests to fail",
-                came=f"{failed}",
-                do="Look into the logs of its machines' role.",
+                got=f"{failed}",
+                hint="Look into the logs of its machines' role.",
             )
         took_s = round(time.monotonic() - began, 2)
-        shares = shares_of(came[-max(1, len(came) // _TOLD) :])
+        shares = shares_of(got[-max(1, len(got) // _TOLD) :])
         self._done.append(Filled(block.repeat, block.arm, len(paths), failed, took_s, shares))
 
     def _write(self, _: Path) -> dict[str, Any] | None:
@@ -95,7 +95,7 @@ def paths_of(
 def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | None]:
     """The header of each reply, in the order of `paths`; None of what failed. The k-th is asked of
     URL k modulo their count."""
-    came: list[str | None] = [None] * len(paths)
+    got: list[str | None] = [None] * len(paths)
 
     def work(first: int) -> None:
         open_to: dict[str, HTTPConnection] = {}
@@ -111,7 +111,7 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
                 reply = open_to[url].getresponse()
                 reply.read()
                 if reply.status == 200:
-                    came[place] = reply.headers.get(header, "not said")
+                    got[place] = reply.headers.get(header, "not said")
             except (HTTPException, OSError):
                 open_to.pop(url).close()
         for connection in open_to.values():
@@ -119,10 +119,10 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fill") as pool:
         list(pool.map(work, range(_AT_ONCE)))
-    return came
+    return got
 
 
-def shares_of(came: Sequence[str | None]) -> dict[str, float]:
+def shares_of(got: Sequence[str | None]) -> dict[str, float]:
     """The share of each source among replies that came."""
-    counts = Counter(one for one in came if one is not None)
+    counts = Counter(one for one in got if one is not None)
     return {source: count / counts.total() for source, count in sorted(counts.items())}

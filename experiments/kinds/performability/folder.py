@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
 from core.runfiles.requests import measured
 from core.statistics.percentiles import OK, time_out_of
 from experiments.kinds.performability.phases import WHAT, Course, course
@@ -35,7 +35,7 @@ class Measured:
         return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
 
     def lasted_s(self, phase: str) -> float:
-        """How long a phase took."""
+        """The duration of a phase."""
         start_s, end_s = self.course.spans.get(phase, (0.0, 0.0))
         return end_s - start_s
 
@@ -59,7 +59,7 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     frame = prepared(read_table(folder / "requests.parquet", REQUESTS), time_out_of(manifest))
     file = folder / "arbiters.parquet"
     arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
-    events = sound(read_events(folder / "events.jsonl"))
+    events = without_discarded(read_events(folder / "events.jsonl"))
     found = windows(events, run_end_s(frame, events, manifest))
     lasted: dict[int | None, list[Window]] = {}
     for one in of_kind(found, "fault"):

@@ -7,18 +7,18 @@ from contextlib import closing
 
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, blocks, pair_seed
-from experiments.kinds.blocks import blocks_on
 from experiments.kinds.performability.fill import Filler
 from experiments.kinds.performability.operator import Attendant
 from experiments.kinds.performability.section import PerformabilitySection
-from experiments.stage.stage import Stage
+from experiments.run.blocks import blocks_on
+from experiments.testbed.testbed import Testbed
 
 
-def measure(stage: Stage, section: PerformabilitySection) -> None:
+def measure(testbed: Testbed, section: PerformabilitySection) -> None:
     """Every fault of the design in every block of its order."""
-    experiment, say = stage.design.experiment, stage.narrator
-    runner = blocks_on(stage)
-    filler = Filler(stage, section.fill) if section.fill else None
+    experiment, say = testbed.design.experiment, testbed.narrator
+    runner = blocks_on(testbed)
+    filler = Filler(testbed, section.fill) if section.fill else None
     with say.step("Measuring each fault alone"):
         runner.settle(say)
         for block, fault in fault_blocks(experiment):
@@ -26,7 +26,7 @@ def measure(stage: Stage, section: PerformabilitySection) -> None:
             say.detail(asked.faults[0].kind)
             if filler is not None:
                 filler.fill(block)
-            with closing(Attendant(stage, section, asked.faults[0], block)) as attendant:
+            with closing(Attendant(testbed, section, asked.faults[0], block)) as attendant:
                 runner.run(block, say, asked, attendant)
             time.sleep(section.rest_s)
 

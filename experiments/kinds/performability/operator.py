@@ -20,8 +20,8 @@ from experiments.kinds.performability.phases import WHAT
 from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tiers_of
 from experiments.load.plan import LoadPlan
 from experiments.record.records import RequestRecord
-from experiments.stage.restart import restart_tier
-from experiments.stage.stage import Stage
+from experiments.testbed.restart import restart_tier
+from experiments.testbed.testbed import Testbed
 
 LATE_S = 1.0  # a younger request may still be answered well
 
@@ -30,9 +30,9 @@ class Attendant:
     """Follows one block as `BlockRun.run` lets it; `close` waits for what it began."""
 
     def __init__(
-        self, stage: Stage, section: PerformabilitySection, fault: Fault, block: Block
+        self, testbed: Testbed, section: PerformabilitySection, fault: Fault, block: Block
     ) -> None:
-        self._stage, self._section, self._fault, self._block = stage, section, fault, block
+        self._testbed, self._section, self._fault, self._block = testbed, section, fault, block
         self._good: set[int] = set()
         self._restart: Thread | None = None
         self._looked = section.operator is None
@@ -43,7 +43,7 @@ class Attendant:
         operator, fault = self._section.operator, self._fault
         if self._looked or operator is None or fault.for_s is None:
             return
-        warm_up_s = self._stage.design.experiment.phases.warm_up
+        warm_up_s = self._testbed.design.experiment.phases.warm_up
         began_s = warm_up_s + fault.at_s
         if now_s < began_s + fault.for_s + operator.wait_s:
             return
@@ -61,20 +61,20 @@ class Attendant:
             self._restart.join()
 
     def _act(self, why: str) -> None:
-        stage = self._stage
+        testbed = self._testbed
         identity = f"operator-{self._block.repeat}"
         try:
             self._note("start", identity, why)
             select = self._fault.select.model_dump()
-            for tier in tiers_of(select, stage.design.fleet.tiers):
-                restart_tier(stage.design, stage.fleet, tier)
+            for tier in tiers_of(select, testbed.design.fleet.tiers):
+                restart_tier(testbed.design, testbed.fleet, tier)
         except SparecraftError as error:
-            stage.verdicts.measurement.fail(f"block {self._block.repeat + 1}, operator: {error}")
+            testbed.verdicts.measurement.fail(f"block {self._block.repeat + 1}, operator: {error}")
         finally:
             self._note("end", identity, "")
 
     def _note(self, action: str, identity: str, text: str) -> None:
-        self._stage.recorder.event(
+        self._testbed.recorder.event(
             time.monotonic(), what=WHAT, kind="restart", action=action, id=identity, text=text
         )
 

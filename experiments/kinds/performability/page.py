@@ -78,7 +78,7 @@ def _slo(found: Mapping[str, Any]) -> list[Any]:
 
 
 def headline(found: Mapping[str, Any]) -> str:
-    """What the faults did to users, an arm each; and the year."""
+    """The faults' effects on users, an arm each; and the year."""
     said = [_worst(arm, found["faults"]) for arm in _arms(found)]
     year = found["year"]
     for arm, one in (year["arms"] if year else {}).items():

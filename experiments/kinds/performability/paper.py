@@ -59,7 +59,7 @@ def beside(run: Run, faults: Faults) -> dict[str, Any] | None:
 
 
 def _is_known(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
-    """Whether all of them failed under it; a run that was cut short has less."""
+    """True where all of them failed under it; a run that was cut short has less."""
     return all(arm in arms and arms[arm]["failure"]["requests"] for arm in versions)
 
 

@@ -35,7 +35,7 @@ WHAT = "operator"  # of the event of an operator's restart
 
 @dataclass(frozen=True)
 class Course:
-    """What became of one block. Times in seconds since the run began."""
+    """The outcome of one block. Times in seconds since the run began."""
 
     start_s: float  # the fault
     end_s: float

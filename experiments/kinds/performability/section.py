@@ -21,7 +21,7 @@ PERIODS_MIN = 8  # before the fault, and after it: what is normal is told by the
 
 
 class FaultRate(Strict):
-    """How often a fault comes, for the year."""
+    """The yearly rate of a fault."""
 
     per_year: Positive
     """How often it strikes a machine in a year."""
@@ -56,7 +56,7 @@ class Operator(Strict):
 
 
 class YearSlo(Strict):
-    """What a year of faults may take from users, beside what they have without a fault."""
+    """The loss that a year of faults may bring to users, beside what they have without a fault."""
 
     lost_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The largest share of requests that faults may take."""
@@ -100,7 +100,7 @@ class PerformabilitySection(Strict):
         least_s = PERIODS_MIN * self.period_s
         filled = design.fleet.tiers.get(self.fill.tier) if self.fill else None
         protocol = design.roles[filled.role].protocol if filled else "none"
-        for key, wrong, expected, came in (
+        for key, wrong, expected, got in (
             ("faults", not names, "at least one fault", "none"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
             ("interference", experiment.interference.pattern != "none", "no neighbours",
@@ -115,21 +115,21 @@ class PerformabilitySection(Strict):
              "rates, of which a year follows", "none"),
         ):  # fmt: skip
             if wrong:
-                raise InputError(f"{place}: {key}", expected=expected, came=came)
+                raise InputError(f"{place}: {key}", expected=expected, got=got)
         for index, fault in enumerate(experiment.faults):
             struck = selected(fault.select, design.fleet)
             if len(struck) != 1 and not fault.select.all:
                 raise InputError(
                     f"{place}: faults.{index}.select", expected="one machine, or all",
-                    came=", ".join(struck) or "none",
+                    got=", ".join(struck) or "none",
                 )  # fmt: skip
             if fault.for_s is None:
-                raise InputError(f"{place}: faults.{index}.sticky", expected="for_s", came="sticky")
-            if fault.again is not None:
+                raise InputError(f"{place}: faults.{index}.sticky", expected="for_s", got="sticky")
+            if fault.repeat is not None:
                 raise InputError(
-                    f"{place}: faults.{index}.again",
+                    f"{place}: faults.{index}.repeat",
                     expected="a fault that comes once in a block: a year counts its rate",
-                    came=f"up to {fault.again.times_max} times",
+                    got=f"up to {fault.repeat.times_max} times",
                 )
             left_s = experiment.phases.measure - fault.at_s - fault.for_s
             left_s -= self.operator.wait_s if self.operator else 0.0
@@ -137,8 +137,8 @@ class PerformabilitySection(Strict):
                 raise InputError(
                     f"{place}: faults.{index}",
                     expected=f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
-                    came=f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
-                    do="Move it, or make phases.measure longer.",
+                    got=f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
+                    hint="Move it, or make phases.measure longer.",
                 )
 
     def restarts(self, design: Design) -> list[dict[str, Any]]:

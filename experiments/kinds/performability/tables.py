@@ -27,7 +27,7 @@ def seconds(spread: Mapping[str, Any] | None) -> str:
 
 
 def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
-    """How warm blocks began, by arm; None of a run whose tiers were not filled."""
+    """The warmth of blocks at their begin, by arm; None of a run whose tiers were not filled."""
     if not fills:
         return None
     sources = sorted({source for one in fills for source in one["sources"]})
@@ -47,7 +47,7 @@ def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
 def durations_table(
     faults: Sequence[Mapping[str, Any]], paper: Mapping[str, Any] | None = None
 ) -> Table:
-    """How long each fault and its failure lasted; `paper` puts Broadwell's Table 2 below."""
+    """The duration of each fault and its failure; `paper` puts Broadwell's Table 2 below."""
     rows = []
     for fault in faults:
         printed = paper["table_2"].get(fault["name"]) if paper else None
@@ -74,14 +74,14 @@ def durations_table(
 
 
 def _printed(value_s: float | None, less_s: float | None = None) -> str:
-    """What the report has in this place; nothing where it has nothing."""
+    """The report's content in this place; nothing where it has nothing."""
     if value_s is None:
         return ""
     return f"report {value_s:g} s" if less_s is None else f"report {value_s - less_s:+g} s"
 
 
 def paper_table(paper: Mapping[str, Any]) -> Table:
-    """What the report's text says of its figures, and ours."""
+    """The report's text on its figures, and ours."""
     rows = [
         (
             named(claim["place"]),
@@ -108,7 +108,7 @@ def _of_repeats(one: Mapping[str, Any], what: str) -> str:
 
 
 def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
-    """What one fault cost users in all (Fig. 14 and 19)."""
+    """The whole cost of one fault to users (Fig. 14 and 19)."""
     rows = [
         (
             named(fault["name"]),
@@ -134,7 +134,7 @@ def waited_s(got: Mapping[str, Any]) -> float:
 
 
 def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
-    """What users got while each failure lasted, raw and on average (Fig. 14 to 16, 19)."""
+    """The service of users while each failure lasted, raw and on average (Fig. 14 to 16, 19)."""
     rows = []
     for fault in faults:
         for arm, one in fault["arms"].items():
@@ -254,7 +254,7 @@ def _range(bounds: Sequence[float], show: Callable[[Any], str]) -> str:
 
 
 def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Table:
-    """What the year rests on."""
+    """The basis of the year."""
     rows = []
     for fault in faults:
         rate = year["rates"].get(fault["kind"])

@@ -46,7 +46,7 @@ class SchemesKind(CompareKind):
         super().print_result(result, console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """How long its tiers were at full strength, where something follows from the run."""
+        """The time of its tiers at full strength, where something follows from the run."""
         from experiments.kinds.schemes.tables import strength_words
 
         found = dict(super().row(result))

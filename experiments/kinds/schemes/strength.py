@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import SparecraftError
-from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
 from core.units import YEAR_S
 from experiments.design.failover import mechanism
 from experiments.design.fleet import Fleet
@@ -47,7 +47,7 @@ class Cycle:
 def strength_of(folder: Path) -> dict[str, Any]:
     """`strength` of the files in a run's folder."""
     manifest = read_manifest(folder)
-    events = sound(read_events(folder / "events.jsonl"))
+    events = without_discarded(read_events(folder / "events.jsonl"))
     requests = read_table(folder / "requests.parquet", REQUESTS)
     found = windows(events, run_end_s(requests, events, manifest))
     fleet = checked_fleet(manifest["spec"])

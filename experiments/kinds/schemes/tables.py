@@ -81,7 +81,7 @@ def recovery_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def scheme_words(run: RunFolder) -> dict[str, Any]:
-    """What the section says beside its figures and tables."""
+    """Remarks of the section beside its figures and tables."""
     found = run.summary["strength"]
     empty = found["pool_empty"]
     notes = [
@@ -105,7 +105,7 @@ def scheme_words(run: RunFolder) -> dict[str, Any]:
 
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
-    """How long the tiers were at full strength, and what the models say, in a sentence."""
+    """The time of the tiers at full strength, and the models' values, in a sentence."""
     parts = []
     for tier, one in found["tiers"].items():
         measured, predicted = one["measured"], one["predicted"]

@@ -1,4 +1,4 @@
-"""The replicator of sPARE (Alg. 1) on a fleet that runs. Begin with walk.py."""
+"""The replicator of sPARE (Alg. 1) on a fleet that runs. Begin with replicator.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.kinds.kind import Kind
 from experiments.kinds.tune.section import TuneSection
+from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
-    from experiments.stage.stage import Stage
+    from experiments.testbed.testbed import Testbed
 
 
 class TuneKind(Kind):
@@ -40,11 +40,11 @@ class TuneKind(Kind):
     def load_s(self, design: Design, section: TuneSection) -> None:
         """As many windows as it takes."""
 
-    def measure(self, stage: Stage, section: TuneSection) -> None:
+    def measure(self, testbed: Testbed, section: TuneSection) -> None:
         """The walk."""
         from experiments.kinds.tune.measure import Tuning
 
-        Tuning(stage, section).measure()
+        Tuning(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """The walk as it was written down."""

@@ -57,7 +57,7 @@ Pair = tuple[Window, Window]  # of the current r, of the candidate
 
 @dataclass(frozen=True)
 class Significance:
-    """What all pairs so far say."""
+    """The evidence of all pairs so far."""
 
     p_better: float  # of a ratio this low or lower, if r made no difference
     p_worse: float
@@ -83,7 +83,7 @@ class Ratio:
 
 
 def stretch_s(length_s: float, burst_s: float) -> float:
-    """How long a stretch is: a neighbour's mean burst, if a window holds several of it."""
+    """The length of a stretch: a neighbour's mean burst, if a window holds several of it."""
     return min(max(burst_s, 1.0), length_s / _STRETCHES_MIN)
 
 
@@ -103,8 +103,8 @@ def significance(
         raise MeasurementFailed(
             "a comparison",
             expected="requests in both arms",
-            came="none in one",
-            do="Let windows be longer, or the rate higher.",
+            got="none in one",
+            hint="Let windows be longer, or the rate higher.",
         )
     order = np.argsort(latency_ms)
     latency_ms, unit, is_candidate = latency_ms[order], unit[order], is_candidate[order]

@@ -1,4 +1,4 @@
-"""What Alg. 1 requires, from the arbiters' statistics: rates, processing and token hold times, and
+"""Inputs of Alg. 1, from the arbiters' statistics: rates, processing and token hold times, and
 the variability of each tier.
 
 Everything is a difference of two polls of `/v1/stats` and `/v1/latency`, before and after a window
@@ -66,14 +66,14 @@ class TierWindow:
 
 
 def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
-    """What one arbiter counted between two polls. Raises MeasurementFailed if it was restarted."""
+    """The counts of one arbiter between two polls. Raises MeasurementFailed if it was restarted."""
     first, last = before["stats"], after["stats"]
     if last["uptime_s"] < first["uptime_s"]:
         raise MeasurementFailed(
             f"arbiter of {last['tier']}",
             expected="to run through a window",
-            came="counters that begin anew: it was restarted",
-            do="See why with `sparecraft up` and the arbiter's log.",
+            got="counters that begin anew: it was restarted",
+            hint="See why with `sparecraft up` and the arbiter's log.",
         )
 
     def grown(key: str) -> int:
@@ -114,8 +114,8 @@ def tier_load(
         raise MeasurementFailed(
             f"tier {name}",
             expected="requests that its servers processed",
-            came="none",
-            do="Does the load reach it? `sparecraft run` on the design shows more.",
+            got="none",
+            hint="Does the load reach it? `sparecraft run` on the design shows more.",
         )
     return TierLoad(
         servers=servers,

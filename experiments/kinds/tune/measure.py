@@ -17,19 +17,19 @@ from experiments.design.contracts import COMPARE_OFF, POLICIES
 from experiments.design.experiment import Arm, Order, Phases, TierSettings
 from experiments.design.fleet import replicas_max
 from experiments.design.schedule import Block, pair_seed, stream
-from experiments.kinds.blocks import blocks_on
 from experiments.kinds.calibration import calibrate
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.kinds.tune.result import WALK, walk_json
 from experiments.kinds.tune.section import TuneSection
 from experiments.kinds.tune.simulated import simulated_optimum
-from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.load.generator import LoadHandle
 from experiments.record.manifest import spec_json
 from experiments.record.metrics.frames import prepared
 from experiments.record.records import write_json
-from experiments.stage.stage import Stage
+from experiments.run.blocks import blocks_on
+from experiments.testbed.testbed import Testbed
 from optimizer.replication import Replicas, TierLoad, feasible_replicas
 from optimizer.simulation import program
 
@@ -42,7 +42,7 @@ def check(design: Design, section: TuneSection) -> None:
     arms = design.experiment.arms
     if section.arm is not None and section.arm not in arms:
         raise InputError(
-            "tune.arm", expected=f"one of {', '.join(arms)}", came=section.arm, do="Name one."
+            "tune.arm", expected=f"one of {', '.join(arms)}", got=section.arm, hint="Name one."
         )
     if design.experiment.load.utilisation is None:
         _check_budget(design.experiment.load.sent_per_s, section)
@@ -50,8 +50,8 @@ def check(design: Design, section: TuneSection) -> None:
         raise EnvironmentMissing(
             'tune.start = "simulated"',
             expected=f"the simulator, {program.PROGRAM.name}",
-            came="no such program",
-            do="Run `make setup`, or begin with ones.",
+            got="no such program",
+            hint="Run `make setup`, or begin with ones.",
         )
 
 
@@ -62,13 +62,13 @@ def _check_budget(rate_per_s: float, section: TuneSection) -> None:
             "tune.requests_max",
             expected=f"at least {int(np.ceil(PAIRS_MIN * per_pair))}: {PAIRS_MIN} pairs of "
             f"windows of {section.window_s:g} s at {rate_per_s:g} requests/s",
-            came=str(section.requests_max),
-            do="Allow more requests, or shorten the windows.",
+            got=str(section.requests_max),
+            hint="Allow more requests, or shorten the windows.",
         )
 
 
 def rules_of(design: Design, section: TuneSection) -> Rules:
-    """How long a comparison may go on."""
+    """The longest duration of a comparison."""
     pairs = int(section.requests_max / (2 * design.experiment.load.sent_per_s * section.window_s))
     burst_s = design.experiment.interference.mean_run_s
     return Rules(section.target, pairs, stretch_s(section.window_s, burst_s))
@@ -113,34 +113,34 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
 
 
 class Tuning:
-    """The walk on a stage; everything that it measured is kept, however it ends."""
+    """The walk on a testbed; everything that it measured is kept, however it ends."""
 
-    def __init__(self, stage: Stage, section: TuneSection) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed, section: TuneSection) -> None:
+        self._testbed = testbed
         self._section = section
         self._loads: list[TierLoad] = []
         self._feasible: list[Replicas] = []
         self._start: Replicas | None = None
         self._complete = False
         self._rounds: list[list[Measured]] = []
-        self._runner = blocks_on(stage)
-        if stage.design.experiment.load.utilisation is not None:
-            with stage.narrator.step("Finding the rate"):
-                calibrate(stage, self._runner)
+        self._runner = blocks_on(testbed)
+        if testbed.design.experiment.load.utilisation is not None:
+            with testbed.narrator.step("Finding the rate"):
+                calibrate(testbed, self._runner)
             _check_budget(self._runner.design.experiment.load.sent_per_s, section)
         self._design = self._runner.design
         self._ends_at = time.monotonic() + section.time_max_s
         self._walk = Walk(
             rules_of(self._design, section),
             self._window,
-            stream(stage.design.experiment.design.seed, "tune"),
-            stage.narrator.detail,
+            stream(testbed.design.experiment.design.seed, "tune"),
+            testbed.narrator.detail,
         )
-        stage.keep(self._write)
+        testbed.keep(self._write)
 
     def measure(self) -> None:
         """To the end of the walk, or of the time."""
-        say = self._stage.narrator
+        say = self._testbed.narrator
         ones = (1,) * len(self._design.fleet.arbiters)
         with say.step(f"Measuring r = {ones} and what it costs"):
             self._loads = self._measured_loads(self._walk.measure(ones))
@@ -204,7 +204,7 @@ class Tuning:
         seed = pair_seed(self._design.experiment.design.seed, pair)
         before = self._polls()
         block = Block(number, pair, arm_name(replicas), seed)
-        self._runner.run(block, self._stage.narrator)
+        self._runner.run(block, self._testbed.narrator)
         after = self._polls()
         handle = self._runner.handles[-1]
         tiers = tuple(
@@ -217,7 +217,7 @@ class Tuning:
     def _polls(self) -> dict[str, Poll]:
         return {
             tier: {"stats": arbiter.stats(), "latency": arbiter.latency()}
-            for tier, arbiter in self._stage.fleet.arbiters.items()
+            for tier, arbiter in self._testbed.fleet.arbiters.items()
         }
 
     def _write(self, folder: Path) -> None:

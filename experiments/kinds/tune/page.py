@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
-from experiments.kinds.tune.walk import Rules
+from experiments.kinds.tune.replicator import Rules
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import Verdict, chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named

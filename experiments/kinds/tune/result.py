@@ -1,4 +1,4 @@
-"""What a walk came to: what was asked, what Alg. 1 rested on, every step, the r it stands at."""
+"""Result of a walk: the request, the inputs of Alg. 1, every step, the r it stands at."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.kinds.tune.evidence import Ratio, ratio
+from experiments.kinds.tune.replicator import Contest, Measured, Point, Walk
 from experiments.kinds.tune.section import TuneSection
-from experiments.kinds.tune.walk import Contest, Measured, Point, Walk
 from experiments.record.result import Findings, not_measured, read_manifest
 from optimizer.replication import (
     Replicas,

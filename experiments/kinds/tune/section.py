@@ -14,7 +14,7 @@ Start = Literal["ones", "simulated"]
 
 
 class TuneSection(Strict):
-    """What is searched for, and at what expense."""
+    """The goal of the search, and its expense."""
 
     target: Target
     """The latency that is to be lower."""

@@ -1,4 +1,4 @@
-"""Where to begin: the optimum of a simulation that is fed with what was measured at r = 1.
+"""The start of the walk: the optimum of a simulation that is fed with what was measured at r = 1.
 
 A coarse model on purpose: it only has to point somewhere, the fleet decides. The work of a page at
 the front is what the estimator of sPARE 5.1.1 says, less the part of it in which the page waited
@@ -101,7 +101,7 @@ def _is_disturbed(pattern: str, place: int, tiers: int) -> bool:
 
 
 def _speed(interference: Interference) -> float:
-    """What a neighbour leaves, mean over the kinds that are drawn."""
+    """The share that a neighbour leaves, mean over the kinds that are drawn."""
     left = {"cpu": 1.0 / (1.0 + interference.cpu_workers), "iperf": _IPERF_SPEED}
     return sum(left[kind] for kind in interference.kinds) / len(interference.kinds)
 

@@ -1,4 +1,4 @@
-"""Where a window's steady state begins: MSER-5 on the logarithm of latency.
+"""The begin of a window's steady state: MSER-5 on the logarithm of latency.
 
 After a change of r the first requests meet queues, connections and observations of the old one. The
 Marginal Standard Error Rule cuts the beginning whose removal makes the standard error of the mean

@@ -19,8 +19,8 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
         raise InputError(
             "load: protocol of the entry",
             expected=f"one of {', '.join(spoken)}, or a workload with a client of its own",
-            came=protocol,
-            do="Give the workload a client: experiments/load/README.md shows how.",
+            got=protocol,
+            hint="Give the workload a client: experiments/load/README.md shows how.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What replication cost, and whether replicas agreed: how far the arbiters' counters went over each
+"""Cost of replication, and agreement of replicas: how far the arbiters' counters went over each
 arm's blocks."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def agreement(arbiters: pl.DataFrame, blocks: Blocks) -> dict[str, dict[str, dic
 def _grown(
     arbiters: pl.DataFrame, blocks: Blocks, counters: Sequence[str]
 ) -> Iterator[tuple[str, str, dict[str, int]]]:
-    """How far the counters of each tier's arbiter went over each arm's blocks."""
+    """The growth of the counters of each tier's arbiter over each arm's blocks."""
     if not {"time_s", "tier", *counters} <= set(arbiters.columns):
         return
     polls = arbiters.select("time_s", "tier", *counters).drop_nulls()

@@ -195,7 +195,8 @@ def _times_drawn(
     *,
     resample_blocks: bool,
 ) -> list[NDArray[np.int64]]:
-    """How often each request is in each draw, (draws, requests) per arm, in the order of `pooled`.
+    """Number of times that each request is in each draw, (draws, requests) per arm, in the order
+    of `pooled`.
 
     The same stretches of time are drawn in all arms of a stratum.
     """
@@ -230,8 +231,8 @@ def _times(
     draw: NDArray[np.intp],
     draws: int,
 ) -> NDArray[np.int64]:
-    """How often the stretches of each draw hold each request, (draws, n); a stretch that passes the
-    end goes on from the begin."""
+    """Number of times that the stretches of each draw hold each request, (draws, n); a stretch that
+    passes the end goes on from the begin."""
     width = at_s.size + 1
     rows = np.broadcast_to((draw * width)[:, None], starts_s.shape)
     ends_s = starts_s + lengths_s

@@ -1,4 +1,4 @@
-"""What the distribution figures draw: the box plot's numbers and the CCDF's steps."""
+"""Values of the distribution figures: the box plot's numbers and the CCDF's steps."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
         raise InputError(
             "requests.parquet",
             expected=f"the columns {', '.join(_NEEDED)}",
-            came=f"no {', '.join(missing)}",
-            do="Was the run made by another version? Repeat it with this one.",
+            got=f"no {', '.join(missing)}",
+            hint="Was the run made by another version? Repeat it with this one.",
         )
     frame = requests.cast({name: REQUESTS[name] for name in _NEEDED})
     unknown = set(frame["outcome"].unique().to_list()) - set(OUTCOMES)
@@ -53,8 +53,8 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
         raise InputError(
             "requests.parquet, outcome",
             expected=" | ".join(OUTCOMES),
-            came=", ".join(sorted(map(str, unknown))),
-            do="Was the run made by another version? Repeat it with this one.",
+            got=", ".join(sorted(map(str, unknown))),
+            hint="Was the run made by another version? Repeat it with this one.",
         )
     return frame.with_columns(
         counted(limit_ms).alias("latency_ms"),

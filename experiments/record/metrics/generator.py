@@ -1,4 +1,4 @@
-"""What the load generator was up to, block by block, and what that says against a run."""
+"""State of the load generator, block by block, and what that says against a run."""
 
 from __future__ import annotations
 

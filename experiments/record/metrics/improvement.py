@@ -101,7 +101,7 @@ def improvement(
 
 
 def no_improvement(note: str) -> dict[str, dict[str, Any]]:
-    """What `improvement` returns where there is no factor, and why."""
+    """The result of `improvement` where there is no factor, and why."""
     return {name: _unknown(note) for name in STATISTICS}
 
 

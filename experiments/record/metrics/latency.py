@@ -30,7 +30,7 @@ SAMPLES_BEYOND_MIN = 10
 
 
 def samples_beyond(quantile: float, samples: int) -> int:
-    """How many of `samples` lie beyond the quantile's rank."""
+    """The number of `samples` that lie beyond the quantile's rank."""
     return samples - rank_of(quantile, samples) if samples else 0
 
 

@@ -58,7 +58,7 @@ def look(
     }
     found: dict[str, Any] = {"comparisons": comparisons, "slo": {}, "decided_by": None}
     asked = spec.get("slo") or {}
-    if asked.get("set") == "before":
+    if asked.get("preregistered"):
         judged = slo_verdict(
             requests, arms, asked, block_s=correlated_s(manifest), level=slo_level
         )["arms"]
@@ -114,7 +114,7 @@ def look_words(decided: Mapping[str, Any], place: int) -> tuple[str, str]:
 
 
 def looks_most(decided: Mapping[str, Any]) -> int:
-    """How many looks were planned, or made, where the end of the time added one."""
+    """Number of looks planned, or made, where the end of the time added one."""
     return max(len(decided["planned"]), len(decided["looks"]))
 
 

@@ -1,4 +1,4 @@
-r"""What users got: rates, goodput, punctuality, demerits, per arm or per phase.
+r"""Users' view: rates, goodput, punctuality, demerits, per arm or per phase.
 
 Broadwell 2004 prints punctuality as (fault-related mean latency) / (ideal latency), yet calls 1
 ideal, higher better and draws values below 1: the fraction is upside down in print. Here it is

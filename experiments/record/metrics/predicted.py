@@ -1,4 +1,4 @@
-"""What a plan predicted of a fleet, beside what a run of that fleet measured.
+"""Prediction of a plan for a fleet, beside the measurement of a run of that fleet.
 
 The plan is fitted to the phase `measure`: neighbours are there, faults are not yet. So that phase
 is what its percentiles are held against; those with the faults stand beside it and are nobody's
@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Records:
-    """What the comparison reads of a run: all but the warm-up of `requests`."""
+    """The comparison's view of a run: all but the warm-up of `requests`."""
 
     requests: pl.DataFrame
     windows: Sequence[Window]
@@ -303,7 +303,7 @@ def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> flo
 
 
 def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -> dict[str, Any]:
-    """What the run saw of failures. `measured` is None: a year is not in it.
+    """The failures that the run saw. `measured` is None: a year is not in it.
 
     `crash_per_year_max`: the highest crash rate that would still show as few crashes as were seen,
     at 95 % (Poisson; chi-squared quantile), in the time that the nodes were watched.

@@ -1,4 +1,4 @@
-"""Whether the load that was asked for left in time, from workers with room.
+"""Check that the load that was asked for left in time, from workers with room.
 
 A generator at its limit measures itself: its queue looks like the server's. It says so by any of
 
@@ -99,7 +99,7 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
 
 
 def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> str:
-    """What died with which workers; empty where nothing did."""
+    """The requests that died with each worker; empty where nothing did."""
     lost = records.filter(pl.col("outcome") == "lost").height
     if not lost:
         return ""
@@ -111,7 +111,7 @@ def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> st
 
 
 def _pace(records: pl.DataFrame, sent: pl.DataFrame) -> float:
-    """How long the arrivals were to last over how long it took to send them; at most 1."""
+    """The planned duration of the arrivals over that of sending them; at most 1."""
     if sent.height < 2:
         return 1.0
     begin_s, end_s = _number(records["intended_s"].min()), _number(sent["intended_s"].max())

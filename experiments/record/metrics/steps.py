@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from core.config_file import Source, check
+from core.config_file import ConfigFile, check
 from core.errors import InputError
 from core.runfiles.manifest import spec_of
 from experiments.design.experiment import Arm
@@ -53,7 +53,7 @@ def _stated(manifest: Mapping[str, Any]) -> dict[str, Arm]:
     found = {}
     for name, arm in (spec_of(manifest).get("arms") or {}).items():
         try:
-            found[name] = check(Source(Path("manifest.json"), arm), Arm)
+            found[name] = check(ConfigFile(Path("manifest.json"), arm), Arm)
         except InputError:  # of an older version, with settings that are no more
             return {}
     return found

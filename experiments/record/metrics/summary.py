@@ -1,4 +1,4 @@
-"""What a run's arms came to, computed from its records and from nothing else."""
+"""Results of a run's arms, computed from its records and from nothing else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from core.config_file import Source, check
-from core.runfiles.events import Window, of_kind, read_events, run_end_s, sound, windows
+from core.config_file import ConfigFile, check
+from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
 from core.runfiles.manifest import fleet_of
 from core.runfiles.requests import WARM_UP, measured
 from core.statistics.percentiles import time_out_of
@@ -50,7 +50,7 @@ def summarize(
     Parameters: requests, events and manifest as their files say; hosts the machines' samples;
     prediction of the plan that the design was made from, if it was.
     """
-    events = sound(events)
+    events = without_discarded(events)
     frame = prepared(requests, time_out_of(manifest))
     main = measured(frame)
     arms = arm_names(frame, manifest)
@@ -158,7 +158,7 @@ def _phases(
 
 
 def _duration_s(rows: pl.DataFrame, phase: str, arm: str, found: Sequence[Window]) -> float:
-    """How long the arrivals of an arm's phase lasted, over all its blocks.
+    """The duration of the arrivals of an arm's phase, over all its blocks.
 
     From the recorded phases; else from the arrivals, one mean gap longer than from the first to
     the last.
@@ -210,7 +210,7 @@ def _predicted(
     manifest: Mapping[str, Any],
     hosts: pl.DataFrame | None,
 ) -> dict[str, Any] | None:
-    """What the plan predicted beside what was measured; None where no plan was put to the test."""
+    """The plan's prediction beside the measurement; None where no plan was put to the test."""
     if prediction is None:
         return None
     spec = manifest.get("spec") or {}
@@ -226,7 +226,7 @@ def _predicted(
 
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
-    return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {})), Fleet)
+    return check(ConfigFile(Path("manifest.json"), fleet_of(spec.get("fleet") or {})), Fleet)
 
 
 def _blocks(main: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:

@@ -14,7 +14,7 @@ from experiments.record.result import VERDICTS
 def fault_counts(
     events: Sequence[Mapping[str, Any]], fingerprint_clean: bool | None
 ) -> dict[str, Any]:
-    """How many faults and interference loads were injected and taken back, by kind."""
+    """The faults and interference loads that were injected and taken back, by kind."""
     injected: dict[str, int] = {}
     reverted: dict[str, int] = {}
     for event in events:

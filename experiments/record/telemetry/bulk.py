@@ -25,8 +25,8 @@ def deliver(url: str, points: Iterable[Point]) -> int:
     def post(path: str, parameters: dict[str, str], content: bytes = b"") -> None:
         answer = client.post(path, params=parameters, content=content)
         if not answer.is_success:
-            came = f"HTTP {answer.status_code}: {answer.text.strip()[:300]}"
-            raise _refusal(url, f"to take POST {path}", came)
+            got = f"HTTP {answer.status_code}: {answer.text.strip()[:300]}"
+            raise _refusal(url, f"to take POST {path}", got)
 
     try:
         with client_of(url, _TIMEOUT_S) as client:
@@ -39,11 +39,12 @@ def deliver(url: str, points: Iterable[Point]) -> int:
     return count
 
 
-def _refusal(url: str, expected: str, came: str) -> EnvironmentMissing:
+def _refusal(url: str, expected: str, got: str) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"InfluxDB at {without_login(url)}",
         expected=expected,
-        came=came,
-        do="Name one that runs, such as http://127.0.0.1:8086 (http://USER:PASSWORD@127.0.0.1:8086 "
+        got=got,
+        hint="Name one that runs, such as http://127.0.0.1:8086 "
+        "(http://USER:PASSWORD@127.0.0.1:8086 "
         "where it asks for them), or leave --influxdb out.",
     )

@@ -38,7 +38,7 @@ class LocalInflux:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return f"http://{self._address}"
 
     def start(self) -> None:
@@ -72,10 +72,10 @@ class LocalInflux:
             self._process.wait()
             self._process = None
 
-    def _missing(self, came: str) -> EnvironmentMissing:
+    def _missing(self, got: str) -> EnvironmentMissing:
         return EnvironmentMissing(
             "influxd",
             expected="InfluxDB 1.x that starts on this host",
-            came=came,
-            do="Install it (Debian: `apt install influxdb`), or name one with --influxdb URL.",
+            got=got,
+            hint="Install it (Debian: `apt install influxdb`), or name one with --influxdb URL.",
         )

@@ -138,7 +138,7 @@ class Annotations:
 def verdict_point(
     names: Mapping[str, str], kind: str, met: bool | None, reasons: Sequence[str], time_ns: int
 ) -> Point:
-    """What an arm, or the `run`, came to by then, as an event of no length."""
+    """The result of an arm, or the `run`, by then, as an event of no length."""
     title = f"{kind}: {_VERDICTS[met]}"
     if kind == "run":
         title = "run: nothing against it" if met else "run: not valid"
@@ -164,7 +164,7 @@ def _ms(us: int | None) -> float | None:
 def _grown_ratio(
     now: Mapping[str, Any], before: Mapping[str, Any] | None, above: str, below: str, scale: float
 ) -> float | None:
-    """How much `above` grew for each one that `below` grew; None where that did not grow, or is not
+    """The growth of `above` for each one that `below` grew; None where that did not grow, or is not
     known."""
     if before is None or None in (now[above], now[below], before[above], before[below]):
         return None

@@ -40,7 +40,7 @@ class InfluxQuery:
         ]
 
     def points(self, run: str) -> dict[str, int]:
-        """How many points of a run each measurement has: the fullest field counts."""
+        """The points of a run in each measurement: the fullest field counts."""
         rows = self.rows(f"SELECT COUNT(*) FROM /.*/ WHERE run = {literal(run)}")
         return {
             row["_measurement"]: max(
@@ -76,12 +76,12 @@ class InfluxQuery:
             raise self._failed(parameters["q"], str(problem))
         return dict(result)
 
-    def _failed(self, influxql: str, came: str) -> EnvironmentMissing:
+    def _failed(self, influxql: str, got: str) -> EnvironmentMissing:
         return EnvironmentMissing(
             f"InfluxDB at {self._shown}",
             expected=f"an answer to {influxql}",
-            came=came,
-            do="See whether the machine influxdb-1 is up; run files do not depend on it.",
+            got=got,
+            hint="See whether the machine influxdb-1 is up; run files do not depend on it.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What Apache does without a database: a file as it is, and PHP that counts to 1,000."""
+"""Requests of Apache without a database: a file as it is, and PHP that counts to 1,000."""
 
 from __future__ import annotations
 

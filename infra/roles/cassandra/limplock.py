@@ -1,4 +1,4 @@
-"""How limplock's rows ask Cassandra: all nodes are replicas, and any one is asked as coordinator.
+"""Limplock's rows on Cassandra: all nodes are replicas, and any one is asked as coordinator.
 
 Today's release is asked by CQL, the paper's by Thrift. What a node tells of itself is asked over
 the control network, which no limping card is on: of the beans that `start.sh` has its JVM export,
@@ -18,7 +18,7 @@ from core.errors import InputError
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.jvm import exported, read_jvm, samples
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}
 _OPERATIONS = ("get", "put")
@@ -75,7 +75,7 @@ class Cassandra(System):
                 raise InputError(
                     f"row {row.name}",
                     expected=f"one of {', '.join(_OPERATIONS)}, with a consistency",
-                    came=f"{load.operation}, {load.consistency or 'none'}",
+                    got=f"{load.operation}, {load.consistency or 'none'}",
                 )
 
     def parts(self, row: Row) -> Parts:
@@ -84,15 +84,16 @@ class Cassandra(System):
         with ThreadPoolExecutor(len(self.nodes)) as asking:
             reached = dict(zip(self.nodes, asking.map(self._reached, self.nodes), strict=True))
         if any(one != len(self.nodes) for one in reached.values()):
-            raise Unsettled(
+            raise NotStable(
                 "the ring",
                 expected=f"nodes that reach all {len(self.nodes)}",
-                came=", ".join(f"{name} reaches {one}" for name, one in reached.items()),
+                got=", ".join(f"{name} reaches {one}" for name, one in reached.items()),
             )
         return {"replica": tuple(self.nodes)}
 
     def _reached(self, node: str) -> int:
-        """How many nodes this one takes for alive, itself among them; 0 where it does not say."""
+        """The number of nodes that this one takes for alive, itself among them; 0 where it does not
+        say."""
         control = self.nodes[node].control
         if self._generation == "old":
             return reached_of(_thrift("describe_schema_versions", control))
@@ -172,8 +173,8 @@ def _thrift(call: str, host: str) -> bytes:
 
 
 def reached_of(answer: bytes) -> int:
-    """How many nodes have a schema in the answer to describe_schema_versions: a map of versions to
-    addresses, with those that said nothing under UNREACHABLE."""
+    """The number of nodes with a schema in the answer to describe_schema_versions: a map of
+    versions to addresses, with those that said nothing under UNREACHABLE."""
     try:
         return _reached_of(io.BytesIO(answer))
     except struct.error:

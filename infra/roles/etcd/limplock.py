@@ -1,4 +1,4 @@
-"""How limplock's rows ask etcd: who leads, what is asked of whom, what a server tells.
+"""Limplock's rows on etcd: who leads, what is asked of whom, what a server tells.
 
 Parts and metrics are those of `/metrics`, asked over the control network, which no limping card is
 on.
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import httpx
 
-from experiments.kinds.limplock import pages
-from experiments.kinds.limplock.led import Led
+from experiments.kinds.limplock import metrics_client
+from experiments.kinds.limplock.leader_follower import LeaderFollower
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.system import Parts, Shown
 
@@ -33,7 +33,7 @@ _TOLD = {
 }
 
 
-class Etcd(Led):
+class Etcd(LeaderFollower):
     """A cluster; the row's client asks a follower that does not limp."""
 
     port, operations, made_by = _PORT, ("put",), "put"
@@ -58,14 +58,16 @@ class Etcd(Led):
         return self.led(leaders, followers)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """What `/metrics` says of proposals, heartbeats and memory."""
+        """The values of `/metrics` on proposals, heartbeats and memory."""
         told = self._told(node)
         return {name: told[key] for key, name in _TOLD.items() if key in told}
 
     def _told(self, node: str) -> Mapping[str, float]:
         """Metrics without labels; empty where it does not serve."""
         try:
-            return read_metrics(pages.page(f"http://{self.nodes[node].control}:{_PORT}/metrics"))
+            return read_metrics(
+                metrics_client.page(f"http://{self.nodes[node].control}:{_PORT}/metrics")
+            )
         except httpx.HTTPError:
             return {}
 

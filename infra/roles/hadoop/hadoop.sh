@@ -3,7 +3,7 @@
 # shellcheck source=infra/roles/java/common.sh
 source /opt/sparecraft/role/common.sh
 if [ "$NODES" -lt 3 ]; then
-  echo "hadoop: expected a tier of a machine for jobs, one for their history and workers, came $NODES machines" >&2
+  echo "hadoop: expected a tier of a machine for jobs, one for their history and workers, got $NODES machines" >&2
   exit 1
 fi
 IFS=, read -ra peers <<<"$PEERS"

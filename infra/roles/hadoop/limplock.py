@@ -1,4 +1,4 @@
-"""How limplock's rows ask MapReduce: which worker has which tasks, jobs, and what runs out.
+"""Limplock's rows on MapReduce: which worker has which tasks, jobs, and what runs out.
 
 As in the paper maps and reduces are on different workers, where the setting PLACES says so; which
 of them has places for what, the ResourceManager or JobTracker tells. It and the workers are asked
@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 
 from core.errors import InputError
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _PREPARED_S = 120.0
 _CLEARED_S = 60.0
@@ -106,9 +106,9 @@ class Hadoop(System):
     def check(cls, row: Row) -> None:
         """Raises InputError for what its client cannot ask."""
         if row.beside is not None or row.workload.operation not in _OPERATIONS:
-            came = (row.beside or row.workload).operation
+            got = (row.beside or row.workload).operation
             expected = f"one of {', '.join(_OPERATIONS)}, and nothing beside"
-            raise InputError(f"row {row.name}", expected=expected, came=came)
+            raise InputError(f"row {row.name}", expected=expected, got=got)
 
     def parts(self, row: Row) -> Parts:
         """Workers by what they have places for: maps alone, reduces alone, or both. Each map's
@@ -184,7 +184,7 @@ class Hadoop(System):
         if not found:
             return {}
         for bean, names in _TOLD[self._generation][is_worker].items():
-            said = pages.bean(control, port, bean)
+            said = metrics_client.bean(control, port, bean)
             for key, name in names.items():
                 if key in said:
                     found[name] = found.get(name, 0.0) + float(said[key])
@@ -197,13 +197,13 @@ class Hadoop(System):
         """Of the workers that live; none where it does not answer."""
         url = _PAGES[self._generation].format(self._jobs.control)
         try:
-            return places_of(json.loads(pages.page(url)))
+            return places_of(json.loads(metrics_client.page(url)))
         except (httpx.HTTPError, ValueError):
             return {}
 
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What jobs are configured with, of the role's settings."""
+    """The configuration of jobs, of the role's settings."""
     options = {_FETCH_TIMEOUT: str(settings["FETCH_TIMEOUT_MS"])}
     if settings["MAP_OUTPUT"] == "compressed":
         options |= dict.fromkeys(_COMPRESSED, "true")
@@ -243,8 +243,8 @@ def _part(places: Mapping[str, tuple[int, int]]) -> str:
     return {_MAPS: "mapper", _REDUCES: "reducer"}[has[0]] if len(has) == 1 else "worker"
 
 
-def _unsettled(came: str) -> Unsettled:
-    return Unsettled("the workers", expected="all of them with the machine for jobs", came=came)
+def _unsettled(got: str) -> NotStable:
+    return NotStable("the workers", expected="all of them with the machine for jobs", got=got)
 
 
 SYSTEM = Hadoop

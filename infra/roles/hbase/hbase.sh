@@ -3,7 +3,7 @@
 # shellcheck source=infra/roles/java/common.sh
 source /opt/sparecraft/role/common.sh
 if [ "$NODES" -lt 2 ]; then
-  echo "hbase: expected a tier of a master and region servers, came $NODES machine" >&2
+  echo "hbase: expected a tier of a master and region servers, got $NODES machine" >&2
   exit 1
 fi
 # shellcheck disable=SC2034 # for those who source this

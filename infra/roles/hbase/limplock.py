@@ -1,4 +1,4 @@
-"""How limplock's rows ask HBase: which server has which region, and on which machines of the HDFS
+"""Limplock's rows on HBase: which server has which region, and on which machines of the HDFS
 below it a server's log is.
 
 Every table has a region on each region server, the last server has the catalogue too, and limps in
@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 
 from core.errors import InputError
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
 _PREPARED_S = 120.0
@@ -101,11 +101,13 @@ class HBase(System):
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in _OPERATIONS:
                 expected = f"one of {', '.join(_OPERATIONS)}"
-                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
+                raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def parts(self, row: Row) -> Parts:
         """Region servers, as the master has them, and who holds the first one's log."""
-        live = _live(pages.bean(self._master.control, _MASTER_PORT, _MASTER[self._generation]))
+        live = _live(
+            metrics_client.bean(self._master.control, _MASTER_PORT, _MASTER[self._generation])
+        )
         lacking = [name for name in self._servers if self.nodes[name].address not in live]
         if lacking:
             raise _unsettled(f"none of {', '.join(lacking)}")
@@ -165,7 +167,7 @@ class HBase(System):
         self._do(clients, Task(self._first, "spread", self._table("", _PROBED), 1, 0, 1))
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """What was put into files: a run that begins with full memory writes that too."""
+        """Flush the memory into files: a run that begins with full memory writes that too."""
         del count
         if row.workload.operation == "put":
             target = self._table(self._first, _ROWS)
@@ -219,7 +221,7 @@ class HBase(System):
         found = look_at_jvm_by_page(control, port)
         if found and port == _SERVER_PORT:
             for bean, told in _TOLD[self._generation].items():
-                found |= numbers_of(pages.bean(control, port, bean), told)
+                found |= numbers_of(metrics_client.bean(control, port, bean), told)
         return found
 
     def _holders(self) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ class HBase(System):
         asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
         namenode, *others = self.called["hdfs"]
         try:
-            text = pages.page(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", **asked)
+            text = metrics_client.page(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", **asked)
         except httpx.HTTPError as error:
             raise _unsettled(f"a name node that says {error!r}") from error
         holding = holders_of(text, self.nodes[self._first].address)
@@ -262,8 +264,8 @@ def _live(master: Mapping[str, Any]) -> set[str]:
     return {one.split(",")[0] for one in listed if one}
 
 
-def _unsettled(came: str) -> Unsettled:
-    return Unsettled("the region servers", expected="all of them with the master", came=came)
+def _unsettled(got: str) -> NotStable:
+    return NotStable("the region servers", expected="all of them with the master", got=got)
 
 
 SYSTEM = HBase

@@ -3,7 +3,7 @@
 # shellcheck source=infra/roles/java/common.sh
 source /opt/sparecraft/role/common.sh
 if [ "$NODES" -lt 3 ]; then
-  echo "hdfs: expected a tier of a NameNode, a SecondaryNameNode and DataNodes, came $NODES machines" >&2
+  echo "hdfs: expected a tier of a NameNode, a SecondaryNameNode and DataNodes, got $NODES machines" >&2
   exit 1
 fi
 IFS=, read -ra peers <<<"$PEERS"

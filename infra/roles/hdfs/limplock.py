@@ -1,4 +1,4 @@
-"""How limplock's rows ask HDFS: who holds what, what is asked of whom, what a server tells.
+"""Limplock's rows on HDFS: who holds what, what is asked of whom, what a server tells.
 
 Parts and metrics are those of the servers' own pages (`/jmx`), asked over the control network,
 which no limping card is on. The NameNode says which DataNodes live; the client puts files on those
@@ -20,11 +20,11 @@ import numpy as np
 
 from core.errors import InputError, MeasurementFailed
 from experiments.design.workloads import module_at
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _placement = module_at(Path(__file__).with_name("placement.py"))
 _MOVES = _placement.MOVES
@@ -136,7 +136,7 @@ class Hdfs(System):
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in _FOLDERS:
                 expected = f"one of {', '.join(_FOLDERS)}"
-                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
+                raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def parts(self, row: Row) -> Parts:
         """As the NameNode says: it is out of safe mode, and hears of every DataNode but one that
@@ -178,7 +178,7 @@ class Hdfs(System):
         _do_all(clients, tasks)
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """What the last run wrote goes; what is to be moved or copied lies where it begins."""
+        """Remove the last run's files; what is to be moved or copied lies where it begins."""
         self.mend(clients)
         operation, size = row.workload.operation, _bytes(row.workload)
         if operation == "balance":
@@ -231,7 +231,7 @@ class Hdfs(System):
         raise MeasurementFailed(
             "transfers of DataNodes",
             expected=f"no more than {self._idle} within {_SETTLED_S:g} s",
-            came=str(copying),
+            got=str(copying),
         )
 
     def _await_laid(self, size: int) -> None:
@@ -245,14 +245,14 @@ class Hdfs(System):
         while time.monotonic() < deadline:
             told = json.loads(self._told(self._master, _INFO).get("LiveNodes", "{}"))
             used = {names[at.split(":")[0]]: one["usedSpace"] for at, one in told.items()}
-            came = _placement.utilised(used, size) if used else {}
-            if {part: sorted(found) for part, found in came.items()} == wanted:
+            got = _placement.utilised(used, size) if used else {}
+            if {part: sorted(found) for part, found in got.items()} == wanted:
                 return
             time.sleep(_POLL_S)
         raise MeasurementFailed(
             "blocks on DataNodes",
             expected=f"{wanted} within {_SETTLED_S:g} s",
-            came=str(used),
+            got=str(used),
         )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
@@ -330,12 +330,12 @@ class Hdfs(System):
         """Raises InputError for a row that this fleet, as the arm has it, cannot do."""
         place, operation = f"row {row.name}", row.workload.operation
         least = max(row.workload.replicas or [_placement.AMONG if operation in _MOVES else 1])
-        if (came := len(self._datanodes)) < least:
-            raise InputError(place, expected=f"{least} DataNodes", came=f"{came}")
+        if (got := len(self._datanodes)) < least:
+            raise InputError(place, expected=f"{least} DataNodes", got=f"{got}")
         wanted = _NEEDED.get(operation, {})
         made = {key: self.settings[key] for key in wanted}
         if made != wanted:
-            raise InputError(place, expected=f"settings {wanted}", came=str(made), do="Set them.")
+            raise InputError(place, expected=f"settings {wanted}", got=str(made), hint="Set them.")
 
     def _image(self) -> str:
         """Which image the NameNode has: its last update of the log, or how many it was brought."""
@@ -384,8 +384,8 @@ class Hdfs(System):
         return f"/probes/{kind}/{self.nodes[node].address}"
 
     def _told(self, node: str, bean: str) -> dict[str, Any]:
-        """What a bean says; empty where it does not answer, or has no such bean."""
-        return pages.bean(*self._pages[node], bean)
+        """The attributes of a bean; empty where it does not answer, or has no such bean."""
+        return metrics_client.bean(*self._pages[node], bean)
 
 
 def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
@@ -397,8 +397,8 @@ def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> Non
             raise MeasurementFailed(
                 "a checkpoint",
                 expected=f"within {_CHANGED_S:g} s",
-                came="none",
-                do="What the SecondaryNameNode printed says more.",
+                got="none",
+                hint="What the SecondaryNameNode printed says more.",
             )
 
 
@@ -410,8 +410,8 @@ def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
             raise MeasurementFailed(
                 "files to be read or moved",
                 expected=f"to be written within {_PREPARED_S:g} s",
-                came=lane.reason or "not all of them",
-                do="The client's log in the run's folder says more.",
+                got=lane.reason or "not all of them",
+                hint="The client's log in the run's folder says more.",
             )
 
 
@@ -422,7 +422,7 @@ def _addresses(live: str) -> set[str]:
 
 
 def _is_cold(row: Row, operation: str) -> bool:
-    """Whether a probe needs the disk of a DataNode, and not only what is in memory."""
+    """True where a probe needs the disk of a DataNode, and not only what is in memory."""
     return row.limpware == "disk" and operation == "read-block" and "master" not in row.injected
 
 
@@ -430,8 +430,8 @@ def _bytes(load: Load) -> int:
     return round(1000 * (load.size_kb or 0.0))
 
 
-def _unsettled(came: str) -> Unsettled:
-    return Unsettled("the NameNode", expected="out of safe mode, with all DataNodes", came=came)
+def _unsettled(got: str) -> NotStable:
+    return NotStable("the NameNode", expected="out of safe mode, with all DataNodes", got=got)
 
 
 SYSTEM = Hdfs

@@ -1,4 +1,4 @@
-"""Where blocks lie that HDFS is made to move, and what a DataNode is called by that.
+"""Placement of blocks that HDFS is made to move, and what a DataNode is called by that.
 
 The last DataNode loses what it has (regenerate), leaves (decommission), or has nothing (balance).
 """

@@ -1,4 +1,4 @@
-"""How the kind failover asks the lots: their client, and what stands in their naming service.
+"""The kind failover on the lots: their client, and what stands in their naming service.
 
 etcd is asked by its JSON gateway, over the control network, which no fault is on.
 """
@@ -63,8 +63,8 @@ class Lots(Service):
         except subprocess.SubprocessError as error:
             raise SparecraftError(
                 f"the audit of {records.name}", expected=f"figures within {_AUDIT_S:g} s",
-                came=str(getattr(error, "stderr", None) or error).strip(),
-                do=f"See whether {database.name} serves.",
+                got=str(getattr(error, "stderr", None) or error).strip(),
+                hint=f"See whether {database.name} serves.",
             ) from error  # fmt: skip
         return dict(json.loads(done.stdout))
 
@@ -97,7 +97,7 @@ class Lots(Service):
 
     def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of the first member that gives one."""
-        came = "no member"
+        got = "no member"
         for one in self.machines[_NAMING]:
             host = urlsplit(one.agent_url).hostname
             try:
@@ -106,10 +106,10 @@ class Lots(Service):
                 response.raise_for_status()
                 return dict(response.json())
             except httpx.HTTPError as error:
-                came = f"{one.name}: {error or type(error).__name__}"
+                got = f"{one.name}: {error or type(error).__name__}"
         raise SparecraftError(
-            "the naming service", expected="an answer of a member", came=came,
-            do="See whether its machines run.",
+            "the naming service", expected="an answer of a member", got=got,
+            hint="See whether its machines run.",
         )  # fmt: skip
 
 

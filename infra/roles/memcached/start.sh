@@ -14,7 +14,7 @@ server=/usr/bin/memcached
 if [ "${VARIANT:-debian}" != debian ]; then
   server=/opt/sparecraft/bin/variants/$VARIANT
   if ! [ -x "$server" ]; then
-    echo "VARIANT=$VARIANT: expected $server in the image, came none: agents/harden/services/build memcached $VARIANT, then build the image again" >&2
+    echo "VARIANT=$VARIANT: expected $server in the image, got none: agents/harden/services/build memcached $VARIANT, then build the image again" >&2
     exit 1
   fi
 fi

@@ -37,7 +37,7 @@ def text_of(dictionary: Path) -> str:
 
 
 def main() -> None:
-    """See the module."""
+    """Write the pages."""
     parser = ArgumentParser(description="Pages of real text")
     parser.add_argument("--dictionary", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)

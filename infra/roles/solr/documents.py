@@ -39,7 +39,7 @@ def entries(source: str, files: str) -> Iterator[dict[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """See the module."""
+    """Write the documents."""
     separator = "["
     for argument in arguments:
         source, files = argument.split("=", 1)

@@ -48,7 +48,7 @@ def docker(*arguments: str, check: bool = True) -> str:
 
 
 def get(url: str, **headers: str) -> httpx.Response:
-    """What a machine answers; a redirect is not followed."""
+    """The answer of a machine; a redirect is not followed."""
     return httpx.get(url, headers=headers, timeout=30, trust_env=False)
 
 

@@ -1,4 +1,4 @@
-"""How limplock's rows ask ZooKeeper: who leads, what is asked of whom, what a server tells.
+"""Limplock's rows on ZooKeeper: who leads, what is asked of whom, what a server tells.
 
 Parts and metrics are those of the four-letter word `mntr`, and its JVM's, asked over the control
 network, which no limping card is on.
@@ -12,9 +12,9 @@ from typing import Any
 
 from experiments.kinds.limplock.clients import Clients
 from experiments.kinds.limplock.jvm import look_at_jvm
-from experiments.kinds.limplock.led import Led
+from experiments.kinds.limplock.leader_follower import LeaderFollower
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, Unsettled
+from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown
 
 _PORT = 2181
 _WORD_S = 2.0
@@ -26,7 +26,7 @@ _TOLD = (
 )  # fmt: skip
 
 
-class ZooKeeper(Led):
+class ZooKeeper(LeaderFollower):
     """An ensemble; the row's client asks a follower that does not limp, as the paper's did."""
 
     port, operations, made_by = _PORT, ("get", "set"), "create"
@@ -51,7 +51,7 @@ class ZooKeeper(Led):
         synced = sum(float(one.get("zk_synced_followers", 0)) for one in told.values())
         parts = self.led(found["leader"], found["follower"])
         if synced < len(self.nodes) - 1:
-            raise Unsettled("the ensemble", expected="synced followers", came=f"{synced:g}")
+            raise NotStable("the ensemble", expected="synced followers", got=f"{synced:g}")
         return parts
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
@@ -61,7 +61,7 @@ class ZooKeeper(Led):
         super().prepare(row, count, clients)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """What `mntr` says in numbers, how much waits for followers, and the heap."""
+        """The numbers of `mntr`, the queue for followers, and the heap."""
         told = self._monitored(node)
         found = {key: float(told[f"zk_{key}"]) for key in _TOLD if f"zk_{key}" in told}
         seen = [_sum(told, f"zk_{word}_") for word in ("sum", "cnt")]
@@ -91,7 +91,7 @@ def _of(told: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
 
 
 def _word(word: str, host: str) -> str:
-    """What a server answers to a four-letter word."""
+    """The answer of a server to a four-letter word."""
     found = b""
     with socket.create_connection((host, _PORT), timeout=_WORD_S) as connection:
         connection.sendall(word.encode())

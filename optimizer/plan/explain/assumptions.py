@@ -1,4 +1,4 @@
-"""What has to hold for a plan to be right, the most decisive first."""
+"""Assumptions of a plan, the most decisive first."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from core.units import HOURS_PER_MONTH
 from core.vocabulary import Scheme
 from optimizer.fit import ServiceFit
-from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.demand import is_stated
-from optimizer.plan.ask.margin import RECORDED
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.demand import is_stated
+from optimizer.plan.inputs.margin import RECORDED
 from optimizer.plan.solve.options import usd_when_off
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.question import Question
+    from optimizer.plan.inputs.request import PlanRequest
     from optimizer.uncertainty import UncertainRates
 
 _HERE = "optimizer/latency"
@@ -28,8 +28,8 @@ _BEHIND = {
 }
 
 
-def assumptions(asked: Question, binding: Sequence[str] = ()) -> tuple[str, ...]:
-    """What has to hold for the plan to be right: first what the dearest limit (the first of
+def assumptions(asked: PlanRequest, binding: Sequence[str] = ()) -> tuple[str, ...]:
+    """The plan's assumptions: first what the dearest limit (the first of
     `binding`) rests on, and within each group what nobody measured."""
     case = asked.case
     groups = {
@@ -49,7 +49,7 @@ def assumptions(asked: Question, binding: Sequence[str] = ()) -> tuple[str, ...]
     return (*groups[order[0]], *certain, *(text for name in order[1:] for text in groups[name]))
 
 
-def _on_confidence(asked: Question) -> list[str]:
+def _on_confidence(asked: PlanRequest) -> list[str]:
     confidence, level = asked.case.slo.confidence, asked.level
     if not asked.figures or confidence is None or level is None:
         return []

@@ -280,7 +280,8 @@ class Curve:
             walk = not walk
 
     def closed(self, stretch: Stretch) -> bool:
-        """Whether C just below this stretch is known: no cheaper fleet than the next one there."""
+        """True where C just below this stretch is known: no cheaper fleet than the next one
+        there."""
         x = self.axis.below(stretch.tight)
         index = self.known.index(stretch)
         return x is None or x <= self.infeasible or (index > 0 and self.known[index - 1].loose >= x)
@@ -302,7 +303,7 @@ def fleet_text(path: Path) -> str:
 
 
 def predicted(problem: Problem, path: Path) -> dict[str, float | None]:
-    """What a fleet reaches; None where the latency model cannot evaluate it."""
+    """The figures of a fleet; None where the latency model cannot evaluate it."""
     values: dict[str, float | None] = {"availability": AVAILABILITY.stated(unavailability_of(path))}
     for q, ms in sorted(problem.latency(path).items()):
         values[f"p{q}_ms"] = round(ms, 2) if math.isfinite(ms) else None

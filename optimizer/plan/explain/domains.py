@@ -1,4 +1,4 @@
-"""Where a plan's machines stand, what is left when a domain is gone, and what the rules cost.
+"""Placement of a plan's machines, what is left when a domain is gone, and what the rules cost.
 
 The cost of a rule is the cost of the same question without it, solved again. What is left is looked
 at for the worst domain of each level, gone for all tiers at once.
@@ -14,9 +14,9 @@ from typing import Any
 from core.errors import InputError, UnstableError
 from core.tolerances import CENT
 from optimizer.availability import sizes_at
-from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.domains import Domain
 from optimizer.plan.explain.curve import fleet_text
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.domains import Domain
 from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
@@ -92,7 +92,7 @@ def _asked_again(name: str, case: Case, found: Solution, deadline: Deadline) -> 
 
 
 def of_rules(found: Solution, tried: tuple[Without, ...]) -> tuple[str, ...]:
-    """What binds, or is in the way, in words."""
+    """The binding limits, or those in the way, in words."""
     return tuple(text for one in tried if (text := one.text(found.usd_per_month)) is not None)
 
 
@@ -142,7 +142,8 @@ def _sizes(case: Case, option: Option) -> dict[str, list[int]]:
 def _one_gone(
     case: Case, path: Path, level: int, spread: dict[str, dict[str, list[int]]]
 ) -> dict[str, Any]:
-    """What the tiers do without the fullest domain of that level, once standbys have taken over."""
+    """The tiers' service without the fullest domain of that level, once standbys have taken
+    over."""
     name, tiers, reduced = case.domains[level].name, {}, []
     for option in path:
         machines = option.needed + option.extra

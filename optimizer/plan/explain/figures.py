@@ -25,7 +25,7 @@ def front_svg(body: Mapping[str, Any]) -> str:
 
 
 def front_words(body: Mapping[str, Any]) -> tuple[str, str]:
-    """What a front shows, and what its points are worth."""
+    """The content of a front, and the worth of its points."""
     points = body["points"]
     said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
     if not all(point["next_is_adjacent"] for point in points):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import PlannerError
 from core.tolerances import CENT
-from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
 from optimizer.plan.solve.deadline import Check, Deadline
 from optimizer.plan.solve.model import LIMIT_S, NONE, NOT_FOUND, Solution, held, solve
 from optimizer.plan.solve.problem import Problem
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.question import Question
+    from optimizer.plan.inputs.request import PlanRequest
 
 _FREE_S = 30.0  # for the plan without the limits of integrity
 
@@ -26,14 +26,14 @@ _FREE_S = 30.0  # for the plan without the limits of integrity
 class Hardened:
     """The question with the variants that were chosen, its plan, and what is said of them."""
 
-    asked: Question
+    asked: PlanRequest
     problem: Problem | None  # None: no choice of variants keeps the limits of integrity
     found: Solution
     body: dict[str, Any] | None = None
     binds: tuple[str, ...] = ()  # or why there is no plan
 
 
-def solved(asked: Question, deadline: Deadline) -> Hardened:
+def solved(asked: PlanRequest, deadline: Deadline) -> Hardened:
     """The cheapest plan over all choices of variants that keep the limits of integrity.
 
     Raises: OutOfTimeError if there is neither a plan, nor the proof that there is none, by then.
@@ -111,7 +111,7 @@ def _free_of(problems: Sequence[Callable[[Check], Problem]], deadline: Deadline)
 
 
 def _none_keeps(
-    asked: Question, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
+    asked: PlanRequest, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
 ) -> Hardened:
     """The limits of integrity are what binds: no choice of variants keeps them."""
     case = asked.case

@@ -1,4 +1,4 @@
-"""How much load a plan holds, and so when it stops holding: the same fleet asked with more load.
+"""Load that a plan holds, and the time it stops holding: the same fleet asked with more load.
 
 Everything but the load stays: machines, replicas, failure rates, neighbours. Availability does not
 depend on the load while the needed nodes carry it, so utilisation or latency gives way.
@@ -16,8 +16,8 @@ from core.tolerances import LIMIT_INSIDE
 from optimizer.plan.solve.problem import Path, violations
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.case import Case
-    from optimizer.plan.ask.load import Load
+    from optimizer.plan.inputs.case import Case
+    from optimizer.plan.inputs.load import Load
 
 _RESOLUTION = 1e-3  # relative, of the load that is held
 _MOST = 1e6  # times the planned load: no limit is in the way

@@ -1,4 +1,4 @@
-"""What a little more or less of a limit costs: the steps next to the plan, and the next nine.
+"""Price of a little more or less of a limit: the steps next to the plan, and the next nine.
 
 The least cost is a step function of a limit (see `curve.py`), so it has no derivative: here are
 the exact steps, where the cost changes and by how much. `usd_per_nine` and `usd_per_ms` are the

@@ -108,7 +108,7 @@ def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float 
 
 @dataclass(frozen=True)
 class _Gap:
-    """What is not known below a stretch that ends at `high`: down to `low`, where C is known again.
+    """The unknown below a stretch that ends at `high`: down to `low`, where C is known again.
 
     below: the tightest step from high; step: from the neighbour that led to high just below it, as
     a factor (infinite, if none did).

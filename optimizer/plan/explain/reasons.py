@@ -19,8 +19,8 @@ from optimizer.plan.explain.sensitivity import Variants, sensitivity
 from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.options import NODES_MAX, Option, usd_when_off
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Problem
-from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
 
 _NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
@@ -31,7 +31,7 @@ _SENSITIVITY_SOLVES = 20
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExplainOptions:
     """Which explanations a plan should carry, how long each may take, and who hears how far it is.
 
     What binds and, without a feasible plan, the relaxations are always there.
@@ -58,7 +58,7 @@ class Wanted:
 
 
 def explained(
-    problem: Problem, found: Solution, source: Variants, wanted: Wanted, deadline: Deadline
+    problem: Problem, found: Solution, source: Variants, wanted: ExplainOptions, deadline: Deadline
 ) -> dict[str, Any]:
     """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
 
@@ -94,7 +94,7 @@ def _front_axes(problem: Problem) -> list[Axis]:
 def binding_of(
     problem: Problem, found: Solution, source: Variants, others: Sequence[str], deadline: Deadline
 ) -> tuple[str, ...]:
-    """What binds, with `others` that are no limits of this problem: promises, integrity."""
+    """The binding limits, with `others` that are no limits of this problem: promises, integrity."""
     own = binding(problem, found, source, deadline)
     return (*others,) if others and own == [_NOTHING] else (*own, *others)
 
@@ -196,7 +196,7 @@ def _text(one: Relaxation, how: str) -> str:
 
 
 def _can_bind(problem: Problem, family: str) -> bool:
-    """Whether the limit is imposed and some option could break it."""
+    """True where the limit is imposed and some option could break it."""
     if family in ("utilisation", "collision"):
         limit = getattr(problem, f"{family}_max")
         return any((getattr(columns(tier), family) > limit).any() for tier in problem.options)
@@ -206,7 +206,7 @@ def _can_bind(problem: Problem, family: str) -> bool:
 def _nodes_binding(
     problem: Problem, found: Solution, source: Variants, deadline: Deadline
 ) -> list[tuple[float, str]]:
-    """What twice max_nodes would save; not asked where one machine more is already too dear."""
+    """The saving of twice max_nodes; not asked where one machine more is already too dear."""
     assert found.usd_per_month is not None
     least = [float(columns(tier).usd.min()) for tier in problem.options]
     larger = [_more_than(tier, source.max_nodes) for tier in problem.options]

@@ -1,10 +1,10 @@
-"""What limping machines cost in a plan, and what is cheapest: a remedy, spares, or more copies.
+"""Cost of limping machines in a plan, and the cheapest way out: a remedy, spares, or more copies.
 
 Planned again as if no machine limped: what the plan has beyond that (active machines, standbys,
 replicas, larger types) is what was bought against limping, and what no remedy may cost more than.
 Then planned again with each remedy, its fleet and its price together, with spares as the only way
-out, and with replication as the only one (`alone.py`). What is not decided in time says so; the
-plan stands whatever becomes of these.
+out, and with replication as the only one (`single_measures.py`). What is not decided in time says
+so; the plan stands whatever becomes of these.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import SparecraftError
 from core.tolerances import CENT
-from optimizer.plan.explain.alone import (
+from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
+from optimizer.plan.explain.single_measures import (
     fewest_copies,
     more_copies,
     replication_alone,
     spares_alone,
 )
-from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Problem
-from optimizer.plan.solve.screen import cost
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.case import Case
-    from optimizer.plan.ask.remedy import Remedy
+    from optimizer.plan.inputs.case import Case
+    from optimizer.plan.inputs.remedy import Remedy
     from optimizer.plan.solve.problem import Path
 
 Row = dict[str, Any]
@@ -47,7 +47,8 @@ class _Tried:
 
 
 def solves_of(case: Case) -> int:
-    """What `against_limping` takes at most: each way once, and once more without each limit."""
+    """The most time that `against_limping` takes: each way once, and once more without each
+    limit."""
     return 1 + (2 + len(case.remedies)) * (1 + len(FAMILIES))
 
 
@@ -92,7 +93,7 @@ def against_limping(
 
 
 def _few_copies(case: Case, plain: _Tried, budget: Budget) -> _Tried:
-    """Where spares and copies begin: as `plain`, with as few copies as its price allows."""
+    """The start of spares and copies: as `plain`, with as few copies as its price allows."""
     if plain.problem is None or plain.path is None:
         return plain
     try:
@@ -163,7 +164,7 @@ def _copies_bound(case: Case, plain: Path | None) -> str:
 
 
 def _why(problem: Problem, within: str, budget: Budget) -> str:
-    """What is in the way: the limits without one of which there would be such a fleet."""
+    """The limits in the way: those without one of which there would be such a fleet."""
     text = f"not feasible{within}"
     if not all(problem.options):
         return f"{text}: no such fleet carries the load"
@@ -219,7 +220,7 @@ def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
 
 
 def _perhaps(cheaper: Sequence[str], equal: Sequence[str]) -> dict[str, list[str]]:
-    """What was not decided, by what it may be."""
+    """The open decisions, by what they may be."""
     return {"perhaps_cheaper": list(cheaper), "perhaps_equal": list(equal)}
 
 

@@ -1,4 +1,4 @@
-"""What a plan says of itself: its tiers, what they are predicted to do, assumptions, inputs."""
+"""Content of a plan: its tiers, what they are predicted to do, assumptions, inputs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from optimizer.fit import Estimate, ServiceFit, TierFit
-from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.demand import is_stated
-from optimizer.plan.ask.performability import Bound
 from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.demand import is_stated
+from optimizer.plan.inputs.performability import Bound
 from optimizer.plan.outcome import Fleet, TierPlan
 from optimizer.plan.solve.problem import Path, unavailability_of
 from optimizer.replication import least_tokens
 
 if TYPE_CHECKING:
-    from optimizer.plan.ask.question import Question
+    from optimizer.plan.inputs.request import PlanRequest
     from optimizer.uncertainty import UncertainRates
 
 _TOKEN_SHARE = 0.7  # of the tokens in use: Eq. 6 is a bound, not a place to be
@@ -63,7 +63,7 @@ def _page_hold_s(case: Case, path: Path) -> float:
 
 
 def outlook(case: Case, path: Path) -> dict[str, Any]:
-    """What the plan is predicted to do; measured only where exactly this fleet was."""
+    """The plan's predictions; measured only where exactly this fleet was."""
     asked = bool(case.slo.latency_ms)
     found = case.latency.middle(case.latency(path)) if asked else {}
     measured = case.latency.measured(path) if asked else None
@@ -94,7 +94,7 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
 
 
 def _promised(users: Bound, path: Path) -> dict[str, Any]:
-    """What users get at least in a year of faults, with the plan's machines."""
+    """The least that users get in a year of faults, with the plan's machines."""
     machines = sum(o.nodes + o.standby for o in path if o.tier == users.tier)
     return {
         "tier": users.tier,
@@ -107,7 +107,7 @@ def _promised(users: Bound, path: Path) -> dict[str, Any]:
 
 
 def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] | None:
-    """How safe the latency limits are from the law's error; None where none is asked for."""
+    """The safety of the latency limits from the law's error; None where none is asked for."""
     if not case.slo.latency_ms:
         return None
     at = case.latency(path)
@@ -132,7 +132,8 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] 
 
 
 def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, Any] | None:
-    """How sure the availability target is, over draws of the uncertain rates; None without any."""
+    """The certainty of the availability target, over draws of the uncertain rates; None without
+    any."""
     if rates is None or not rates.uncertain:
         return None
     import numpy as np
@@ -158,7 +159,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def fleet_of(service: ServiceFit, path: Path, policy: str) -> Fleet:
-    """What fleet.tfvars needs beside the tiers' plans."""
+    """The variables of fleet.tfvars beside the tiers' plans."""
     tiers = {}
     for option, tier in zip(path, service.tiers, strict=True):
         spec = tier.spec
@@ -173,8 +174,8 @@ def fleet_of(service: ServiceFit, path: Path, policy: str) -> Fleet:
     return Fleet(service.experiment or "planned", policy, tiers)
 
 
-def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
-    """What the plan was made from, with sample counts and spreads where it was measured."""
+def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, Any]:
+    """The inputs of the plan, with sample counts and spreads where they were measured."""
     slo = asked.case.slo
     return {
         "mode": asked.mode,
@@ -210,7 +211,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
 
 
 def _calibration(service: ServiceFit) -> dict[str, Any] | None:
-    """What set the run's rate, if it was relative to its fleet."""
+    """The source of the run's rate, if it was relative to its fleet."""
     found = service.calibration
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""How the cost and the fleet answer to inputs that are not well known: each is changed, and planned
+"""Sensitivity of cost and fleet to inputs that are not well known: each is changed, and planned
 again.
 
 A rate from a few crashes, an arrival rate that will grow, a neighbour that gets noisier: a plan
@@ -27,7 +27,7 @@ CHANGES: Mapping[str, tuple[float, ...]] = {
 
 
 class Variants(Protocol):
-    """What a problem was made from, and can be made from again with changes."""
+    """The inputs of a problem, from which it can be made again with changes."""
 
     @property
     def max_nodes(self) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optimizer.plan.ask.evidence import thin_percentiles
+from optimizer.plan.inputs.evidence import thin_percentiles
 
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
-    from optimizer.plan.ask.case import Case
+    from optimizer.plan.inputs.case import Case
     from optimizer.plan.solve.deadline import OutOfTimeError
 
 _MORE = "Measure for longer: more repeats in [design], or a longer measure in [phases]"
@@ -50,4 +50,4 @@ def of_breach(breach: str | None) -> tuple[str, ...]:
 
 def of_time(error: OutOfTimeError) -> tuple[str, ...]:
     """A search that ended before it had a plan, or the proof that there is none."""
-    return (f"not decided: expected {error.expected}; came {error.came}. {error.do}",)
+    return (f"not decided: expected {error.expected}; got {error.got}. {error.hint}",)

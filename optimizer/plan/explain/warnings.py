@@ -1,4 +1,4 @@
-"""What a reader of a plan has to know before the figures: said first, and only where it is so."""
+"""Warnings that a reader of a plan needs before the figures: only where they apply."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.latency.station import POLICIES
-from optimizer.plan.ask.demand import KEPT_ALONE
+from optimizer.plan.inputs.demand import KEPT_ALONE
 
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
-    from optimizer.plan.ask.case import Slo
+    from optimizer.plan.inputs.case import Slo
     from optimizer.plan.solve.problem import Path
     from optimizer.prices import PriceBook
 
@@ -22,7 +22,7 @@ _SURE = 0.9  # a limit that is kept with less has no margin
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
-    """Whether the prices are old."""
+    """True where the prices are old."""
     if today is None:
         return ()
     days = (today - datetime.date.fromisoformat(book.as_of)).days
@@ -56,7 +56,7 @@ def of_state(service: ServiceFit, path: Path) -> tuple[str, ...]:
 
 
 def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
-    """Whether the law had to be multiplied by so much that it cannot be the whole story.
+    """True where the law had to be multiplied by so much that it cannot be the whole story.
 
     Parameters: factors, measured / modelled of the plan's replicas, by percentile.
     """
@@ -95,7 +95,8 @@ def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
 
 
 def of_confidence(found: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Where the availability target is kept in fewer draws of the rates than was asked for.
+    """The warning that the availability target is kept in fewer draws of the rates than was asked
+    for.
 
     That is so only beside limping nodes: a crash ends a limp, so rates at their worst are not the
     worst case.

@@ -31,7 +31,7 @@ class Deadline:
         return max(0.0, self._until_s - self.clock())
 
     def over(self) -> bool:
-        """Whether none is."""
+        """True where no time is left."""
         return self.clock() >= self._until_s
 
     def check(self) -> None:
@@ -40,8 +40,8 @@ class Deadline:
             raise OutOfTimeError(
                 "plan",
                 expected=f"the options, or an answer, within {self._seconds:g} s",
-                came="neither",
-                do="Lower max_nodes or max_replicas, or name the tiers' instance_types.",
+                got="neither",
+                hint="Lower max_nodes or max_replicas, or name the tiers' instance_types.",
             )
 
 

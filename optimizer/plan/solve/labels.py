@@ -27,10 +27,9 @@ import numpy as np
 from core.tolerances import LOG_ROUNDING, USD_ROUNDING
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Check, Deadline, OutOfTimeError
-from optimizer.plan.solve.first import thinned
+from optimizer.plan.solve.incumbent import thinned
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
-from optimizer.plan.solve.screen import (
+from optimizer.plan.solve.presolve import (
     Group,
     Pool,
     affordable,
@@ -42,6 +41,7 @@ from optimizer.plan.solve.screen import (
     routes,
     weights_at,
 )
+from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 from optimizer.plan.solve.table import Columns, undominated
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ def _on(pools: Sequence[Pool], route: tuple[Group, ...]) -> list[Pool]:
 
 
 def _affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> list[Pool]:
-    """What is left of a route; empty if a tier has nothing left."""
+    """The rest of a route; empty if a tier has nothing left."""
     found = affordable(problem, pools, cost(best))
     return found if all(len(pool) for pool in found) else []
 
 
 def _reduced(problem: Problem, pools: list[Pool], best: Path | None, check: Check) -> list[Pool]:
-    """What is left of a route without options that are too slow even if all other tiers are as
+    """The rest of a route without options that are too slow even if all other tiers are as
     large as any that is left; what is too dear by that goes too, and so on. Maybe nothing."""
     for _ in range(_REDUCTIONS):
         before = sum(map(len, pools))
@@ -190,7 +190,7 @@ def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -
 
 
 def _sizes(problem: Problem, c: Columns) -> Floats:
-    """What makes a tier fast, (n, 2 or 3)."""
+    """Figures by which a tier is fast, (n, 2 or 3)."""
     columns = [c.needed, c.vcpus]
     if problem.degraded is not None:
         columns.append(degraded_servers(problem.degraded, c))
@@ -274,7 +274,7 @@ class _Laws:
 
 
 class _Route:
-    """The search on one route: each of `pools` holds one group. See the module.
+    """The search on one route: each of `pools` holds one group.
 
     With `price` for the whole availability budget, labels are compared by cost and loss in one sum.
     """
@@ -357,7 +357,8 @@ class _Route:
             yield Labels(usd[which], loss[which], laws, same, which)
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
-        """Whether a plan with this from tier t on costs little enough and loses little enough."""
+        """True where a plan with this from tier t on costs little enough and loses little
+        enough."""
         fits: Mask = usd + self._above_usd[t] <= self._most + USD_ROUNDING
         if math.isfinite(self._budget):
             priced = usd + (self._price / self._budget) * loss + self._above_priced[t]

@@ -36,12 +36,11 @@ from core.errors import PlannerError
 from core.tolerances import GAP_LEAST
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
-from optimizer.plan.solve.first import first_plan
+from optimizer.plan.solve.incumbent import first_plan
 from optimizer.plan.solve.labels import GivenUpError, cheap, cheapest
 from optimizer.plan.solve.monotony import breach
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
-from optimizer.plan.solve.screen import (
+from optimizer.plan.solve.presolve import (
     Pool,
     affordable,
     best_price,
@@ -52,6 +51,7 @@ from optimizer.plan.solve.screen import (
     front,
     weights_at,
 )
+from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 
 LIMIT_S = 120.0
 _CUTS_MAX = 2_000
@@ -76,7 +76,7 @@ class Solution:
 
     @property
     def proved(self) -> bool:
-        """Whether this is the optimum, or there is none."""
+        """True where this is the optimum, or there is none."""
         return self.gap == 0.0
 
 
@@ -160,8 +160,8 @@ def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -
         raise OutOfTimeError(
             "plan",
             expected="a plan, or the proof that there is none, within the search's bounds",
-            came=f"neither after {solves} solves and {cuts} cuts",
-            do="Lower max_nodes or max_replicas, or give it more time.",
+            got=f"neither after {solves} solves and {cuts} cuts",
+            hint="Lower max_nodes or max_replicas, or give it more time.",
         )
     usd = cost(best)
     return Solution(best, usd, cuts, solves, _gap(usd, least), "none")
@@ -332,7 +332,7 @@ def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float
     if ended == TerminationCondition.maxTimeLimit:
         raise _TimeLimitError
     if ended != TerminationCondition.convergenceCriteriaSatisfied:
-        raise PlannerError("plan", expected="an optimum from HiGHS", came=str(ended))
+        raise PlannerError("plan", expected="an optimum from HiGHS", got=str(ended))
     values = result.solution_loader.get_vars()
     on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
     return tuple(options[t][i] for t, i in sorted(on))

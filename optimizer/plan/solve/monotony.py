@@ -18,8 +18,8 @@ from core.errors import UnstableError
 from core.tolerances import SLOWER
 from optimizer.plan.solve.labels import largest_of
 from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.presolve import Pool, eligible, routes
 from optimizer.plan.solve.problem import Path, Problem
-from optimizer.plan.solve.screen import Pool, eligible, routes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

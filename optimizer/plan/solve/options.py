@@ -1,4 +1,4 @@
-"""What a tier may be (type, nodes, mechanism, standbys, replicas) and what follows from it.
+"""Options of a tier (type, nodes, mechanism, standbys, replicas) and what follows from them.
 
 An option is complete by itself: cost, unavailability, utilisation and collision probability depend
 on nothing but the option and the amplification `upstream` (the product of the replicas above it).
@@ -99,7 +99,8 @@ class Option:
 
 
 class Degraded(Strict):
-    """What one tier at a time has to stand: `nodes_down` active nodes gone, `limping` more slow.
+    """The losses that one tier at a time has to stand: `nodes_down` active nodes gone, `limping`
+    more slow.
 
     Of the active nodes left, as many serve as carry the load on a good day: extra nodes of ara
     stand in for lost ones, beyond that they are not counted on. Standbys of a pool do not count:
@@ -114,11 +115,11 @@ class Degraded(Strict):
     @model_validator(mode="after")
     def _is_one(self) -> Degraded:
         if not self.nodes_down and not self.limping:
-            raise refusal("nodes_down or limping of at least 1", came="neither")
+            raise refusal("nodes_down or limping of at least 1", got="neither")
         if self.limping and "limp_speed" not in self.model_fields_set:
-            raise refusal("the share of its speed that is left", came="nothing", key="limp_speed")
+            raise refusal("the share of its speed that is left", got="nothing", key="limp_speed")
         if not self.limping and "limp_speed" in self.model_fields_set:
-            raise refusal("it beside limping = 1", came="no limping server", key="limp_speed")
+            raise refusal("it beside limping = 1", got="no limping server", key="limp_speed")
         return self
 
     def servers(self, option: Option) -> int:

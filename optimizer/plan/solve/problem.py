@@ -1,4 +1,4 @@
-"""What is asked of a plan: the options, the limits, and whether a plan keeps them."""
+"""A plan's problem: the options, the limits, and whether a plan keeps them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chain(Protocol):
     """
 
     def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
-        """What one upstream copy waits for in the tier and all below it, for each of `below`.
+        """The wait of one upstream copy in the tier and all below it, for each of `below`.
 
         `below` is None for the last tier, and then there is one law."""
         ...
@@ -116,12 +116,13 @@ def loss(option: Option) -> float:
 
 
 def stands(problem: Problem, option: Option) -> bool:
-    """Whether the tier itself carries the load in the degraded condition, if one is asked for."""
+    """True where the tier itself carries the load in the degraded condition, if one is asked
+    for."""
     return problem.degraded is None or problem.degraded.utilisation(option) < 1.0
 
 
 def too_slow(problem: Problem, path: Path) -> bool:
-    """Whether a percentile of the whole plan is above its limit, on a good day or degraded.
+    """True where a percentile of the whole plan is above its limit, on a good day or degraded.
 
     In the degraded condition every tier has to stand by itself (`stands`)."""
     if not problem.latency_ms_max:

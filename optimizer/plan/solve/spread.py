@@ -1,4 +1,4 @@
-"""How a tier's machines are spread over domains: the best way that the rules allow, all tried.
+"""Spread of a tier's machines over domains: the best way that the rules allow, all tried.
 
 A placement costs nothing, and only the unavailability and the rules look at it. So each option of
 a tier gets the placement of least unavailability among all that keep the rules, and is left out
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
-    """What one level of domains asks of each tier, its standbys included.
+    """The demand of one level of domains on each tier, its standbys included.
 
     max_per_domain  machines of the tier in one domain, at most
     min_domains     domains that have a machine of it, at least

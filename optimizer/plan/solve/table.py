@@ -173,8 +173,8 @@ def _too_many(demand: TierDemand, limits: Limits) -> InputError:
     return InputError(
         f"tier {demand.name}",
         expected=f"at most {ROWS_MAX:,} ways to build it",
-        came=f"more, with limits.max_nodes = {limits.max_nodes}",
-        do="Lower max_nodes or max_replicas, or name the tier's instance_types.",
+        got=f"more, with limits.max_nodes = {limits.max_nodes}",
+        hint="Lower max_nodes or max_replicas, or name the tier's instance_types.",
     )
 
 

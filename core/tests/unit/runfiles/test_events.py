@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from core.errors import InputError
-from core.runfiles.events import read_events, run_end_s, sound, windows
+from core.runfiles.events import read_events, run_end_s, windows, without_discarded
 
 FAULT = {"time_s": 100.0, "what": "fault", "kind": "cpu.limp", "machine": "web-1", "id": "a"}
 INJECTED: dict[str, Any] = {**FAULT, "action": "inject"}
@@ -78,7 +78,7 @@ def test_an_id_names_a_fault_whatever_the_other_tags_say() -> None:
 
 def test_events_of_a_block_that_was_set_aside_do_not_count() -> None:
     aside = {**INJECTED, "what": "block", "action": "spoiled", "repeat": 2}
-    assert sound([INJECTED, {**INJECTED, "repeat": 2}, aside]) == [INJECTED]
+    assert without_discarded([INJECTED, {**INJECTED, "repeat": 2}, aside]) == [INJECTED]
 
 
 def test_a_run_ends_with_the_last_of_its_requests_events_and_manifest() -> None:

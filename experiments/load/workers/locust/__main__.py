@@ -19,7 +19,7 @@ MASTER = ("experiments.load.workers.locust.master",)
 
 
 def main() -> None:
-    """See the module."""
+    """Carry out the plan, as the command line says."""
     parser = ArgumentParser(prog="python -m experiments.load.workers.locust")
     parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
     parser.add_argument("--records", type=Path, required=True, help="where records are appended")

@@ -25,8 +25,8 @@ from locust.exception import StopUser
 from core.statistics.percentiles import counted_ms, time_out_ms
 from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.workers.locust.open_loop import RecordFile
+from experiments.load.workers.locust.plan_runner import Walk
 from experiments.load.workers.locust.process import Control, settle
-from experiments.load.workers.locust.walk import Walk
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
 

@@ -32,7 +32,7 @@ from experiments.load.workers.locust.clock import EXCHANGES, Exchange, Offset, k
 from experiments.load.workers.locust.local_workers import LocalWorkers
 from experiments.load.workers.locust.open_loop import RecordFile
 from experiments.load.workers.locust.process import Control
-from experiments.load.workers.locust.shares import share
+from experiments.load.workers.locust.sharding import share
 from experiments.load.workers.locust.worker import ShareUser
 
 CONNECT_S = 25.0  # for workers of this machine
@@ -74,7 +74,7 @@ class Member:
         return offset_of(exchanges, same_clock=self.kernel == kernel())
 
     def use(self) -> dict[str, Any]:
-        """What the run keeps about it."""
+        """The facts that the run keeps about it."""
         told = self.finished or {}
         return {
             "worker": self.number,
@@ -158,8 +158,8 @@ class Master:
         raise MeasurementFailed(
             "load master",
             expected=f"{count} workers {what} within {timeout_s:g} s",
-            came="; ".join([f"{seen()} of {count}", *self._errors()]),
-            do="Do they start, and do they reach the master's port? What they say stands above.",
+            got="; ".join([f"{seen()} of {count}", *self._errors()]),
+            hint="Do they start, and do they reach the master's port? What they say stands above.",
         )
 
     def _errors(self) -> list[str]:
@@ -217,7 +217,7 @@ class Master:
                 self._lose(member)
 
     def _lose(self, member: Member) -> None:
-        """What a worker was to send and did not report, as records."""
+        """The requests that a worker was to send and did not report, as records."""
         count = 0
         for index in range(member.number, len(self._seen), self._plan.load.workers):
             if not self._seen[index]:
@@ -267,7 +267,7 @@ class Master:
         return client is None or client.state == STATE_MISSING
 
     def _wait(self, holds: Callable[[], bool], end_s: float) -> bool:
-        """Whether it came to hold before `end_s`. Raises Halted."""
+        """Wait until it holds; false if it did not before `end_s`. Raises Halted."""
         while not holds():
             if self._halting and not self._stopping:
                 raise Halted

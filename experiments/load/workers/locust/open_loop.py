@@ -19,7 +19,7 @@ from gevent import monkey
 
 from experiments.load.clients import clients_of
 from experiments.load.plan import LoadPlan
-from experiments.load.workers.locust.alarm import Alarm
+from experiments.load.workers.locust.timer import Alarm
 
 FLUSH_S = 0.25
 

@@ -1,4 +1,4 @@
-"""What every process of the load generator does: settle, ask for the processor, count its time."""
+"""Duties of every process of the load generator: settle, ask for the processor, count its time."""
 
 from __future__ import annotations
 

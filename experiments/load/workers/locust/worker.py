@@ -40,8 +40,8 @@ from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel
 from experiments.load.workers.locust.open_loop import Records
+from experiments.load.workers.locust.plan_runner import Walk
 from experiments.load.workers.locust.process import settle
-from experiments.load.workers.locust.walk import Walk
 
 CONNECT_S = 60.0
 MASTER_SILENT_S = 10.0  # a heartbeat comes each second
@@ -163,8 +163,8 @@ def _connected(environment: Environment, host: str, port: int, timeout_s: float)
         raise EnvironmentMissing(
             "load worker",
             expected=f"a Locust master at {host}:{port} within {timeout_s:g} s",
-            came="no answer" if isinstance(error, gevent.Timeout) else str(error),
-            do="Is the master running, and its port open to this machine?",
+            got="no answer" if isinstance(error, gevent.Timeout) else str(error),
+            hint="Is the master running, and its port open to this machine?",
         ) from error
 
 

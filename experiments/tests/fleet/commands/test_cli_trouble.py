@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.stage.platforms.local import docker
+from experiments.testbed.platforms.local import docker
 from experiments.tests.adopt_fixture import source_run
 from experiments.tests.called import sparecraft
 from experiments.tests.disks import mounted

@@ -29,11 +29,11 @@ from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import RemoteWorkers
 from experiments.paths import ROOT
 from experiments.record.result import passed, read_result, validity
-from experiments.stage.platforms import entry
-from experiments.stage.platforms.ec2 import away, tagged
-from experiments.stage.platforms.ec2.aws import Aws
-from experiments.stage.platforms.ec2.handed import HANDED, Handed
-from experiments.stage.platforms.ec2.there import KEPT
+from experiments.testbed.platforms import entry
+from experiments.testbed.platforms.ec2 import remote_run, resources
+from experiments.testbed.platforms.ec2.attached import HANDED, Handed
+from experiments.testbed.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2.remote_runner import KEPT
 from experiments.tests.aws import REGION
 from experiments.tests.called import call
 from experiments.tests.ec2_stack import KEY, account_of_a_stack
@@ -123,7 +123,7 @@ class Commands:
         return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(said).encode()
 
     def end(self) -> None:
-        """What was sent by somebody who was lost has no other to wait for it."""
+        """A request of somebody who was lost has no other to wait for it."""
         for process in self._running.values():
             process.communicate()
 
@@ -169,7 +169,7 @@ def commands(
         write = ["exec", "--interactive", machine, "sh", "-c", f"cat > {HANDED}"]
         docker(*write, text=told.model_dump_json())
         made = Commands(machine)
-        monkeypatch.setattr(away, "LOOK_S", 0.5)
+        monkeypatch.setattr(remote_run, "LOOK_S", 0.5)
         with account_of_a_stack(bundle, tmp_path, monkeypatch, made):
             yield made
         made.end()
@@ -187,7 +187,7 @@ def _run(tmp_path: Path, *more: str) -> Result:
 def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
     commands: Commands, machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(away, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(remote_run, "PATIENCE_S", 2.0)
 
     def heard(command: str) -> None:
         if re.search("--past [1-9]", command):
@@ -196,8 +196,8 @@ def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
     commands.heard = heard
     lost = _run(tmp_path)
     assert isinstance(lost.exception, EnvironmentMissing), lost.output
-    assert "same command again" in lost.exception.do
-    assert tagged.instances(Aws(REGION), EXPERIMENT), "it goes on there"
+    assert "same command again" in lost.exception.hint
+    assert resources.instances(Aws(REGION), EXPERIMENT), "it goes on there"
     commands.cut.clear()
     commands.heard = None
     refused = _run(tmp_path, "--interference", "none")
@@ -213,7 +213,7 @@ def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
     assert done.exit_code == (0 if passed(result) else 1)
     assert (run / "report.html").exists()
     assert len(docker("exec", machine, "ls", str(KEPT)).split()) == 1, "begun once"
-    assert tagged.find(Aws(REGION)) == [], "the fleet that was made for it is gone"
+    assert resources.find(Aws(REGION)) == [], "the fleet that was made for it is gone"
 
 
 def test_an_interrupt_ends_the_run_there_and_brings_what_was_measured(
@@ -231,6 +231,6 @@ def test_an_interrupt_ends_the_run_there_and_brings_what_was_measured(
     ended = _run(tmp_path)
     assert isinstance(ended.exception, Interrupted), ended.output
     (folder,) = (tmp_path / "results" / EXPERIMENT).glob("2*")
-    assert str(folder) in ended.exception.do
+    assert str(folder) in ended.exception.hint
     assert (folder / "report.html").exists()
-    assert tagged.find(Aws(REGION)) == []
+    assert resources.find(Aws(REGION)) == []

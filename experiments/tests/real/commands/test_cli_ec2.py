@@ -12,8 +12,8 @@ import pytest
 
 from core.errors import InputError
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2 import tagged
-from experiments.stage.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2 import resources
+from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION
 from experiments.tests.called import COMMAND, call, refusal
 from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, whole_fleet
@@ -26,7 +26,7 @@ LATER = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answered() -> None:
     made = whole_fleet("tst-old", PAST)
     whole_fleet("tst-young", LATER)
-    kept = {one.id for one in tagged.find(Aws(REGION), "tst-young")}
+    kept = {one.id for one in resources.find(Aws(REGION), "tst-young")}
     done = call("reap", "--json")
     assert done.exit_code == 1, "something has outlived"
     said = json.loads(done.stdout)
@@ -35,13 +35,13 @@ def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answere
     assert (said["removed"], said["region"]) == ([], REGION)
     refused = refusal("reap", "--remove")
     assert isinstance(refused, InputError)
-    assert "--yes" in refused.do
-    assert tagged.find(Aws(REGION), "tst-old")
+    assert "--yes" in refused.hint
+    assert resources.find(Aws(REGION), "tst-old")
     done = call("reap", "--remove", "--yes", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert len(said["removed"]) == len(said["outlived"]) > 10
-    assert {one.id for one in tagged.find(Aws(REGION))} == kept, "and nothing of another"
+    assert {one.id for one in resources.find(Aws(REGION))} == kept, "and nothing of another"
     assert call("reap").exit_code == 0
 
 
@@ -62,7 +62,7 @@ def test_down_removes_a_fleet_that_no_state_knows() -> None:
     done = call("down", "tst-young", "--platform", "ec2", "--region", REGION)
     assert done.exit_code == 0, done.output
     assert "swept VPC" in done.output
-    assert {one.experiment for one in tagged.find(Aws(REGION))} == {"tst-old"}
+    assert {one.experiment for one in resources.find(Aws(REGION))} == {"tst-old"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_no_credentials_and_a_wrong_region_end_in_one_message(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     wrong = refusal(*arguments, "--region", "eu-wset-1")
-    assert (wrong.exit_code, wrong.do) == (2, "Did you mean eu-west-1?")
+    assert (wrong.exit_code, wrong.hint) == (2, "Did you mean eu-west-1?")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
     refused = refusal(*arguments)
@@ -99,7 +99,7 @@ def test_tuning_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
     refused = refusal("tune", SMALL, "--target", "p95", "--platform", "ec2")
     assert refused.exit_code == 3
     assert "first load machine" in refused.expected
-    assert "sparecraft up" in refused.do
+    assert "sparecraft up" in refused.hint
 
 
 def _at_a_terminal(answer: str, *arguments: str) -> tuple[int, str]:
@@ -126,7 +126,7 @@ def test_a_no_at_the_question_changes_nothing_and_a_yes_removes() -> None:
     assert code == 2, said
     assert f"from {REGION}?" in said
     assert "Nothing was changed" in said
-    assert tagged.find(Aws(REGION), "tst-old")
+    assert resources.find(Aws(REGION), "tst-old")
     code, said = _at_a_terminal("y\n", "reap", "--remove")
     assert code == 0, said
-    assert tagged.find(Aws(REGION)) == []
+    assert resources.find(Aws(REGION)) == []

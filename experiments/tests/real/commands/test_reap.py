@@ -1,4 +1,4 @@
-"""What carries our tags in an account, at moto: found, judged by its time to live, removed."""
+"""Resources with our tags in an account, at moto: found, judged by their time to live, removed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 
 from core.errors import EnvironmentMissing
-from experiments.stage.platforms.ec2 import sweep, tagged
-from experiments.stage.platforms.ec2.aws import Aws
-from experiments.stage.platforms.ec2.tagged import Tagged
+from experiments.testbed.platforms.ec2 import resources, sweep
+from experiments.testbed.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2.resources import TaggedResource
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import (
     FUTURE,
@@ -26,7 +26,7 @@ from experiments.tests.ec2_fixture import (
 pytestmark = pytest.mark.usefixtures("aws_account")
 
 
-def _kinds(found: list[Tagged]) -> dict[str, set[str]]:
+def _kinds(found: list[TaggedResource]) -> dict[str, set[str]]:
     kinds = dict[str, set[str]]()
     for one in found:
         kinds.setdefault(one.kind, set()).add(one.id)
@@ -36,7 +36,7 @@ def _kinds(found: list[Tagged]) -> dict[str, set[str]]:
 def test_every_kind_that_a_fleet_is_made_of_is_found_with_its_experiment_and_end() -> None:
     made = whole_fleet("tst-a", PAST)
     client("ec2").create_vpc(CidrBlock="10.99.0.0/16")  # somebody else's
-    found = tagged.find(Aws(REGION))
+    found = resources.find(Aws(REGION))
     kinds = _kinds(found)
     for kind, identifiers in made.ids.items():
         assert set(identifiers) <= kinds[kind], kind
@@ -55,11 +55,11 @@ def test_only_experiments_whose_last_end_is_past_have_outlived() -> None:
     instance(MadeFleet("tst-young", PAST), subnet, "web-9")  # tagged before its life was extended
     instance(MadeFleet("tst-odd", "next week"), subnet, "web-1")
     aws = Aws(REGION)
-    found = tagged.find(aws)
+    found = resources.find(aws)
     assert {one.experiment for one in found} == {"tst-old", "tst-young", "tst-odd"}
-    over = tagged.outlived(found, NOW)
+    over = resources.outlived(found, NOW)
     assert {one.experiment for one in over} == {"tst-old"}
-    assert {one.id for one in over} == {one.id for one in tagged.find(aws, "tst-old")}
+    assert {one.id for one in over} == {one.id for one in resources.find(aws, "tst-old")}
 
 
 def test_what_something_else_holds_is_named_and_all_the_rest_goes() -> None:
@@ -76,14 +76,14 @@ def test_what_something_else_holds_is_named_and_all_the_rest_goes() -> None:
     )["VolumeId"]
     ec2.attach_volume(VolumeId=volume, InstanceId=holder, Device="/dev/sdf")
     aws = Aws(REGION)
-    found = tagged.find(aws, "tst-old")
+    found = resources.find(aws, "tst-old")
     for _ in range(2):  # what is gone does no harm
         with pytest.raises(EnvironmentMissing) as held:
             sweep.remove(aws, found, lambda _: None, timeout_s=0.2)
-        assert re.fullmatch(f"volume {volume}: VolumeInUse[^;]*", held.value.came)
+        assert re.fullmatch(f"volume {volume}: VolumeInUse[^;]*", held.value.got)
         found = [one for one in found if one.kind != "schedule group"]  # moto fails at none
-    assert [one.id for one in tagged.find(aws, "tst-old")] == [volume]
-    assert _kinds(tagged.find(aws, "tst-young"))["instance"] == {holder}
+    assert [one.id for one in resources.find(aws, "tst-old")] == [volume]
+    assert _kinds(resources.find(aws, "tst-young"))["instance"] == {holder}
 
 
 def test_a_placement_group_is_found_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_a_placement_group_is_found_and_removed(monkeypatch: pytest.MonkeyPatch)
         ec2.add_response("describe_placement_groups", found, {"GroupIds": ["pg-1"]})
         ec2.add_client_error("delete_placement_group", "InvalidPlacementGroup.InUse")
         ec2.add_response("delete_placement_group", {}, {"GroupName": "sc-tst-old"})
-        groups = list(tagged.placement_groups(aws))
+        groups = list(resources.placement_groups(aws))
         assert [str(one) for one in groups] == ["placement group sc-tst-old"]
         said: list[str] = []
         sweep.remove(aws, groups, said.append)

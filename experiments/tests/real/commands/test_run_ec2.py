@@ -18,8 +18,8 @@ from rich.console import Console
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2 import there
-from experiments.stage.platforms.ec2.bundle import pack
+from experiments.testbed.platforms.ec2 import remote_runner
+from experiments.testbed.platforms.ec2.bundle import pack
 from optimizer.tests.answers import answering
 
 NODE = ROOT / "experiments" / "tests" / "designs" / "node"
@@ -35,7 +35,7 @@ def _archive(file: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 
 def _said(verb: str, run: Path, *words: str) -> dict[str, Any]:
     """As a command: who begins a run has ended long before it."""
-    command = [sys.executable, "-m", there.__name__, verb, str(run), *words]
+    command = [sys.executable, "-m", remote_runner.__name__, verb, str(run), *words]
     return dict(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
 
 
@@ -53,7 +53,7 @@ def test_a_run_that_cannot_begin_ends_once_and_says_why(tmp_path: Path) -> None:
         time.sleep(0.1)
         seen = _said("look", run)
     assert (seen["state"], seen["code"]) == ("ended", 2)
-    assert seen["said"].count("came no such file") == 1, seen["said"]
+    assert seen["said"].count("got no such file") == 1, seen["said"]
     assert _said("look", run, "--past", str(seen["past"]))["said"] == ""
     assert _said("end", run)["state"] == "ended"
 
@@ -63,8 +63,8 @@ def test_a_design_that_cannot_be_fetched_is_no_run(tmp_path: Path) -> None:
         answering(lambda *_: (403, {}, b"")) as url,
         pytest.raises(SystemExit, match="HTTP Error 403"),
     ):
-        there.main(["begin", "r1", "--design", url, "--", "shop"], tmp_path)
-    assert there.Run(tmp_path / "r1").look(0)["state"] == "none"
+        remote_runner.main(["begin", "r1", "--design", url, "--", "shop"], tmp_path)
+    assert remote_runner.Run(tmp_path / "r1").look(0)["state"] == "none"
 
 
 def test_a_bundle_has_the_designs_own_roles() -> None:
@@ -82,8 +82,8 @@ def test_only_files_below_its_folder_are_taken_from_an_archive(tmp_path: Path) -
     for wrong in (link, tarfile.TarInfo("../out"), tarfile.TarInfo("/etc/out")):
         packed = _archive(tmp_path / "wrong.tar", (tarfile.TarInfo("a"), b"a"), (wrong, b""))
         with pytest.raises(OSError, match="no file below its folder"):
-            there.unpack(packed, tmp_path / "into", 100)
+            remote_runner.unpack(packed, tmp_path / "into", 100)
     packed = _archive(tmp_path / "large.tar", (tarfile.TarInfo("a"), b"a" * 101))
     with pytest.raises(OSError, match="101 bytes, 100 at most"):
-        there.unpack(packed, tmp_path / "into", 100)
+        remote_runner.unpack(packed, tmp_path / "into", 100)
     assert not (tmp_path / "into").exists()

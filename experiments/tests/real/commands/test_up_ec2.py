@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import EnvironmentMissing, InputError
-from experiments.stage.platforms.ec2 import tagged
-from experiments.stage.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2 import resources
+from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION
 from experiments.tests.called import call
 from experiments.tests.ec2_stack import KEY, account_of_a_stack
@@ -64,17 +64,17 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
         dear = call(command, DESIGN, "--ttl-hours", "2", "--yes", "--max-usd", "0.6", *way_in)
         assert isinstance(dear.exception, InputError)
         assert dear.exception.place == "--max-usd 0.6"
-    assert tagged.find(Aws(REGION)) == []
+    assert resources.find(Aws(REGION)) == []
 
     quota.set()
     refused = call("up", DESIGN, "--ttl-hours", "2", "--yes", *way_in)
     assert isinstance(refused.exception, EnvironmentMissing), refused.output
-    assert "VcpuLimitExceeded" in refused.exception.came
-    assert "Made until then" in refused.exception.came
-    assert "VPC vpc-" in refused.exception.came
-    assert "Service Quotas" in refused.exception.do
-    assert f"`sparecraft down {EXPERIMENT} --platform ec2`" in refused.exception.do
-    fleet = tagged.find(Aws(REGION), EXPERIMENT)
+    assert "VcpuLimitExceeded" in refused.exception.got
+    assert "Made until then" in refused.exception.got
+    assert "VPC vpc-" in refused.exception.got
+    assert "Service Quotas" in refused.exception.hint
+    assert f"`sparecraft down {EXPERIMENT} --platform ec2`" in refused.exception.hint
+    fleet = resources.find(Aws(REGION), EXPERIMENT)
     assert {one.kind for one in fleet} >= {"VPC", "subnet", "network interface"}
     assert "instance" not in {one.kind for one in fleet}
 
@@ -84,10 +84,12 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert {f"{one.stat().st_mode & 0o777:o}" for one in state.iterdir()} == {"600"}
     done = call("up", DESIGN, "--yes", "--platform", "ec2")
     assert done.exit_code == 0, done.output
-    machines = {one.tags[tagged.MACHINE]: one for one in tagged.instances(Aws(REGION), EXPERIMENT)}
+    machines = {
+        one.tags[resources.MACHINE]: one for one in resources.instances(Aws(REGION), EXPERIMENT)
+    }
     assert set(machines) == {"cache-1", "arbiter-cache", "influxdb-1", "load-1"}
     assert f"--target {machines['load-1'].id}" in done.output
 
     removed = call("down", EXPERIMENT, "--platform", "ec2")
     assert removed.exit_code == 0, removed.output
-    assert tagged.find(Aws(REGION)) == []
+    assert resources.find(Aws(REGION)) == []

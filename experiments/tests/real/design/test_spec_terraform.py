@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from core.config_file import Source, check
+from core.config_file import ConfigFile, check
 from core.errors import InputError
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.roles import Roles, find_roles
@@ -153,7 +153,7 @@ def own(tmp_path: Path) -> Path:
 
 def _python_says(spec: Spec, roles: Roles) -> str:
     """The keys of all problems; empty for a fleet that can be made."""
-    source = Source(Path("spec"), spec)
+    source = ConfigFile(Path("spec"), spec)
     try:
         source.refuse_all(fleet_problems(check(source, Fleet), roles))
     except InputError as error:

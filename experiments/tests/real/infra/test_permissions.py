@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2 import sweep, tagged
-from experiments.stage.platforms.ec2.aws import Aws, AwsRefused
-from experiments.stage.platforms.ec2.machines import Ec2Machines
+from experiments.testbed.platforms.ec2 import resources, sweep
+from experiments.testbed.platforms.ec2.aws import Aws, AwsRefused
+from experiments.testbed.platforms.ec2.machines import Ec2Machines
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import FUTURE, client, whole_fleet
 
@@ -29,7 +29,7 @@ EXPERIMENT = "tst-allowed"
 
 
 def _actions() -> list[str]:
-    """What a user's policies allow."""
+    """The actions that a user's policies allow."""
     users = [one for one in POLICIES if one.name.startswith("user-")]
     allowing = [
         one
@@ -83,7 +83,7 @@ def test_the_policy_suffices_for_all_that_happens_to_a_fleet(
 ) -> None:
     whole_fleet(EXPERIMENT, FUTURE)
     # moto takes the signature of a GET of the scheduler's for a wrong one.
-    monkeypatch.setattr(tagged, "_schedules", lambda _: [])
+    monkeypatch.setattr(resources, "_schedules", lambda _: [])
     _user(_actions(), monkeypatch)
     with _checked(aws_account):
         aws = Aws(REGION)
@@ -95,8 +95,8 @@ def test_the_policy_suffices_for_all_that_happens_to_a_fleet(
         machines.inject("machine.reboot", "db-1")
         machines.stop("web-1")
         assert "Linux" in machines.machine_logs("db-1")
-        sweep.remove(aws, tagged.find(aws, EXPERIMENT), lambda _: None)
-        assert tagged.find(aws, EXPERIMENT) == []
+        sweep.remove(aws, resources.find(aws, EXPERIMENT), lambda _: None)
+        assert resources.find(aws, EXPERIMENT) == []
 
 
 def test_an_action_that_is_not_allowed_is_refused_with_what_to_do(
@@ -107,4 +107,4 @@ def test_an_action_that_is_not_allowed_is_refused_with_what_to_do(
     with _checked(aws_account), pytest.raises(AwsRefused) as refused:
         Ec2Machines(EXPERIMENT, Aws(REGION)).inject("machine.crash", "db-1")
     assert refused.value.code in ("UnauthorizedOperation", "AccessDenied")  # EC2's word; moto's
-    assert "permission" in refused.value.do
+    assert "permission" in refused.value.hint

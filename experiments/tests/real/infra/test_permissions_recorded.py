@@ -13,8 +13,8 @@ import pytest
 
 from core.errors import EnvironmentMissing
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2 import sweep, tagged
-from experiments.stage.platforms.ec2.machines import Ec2Machines
+from experiments.testbed.platforms.ec2 import resources, sweep
+from experiments.testbed.platforms.ec2.machines import Ec2Machines
 from experiments.tests.aws import in_front_of, moto_server
 from experiments.tests.aws_calls import Asked, Watch
 from experiments.tests.ec2_stack import (
@@ -56,7 +56,7 @@ def test_every_call_of_a_whole_run_is_allowed(
                 stack.destroy()
             else:
                 _replaced(machines)
-                found = tagged.find(machines.aws, stack.experiment)
+                found = resources.find(machines.aws, stack.experiment)
                 sweep.remove(machines.aws, found, lambda _: None)
     asked = [one for one in watch.asked if one.action not in NOT_OF_AWS]
     refused = {(one.action, one.resource): one.context for one in asked if not _is_allowed(one)}
@@ -76,7 +76,7 @@ def _disturbed(machines: Ec2Machines) -> None:
 
 
 def _replaced(machines: Ec2Machines) -> None:
-    (one,) = tagged.instances(machines.aws, machines.experiment, "cache-1")
+    (one,) = resources.instances(machines.aws, machines.experiment, "cache-1")
     given = {"InstanceId": one.id, "ShouldDecrementDesiredCapacity": False}
     with suppress(EnvironmentMissing):  # noted by then: moto's group cannot make another
         machines.aws.call("autoscaling", "terminate_instance_in_auto_scaling_group", **given)

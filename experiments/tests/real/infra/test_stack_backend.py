@@ -11,7 +11,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from core.errors import EnvironmentMissing
-from experiments.stage.platforms.terraform import Stack
+from experiments.testbed.platforms.terraform import Stack
 from experiments.tests.aws import REGION
 
 BUCKET, KEY = "sparecraft-states-123456789012", "ec2.tfstate"
@@ -110,7 +110,7 @@ def test_one_who_holds_the_lock_is_named_and_nothing_is_changed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("experiments.stage.platforms.terraform._LOCK_WAIT", "-lock-timeout=1s")
+    monkeypatch.setattr("experiments.testbed.platforms.terraform._LOCK_WAIT", "-lock-timeout=1s")
     stack = checkouts[0]
     stack.apply(tmp_path / "fleet.tfvars", _nothing)
     who = {"ID": "1", "Operation": "OperationTypeApply", "Who": "ana@laptop", "Info": ""}

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from experiments.design.inventory import Inventory
-from experiments.stage.platforms.ec2 import tagged
-from experiments.stage.platforms.ec2.handed import Ec2Handed
+from experiments.testbed.platforms.ec2 import resources
+from experiments.testbed.platforms.ec2.attached import AttachedFleet
 from experiments.tests.aws import moto_server
 from experiments.tests.ec2_instance import host_address, instance
 from experiments.tests.ec2_stack import (
@@ -81,7 +81,7 @@ def cloud(
 def test_every_thing_carries_its_experiment_and_its_end(
     fixed: AppliedStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = tagged.find(aws_of(fixed, monkeypatch), fixed.experiment)
+    found = resources.find(aws_of(fixed, monkeypatch), fixed.experiment)
     kinds = {one.kind for one in found}
     assert kinds >= {
         *("instance", "network interface", "volume", "VPC endpoint", "schedule group"),
@@ -232,7 +232,7 @@ def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
     handed = tmp_path / "runner.json"
     handed.write_text(fixed.settings("load-1")["files"]["/etc/sparecraft/runner.json"]["content"])
     aws_of(fixed, monkeypatch)
-    there = Ec2Handed(fixed.experiment, handed)
+    there = AttachedFleet(fixed.experiment, handed)
     assert there.inventory() == Inventory.model_validate(fixed.output("fleet"))
     assert there.identity().client_private_key_pem.startswith("-----BEGIN")
     worker = fixed.settings("load-2")
@@ -273,7 +273,7 @@ _WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image
         ({"tiers": _WITH_A_STOCK_IMAGE}, ["Expected no image for a tier of instances (db-1)"]),
         (
             {"placement": "cluster", "session_manager_key": None},
-            ["T types cannot be in a cluster; came t3.small for db-1", "a way in to the runner"],
+            ["T types cannot be in a cluster; got t3.small for db-1", "a way in to the runner"],
         ),
         ({"expires": "2026-01-01T00:00:00Z"}, ["Expected expires to be in the future"]),
         ({"expires": EXPIRES.replace("Z", "+02:00")}, ["Expected expires as a time in UTC"]),
@@ -451,6 +451,6 @@ def _surprising(changed: dict[str, set[str]]) -> dict[str, set[str]]:
 def _destroyed_whole(stack: AppliedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, prefix = stack.files()
     stack.destroy()
-    assert tagged.find(aws_of(stack, monkeypatch), stack.experiment) == []
+    assert resources.find(aws_of(stack, monkeypatch), stack.experiment) == []
     assert stack.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"] == 0
     assert json.loads(stack.terraform("show", "-json")).get("values") is None

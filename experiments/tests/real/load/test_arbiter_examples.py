@@ -108,7 +108,7 @@ class Place:
         return "\n".join(lines) + "\n"
 
     def run(self, block: Block) -> list[str]:
-        """What each command prints."""
+        """The output of each command."""
         environment = os.environ | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         done = subprocess.run(
             ["bash", "-c", self.script(block)],

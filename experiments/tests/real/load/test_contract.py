@@ -91,7 +91,7 @@ def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
     with pytest.raises(MeasurementFailed) as failed:
         handle.wait_ready()
     assert failed.value.place == "load worker, block 3"
-    assert said in failed.value.came
+    assert said in failed.value.got
     assert alive([handle.pid]) == []
 
 

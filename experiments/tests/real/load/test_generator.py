@@ -41,7 +41,7 @@ import json, pathlib, sys, time
 import gevent
 from experiments.load.plan import read_plan, write_plan
 from experiments.load.workers.locust.open_loop import RecordFile
-from experiments.load.workers.locust.walk import Walk
+from experiments.load.workers.locust.plan_runner import Walk
 ends = []
 def record(_):
     if not ends:

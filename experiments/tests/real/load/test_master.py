@@ -88,7 +88,7 @@ class LocustTest:
         ]
 
     def totals(self) -> list[dict[str, Any]]:
-        """What each worker said of itself, once all have ended well."""
+        """The report of each worker, once all have ended well."""
         said = [worker.communicate(timeout=120) for worker in self.workers]
         assert self.master.wait(timeout=60) == 0, self.log.read_text()
         assert [worker.returncode for worker in self.workers] == [0] * len(said), said

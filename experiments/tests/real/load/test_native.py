@@ -16,8 +16,8 @@ from experiments.design.contracts import SPOKEN
 from experiments.design.roles import Session
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.design.workloads import Operation
-from experiments.load.block import with_session
 from experiments.load.plan import LoadPlan, entry_url
+from experiments.run.block import with_session
 from experiments.tests.load_fixture import PLAN, make_plan, run, waiting
 from experiments.tests.stores import (
     MEMCACHED,
@@ -106,7 +106,7 @@ def test_a_plan_that_cannot_be_asked_never_begins(
     with pytest.raises(MeasurementFailed) as failed:
         handle.wait_ready()
     handle.stop()
-    assert said in failed.value.came
+    assert said in failed.value.got
 
 
 def test_the_committed_protocols_are_those_that_it_speaks() -> None:

@@ -66,8 +66,8 @@ def test_a_client_of_a_workload_s_own_has_the_same_outcomes_and_its_limits_hold(
         plan = replace(make_plan(server.url, list(OUTCOMES) * 3), client=client)
         records, status = run(tmp_path / "run", plan)
     assert status.state == "done"
-    came = {name: set(records.filter(name=name)["outcome"].to_list()) for name in OUTCOMES}
-    assert came == {name: {outcome} for name, outcome in OUTCOMES.items()}
+    got = {name: set(records.filter(name=name)["outcome"].to_list()) for name in OUTCOMES}
+    assert got == {name: {outcome} for name, outcome in OUTCOMES.items()}
     late = records.filter(outcome="time_out")
     assert (late["done_s"] - late["sent_s"] >= RESPONSE_S - 1e-3).all()
     assert sorted(server.requests) == sorted(f"/{name}" for name in list(OUTCOMES) * 3)
@@ -118,7 +118,7 @@ def test_a_plan_that_cannot_be_asked_never_begins(tmp_path: Path, workers: int) 
     handle = waiting(tmp_path / "run", plan)
     with pytest.raises(MeasurementFailed) as failed:
         handle.wait_ready()
-    assert "workload.py" in failed.value.came
+    assert "workload.py" in failed.value.got
 
 
 @pytest.mark.parametrize("workers", [1, 2])

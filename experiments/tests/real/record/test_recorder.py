@@ -1,4 +1,4 @@
-"""What the recorder tells InfluxDB of the SLO and the cost while a block runs."""
+"""Marks of SLO and cost that the recorder sends to InfluxDB while a block runs."""
 
 from __future__ import annotations
 

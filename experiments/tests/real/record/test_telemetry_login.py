@@ -105,6 +105,6 @@ def test_commands_say_what_to_do_where_it_is_missing(refused: str, tmp_path: Pat
     asked = (("replay", folder), ("watch", "--once"))
     errors: list[SparecraftError] = [refusal(*one, "--influxdb", refused) for one in asked]
     for error in errors:
-        assert "http://USER:PASSWORD@" in error.do
+        assert "http://USER:PASSWORD@" in error.hint
         assert "wrong" not in str(error)
         assert PASSWORD not in str(error)

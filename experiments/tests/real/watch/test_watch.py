@@ -33,9 +33,9 @@ from experiments.tests.chromium import browser as browser
 from experiments.tests.influxdb import Influx
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.started import LIMIT_S, disposition, told
-from experiments.watch.look import Watcher
 from experiments.watch.page import Page
 from experiments.watch.panels import panels
+from experiments.watch.snapshot import Watcher
 from experiments.watch.terminal import shown
 from grafana.influx import Influx as Reader
 
@@ -87,21 +87,21 @@ def reader(loaded: Loaded) -> Iterator[Reader]:
 def test_a_look_at_a_finished_run_has_the_figures_of_its_result(
     loaded: Loaded, reader: Reader
 ) -> None:
-    look = Watcher(reader, None, loaded.names["run"]).look()
-    assert (look["experiment"], look["live"]) == (loaded.names["experiment"], False)
+    snapshot = Watcher(reader, None, loaded.names["run"]).take()
+    assert (snapshot["experiment"], snapshot["live"]) == (loaded.names["experiment"], False)
     figures = summarize_run(loaded.folder).body["arms"]
-    assert {one["arm"] for one in look["arms"]} == set(figures)
+    assert {one["arm"] for one in snapshot["arms"]} == set(figures)
     asked = replayed(loaded.folder).account.slo
-    assert look["slo"] == {"p95": asked["p95_ms"], "p99": asked["p99_ms"]}
-    for one in look["arms"]:
+    assert snapshot["slo"] == {"p95": asked["p95_ms"], "p99": asked["p99_ms"]}
+    for one in snapshot["arms"]:
         own = figures[one["arm"]]
         assert (one["requests"], one["failed"]) == (own["requests"], own["errors"])
         for name in ("mean", "p50", "p95"):
             assert one[name] == pytest.approx(own[f"{name}_ms"], rel=0.02)
         assert one["usd_per_million"] > 0
         assert set(one["burn"]) == {"p95", "p99", "errors"}
-    assert sum(look["failures"].values()) >= sum(one["failed"] for one in look["arms"])
-    assert list(look["verdicts"]) == ["run", *(one["arm"] for one in look["arms"])]
+    assert sum(snapshot["failures"].values()) >= sum(one["failed"] for one in snapshot["arms"])
+    assert list(snapshot["verdicts"]) == ["run", *(one["arm"] for one in snapshot["arms"])]
 
 
 def _live_points() -> Iterator[Point]:
@@ -124,20 +124,20 @@ def test_a_look_at_a_live_run_says_what_goes_on_and_that_it_burns(
     loaded: Loaded, reader: Reader
 ) -> None:
     deliver(loaded.url, _live_points())
-    look = Watcher(reader, "live", None).look(T0_MS + 61_000)
-    assert (look["live"], look["arm"], look["phase"]) == (True, "a", "measure")
-    assert [one["title"] for one in look["faults"]] == ["net.limp web-1"]
-    [arm] = look["arms"]
+    snapshot = Watcher(reader, "live", None).take(T0_MS + 61_000)
+    assert (snapshot["live"], snapshot["arm"], snapshot["phase"]) == (True, "a", "measure")
+    assert [one["title"] for one in snapshot["faults"]] == ["net.limp web-1"]
+    [arm] = snapshot["arms"]
     assert arm["burn"]["p95"]["1 min"] == pytest.approx(2.0, rel=0.05)
     assert arm["burn"]["p95"]["said"] == "burns"
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(shown(look, console.width))
+    console.print(shown(snapshot, console.width))
     text = console.export_text()
     assert "Active" in text
     assert "net.limp web-1 for 61 s" in text
     assert "burns" in text
     assert "p95 ≤ 100" in text
-    later = Watcher(reader, "live", None).look(T0_MS + 3_600_000)
+    later = Watcher(reader, "live", None).take(T0_MS + 3_600_000)
     assert (later["live"], later["faults"], later["arm"]) == (False, [], None)
     console.print(shown(later, console.width))
     assert "Active" not in console.export_text(), "nothing is now"
@@ -147,12 +147,12 @@ def test_a_look_at_a_live_run_says_what_goes_on_and_that_it_burns(
 def test_the_terminal_shows_whole_names_and_figures(
     loaded: Loaded, reader: Reader, width: int
 ) -> None:
-    look = Watcher(reader, None, loaded.names["run"]).look()
+    snapshot = Watcher(reader, None, loaded.names["run"]).take()
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(shown(look, width))
+    console.print(shown(snapshot, width))
     text = console.export_text()
     assert "…" not in text
-    assert all(one["arm"] in text for one in look["arms"])
+    assert all(one["arm"] in text for one in snapshot["arms"])
 
 
 def test_the_command_prints_one_look_for_people_and_for_programs(loaded: Loaded) -> None:
@@ -171,8 +171,8 @@ def _page(reader: Reader, run: str) -> Page:
     watcher = Watcher(reader, None, run)
 
     def seen() -> dict[str, Any]:
-        look = watcher.look()
-        return {**look, "panels": panels(watcher, look)}
+        snapshot = watcher.take()
+        return {**snapshot, "panels": panels(watcher, snapshot)}
 
     page = Page(0, seen, 2.0)
     threading.Thread(target=page.serve_forever, daemon=True).start()
@@ -262,14 +262,14 @@ def test_the_terminal_ends_when_the_influxdb_that_was_there_is_gone(
 ) -> None:
     monkeypatch.setattr(watching, "_REFRESH_S", 0.0)
     watcher = Watcher(reader, None, loaded.names["run"])
-    answers = iter([watcher.look()])
+    answers = iter([watcher.take()])
 
-    def look() -> Any:
+    def take() -> Any:
         if (found := next(answers, None)) is None:
             raise httpx.ConnectError("refused")
         return found
 
-    monkeypatch.setattr(watcher, "look", look)
+    monkeypatch.setattr(watcher, "take", take)
     with out.capture() as said:
         watching._follow(watcher, once=False)
     assert "no longer answers" in said.get()
@@ -307,6 +307,6 @@ def test_an_influxdb_that_does_not_answer_or_knows_no_such_run_is_said(loaded: L
     asked = ("watch", "--influxdb", loaded.url, "--once")
     for words in (("--run", "no-such-run"), ("nosuch",), ("it's",)):
         error = refusal(*asked, *words)
-        assert (error.exit_code, words[-1] in error.came) == (2, True)
-        assert "expected" not in error.came, "one sentence is not within another"
-    assert loaded.names["experiment"] in refusal(*asked, "nosuch").came
+        assert (error.exit_code, words[-1] in error.got) == (2, True)
+        assert "expected" not in error.got, "one sentence is not within another"
+    assert loaded.names["experiment"] in refusal(*asked, "nosuch").got

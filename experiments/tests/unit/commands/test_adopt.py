@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from core.config_file import check, read_toml
 from core.errors import InputError
 from experiments.design import designs_available, load_design
+from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Interference, TierSettings
-from experiments.design.own import FOLDER, copy_own
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
@@ -146,7 +146,7 @@ def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"feasible": False, "reasons": ["p99 800 ms at best"]}, "came an infeasible one: p99 800"),
+        ({"feasible": False, "reasons": ["p99 800 ms at best"]}, "got an infeasible one: p99 800"),
         ({"inputs": {"run": "20250101T000000Z"}}, f"expected a plan made from run {RUN}"),
         ({"tfvars": TFVARS.replace('"mariadb"', '"mongo"')}, "tfvars.tiers.db.role"),
         ({"tfvars": TFVARS.replace('"db"', '"sql"').replace("  db =", "  sql =")},
@@ -157,8 +157,8 @@ def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_pat
         ({"tfvars": TFVARS.replace("nodes = 3", "nodes = 1")},
          "fault 2 (net.limp) on the planned fleet: expected one of the machines web-1,"),
         ({"tiers": {}}, "tiers"),
-        ({"usd_per_month": -1.0}, "usd_per_month: expected greater than or equal to 0; came -1.0"),
-        ({"predicted": {"p95_ms": "fast"}}, "predicted.p95_ms: expected number; came 'fast'"),
+        ({"usd_per_month": -1.0}, "usd_per_month: expected greater than or equal to 0; got -1.0"),
+        ({"predicted": {"p95_ms": "fast"}}, "predicted.p95_ms: expected number; got 'fast'"),
     ],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_made_a_fleet_is_refused_and_nothing_is_written(
@@ -176,8 +176,8 @@ def test_a_plan_that_cannot_be_made_a_fleet_is_refused_and_nothing_is_written(
         ("plan.json", "{", "plan.json: expected JSON"),
         ("plan.json", "[1]", "expected a plan: a JSON object"),
         ("plan.json", "{}", "expected a plan: a JSON object"),
-        ("plan.json", None, "expected a plan.json; came No such file"),
-        ("manifest.json", None, "expected a run's folder with manifest.json in it; came none"),
+        ("plan.json", None, "expected a plan.json; got No such file"),
+        ("manifest.json", None, "expected a run's folder with manifest.json in it; got none"),
         ("manifest.json", "{", "expected a run's manifest with its spec and fleet"),
         ("manifest.json", "[]", "expected a run's manifest with its spec and fleet"),
         ("manifest.json", '{"run": "r", "spec": {"fleet": {}}}', "manifest.json"),
@@ -213,7 +213,7 @@ def _other_tiers(folder: Path) -> None:
     ("spoil", "message"),
     [
         (_without_planned_arm, "arms: expected an arm planned"),
-        (_other_tiers, "expected a plan of the fleet's tiers web, db; came one of web, cache"),
+        (_other_tiers, "expected a plan of the fleet's tiers web, db; got one of web, cache"),
         (lambda folder: (folder / "plan.json").write_text("{"), "plan.json: expected JSON"),
     ],
 )
@@ -284,7 +284,7 @@ def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) 
         "def asked():\n    return Population((Operation('a', '/a', 'a'),), 0.0)\n"
         "WORKLOADS = {'mine': Workload(asked, ('mediawiki',))}\n"
     )
-    copy_own(source, "./bin/worker", run / FOLDER)
+    copy_design_files(source, "./bin/worker", run / FOLDER)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["spec"]["load"] |= {"user": "mine", "worker": "./bin/worker"}
     (run / "manifest.json").write_text(json.dumps(manifest))
@@ -297,7 +297,7 @@ def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) 
 def test_what_lies_outside_a_design_is_not_copied(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("no")
     (tmp_path / "design").mkdir()
-    copy_own(tmp_path / "design", "../secret", tmp_path / "run" / "design")
+    copy_design_files(tmp_path / "design", "../secret", tmp_path / "run" / "design")
     assert not (tmp_path / "run").exists()
 
 

@@ -44,7 +44,7 @@ def odd(tmp_path: Path) -> dict[str, Path]:
 
 
 def _all_said(error: SparecraftError) -> None:
-    for part in ("place", "expected", "came", "do"):
+    for part in ("place", "expected", "got", "hint"):
         assert getattr(error, part), f"{part}: {error}"
         assert "Errno" not in getattr(error, part)
 
@@ -98,7 +98,7 @@ def test_a_night_without_a_suite_is_told_of_one_to_begin_with(
     monkeypatch.chdir(tmp_path)
     error = refusal("nightly")
     assert error.place == "nightly.toml"
-    assert "ci/nightly/short.toml" in error.do
+    assert "ci/nightly/short.toml" in error.hint
 
 
 def _not_before_it_is_said(*_: object) -> None:
@@ -139,7 +139,7 @@ def test_doctor_says_that_results_are_no_folder(odd: dict[str, Path]) -> None:
     lines = json.loads(call("doctor", "--results", str(odd["empty"]), "--json").stdout)["lines"]
     [told] = [line for line in lines if line["what"] == "results"]
     assert not told["ok"]
-    assert told["do"]
+    assert told["hint"]
 
 
 def test_the_models_examples_come_to_an_answer() -> None:

@@ -1,4 +1,4 @@
-"""What the command line answers: examples, what was meant, errors for a program, completion."""
+"""Answers of the command line: examples, what was meant, errors for a program, completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.vocabulary import MECHANISMS
 from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
-from experiments.commands.listing import _shown, question
+from experiments.commands.list import _shown, question
 from experiments.design.design import DESIGNS, designs_available
 from experiments.paths import ROOT
 from experiments.report.text import milliseconds
@@ -70,7 +70,7 @@ def test_a_word_is_explained_by_the_row_of_the_concepts(word: str, of: str) -> N
 def test_every_word_is_shown_and_one_that_nobody_knows_is_guessed() -> None:
     shown = call("glossary").output
     assert all(word in shown for word in _json("glossary"))
-    assert refusal("glossary", "limpwear").do == "Did you mean limpware?"
+    assert refusal("glossary", "limpwear").hint == "Did you mean limpware?"
     rows = (ROOT / "docs/concepts.md").read_text().partition("## Glossary")[2]
     assert len(_json("glossary")) == rows.partition("\n## ")[0].count("\n| ") - 1
 
@@ -118,7 +118,7 @@ def test_a_mistyped_command_is_answered_with_what_it_may_have_meant() -> None:
 
 def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
     refused = refusal("check", "mediawiki-nosy")
-    assert refused.do == "Did you mean mediawiki-noisy?"
+    assert refused.hint == "Did you mean mediawiki-noisy?"
     assert "solr-noisy" not in str(refused)
 
 
@@ -135,8 +135,8 @@ def test_with_json_an_error_is_json(arguments: tuple[str, ...], exit_code: int) 
     done = sparecraft(*arguments, "--json")
     error = json.loads(done.stdout)["error"]
     assert done.returncode == error["exit_code"] == exit_code
-    assert set(error) == {"place", "expected", "came", "do", "also", "exit_code"}
-    assert error["came"]
+    assert set(error) == {"place", "expected", "got", "hint", "also", "exit_code"}
+    assert error["got"]
 
 
 def test_with_json_an_answer_and_its_exit_code_are_as_without(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_doctor_says_what_is_missing_and_what_to_do(
     lines = {line["what"]: line for line in json.loads(done.stdout)["lines"]}
     missing = {what for what, line in lines.items() if not line["ok"]}
     assert {"docker", "terraform", "nodeagent", "arbiter"} <= missing
-    assert all(line["do"] for line in lines.values() if not line["ok"])
+    assert all(line["hint"] for line in lines.values() if not line["ok"])
     assert lines["simulator"]["ok"]
     (tmp_path / "simulator").unlink()
     again = json.loads(call("doctor", "--results", str(tmp_path), "--json").stdout)

@@ -1,4 +1,4 @@
-"""What --help shows is what was written: Rich would take `[rates]` for a style and drop it."""
+"""The text of --help is what was written: Rich would take `[rates]` for a style and drop it."""
 
 from __future__ import annotations
 

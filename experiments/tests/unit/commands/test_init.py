@@ -34,5 +34,5 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
 def test_a_name_that_no_fleet_can_have_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as refused:
         make_design(tmp_path / name)
-    assert refused.value.came == repr(name)
+    assert refused.value.got == repr(name)
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from core.errors import InputError
 from experiments.cli import app
 from experiments.design import Design, load_design
-from experiments.design.experiment import Again, Fault, Selector
+from experiments.design.experiment import Fault, Repeat, Selector
 from experiments.design.injections import injections, most_at_once, peers_of, selected
 from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
 from experiments.tests.spec_fixture import TOML, write
@@ -27,26 +27,26 @@ LAWS = ("fixed", "poisson", "gaussian")
 
 
 def disturbances(directory: Path) -> list[dict[str, Any]]:
-    """What `sparecraft check` says of the design there."""
+    """The output of `sparecraft check` for the design there."""
     done = CliRunner().invoke(app, ["check", str(directory), "--json"])
     assert done.exit_code == 0, done.output
     return list(json.loads(done.output)["disturbances"])
 
 
-def again(law: str, gap_s: float = 20.0, times_max: int = 1000) -> Again:
+def again(law: str, gap_s: float = 20.0, times_max: int = 1000) -> Repeat:
     spread_s = 5.0 if law == "gaussian" else None
-    return Again.model_validate(
-        {"law": law, "gap_s": gap_s, "spread_s": spread_s, "times_max": times_max}
+    return Repeat.model_validate(
+        {"distribution": law, "gap_s": gap_s, "spread_s": spread_s, "times_max": times_max}
     )
 
 
-def recurring(pattern: Again | None) -> Fault:
+def recurring(pattern: Repeat | None) -> Fault:
     return Fault(
         kind="process.crash",
         select=Selector(machine="web-1"),
         at_s=10.0,
         for_s=2.0,
-        again=pattern,
+        repeat=pattern,
     )
 
 
@@ -93,7 +93,7 @@ def test_a_transient_fault_comes_once() -> None:
 
 def test_both_arms_meet_a_recurring_fault_at_the_same_times(tmp_path: Path) -> None:
     fault = CRASH.replace("for_s = 15.0", "for_s = 1.0") + (
-        'again = { law = "poisson", gap_s = 5, times_max = 8 }\n'
+        'repeat = { distribution = "poisson", gap_s = 5, times_max = 8 }\n'
     )
     read = changed(tmp_path, fault)
     first, second, third = blocks(read.experiment)[:3]
@@ -110,35 +110,44 @@ def test_both_arms_meet_a_recurring_fault_at_the_same_times(tmp_path: Path) -> N
 
 def test_a_dry_run_shows_when_a_recurring_fault_comes(tmp_path: Path) -> None:
     fault = CRASH.replace("for_s = 15.0", "for_s = 1.0") + (
-        'again = { law = "gaussian", gap_s = 8, spread_s = 2, times_max = 3 }\n'
+        'repeat = { distribution = "gaussian", gap_s = 8, spread_s = 2, times_max = 3 }\n'
     )
     read = changed(tmp_path, fault)
     found = disturbances(tmp_path)
     (crash,) = (one for one in found if one["kind"] == "process.crash")
-    assert crash["again"] == {"law": "gaussian", "gap_s": 8.0, "spread_s": 2.0, "times_max": 3}
+    assert crash["repeat"] == {
+        "distribution": "gaussian",
+        "gap_s": 8.0,
+        "spread_s": 2.0,
+        "times_max": 3,
+    }
     assert list(crash["begins_s"]) == [str(number) for number in range(1, 9)]
     assert crash["begins_s"]["1"] == crash["begins_s"]["2"]  # a pair
     times = sum(map(len, crash["begins_s"].values()))
     assert crash["machines"] == {"web-1": {"times": times, "seconds": float(times)}}
     shown = CliRunner().invoke(app, ["run", str(read.directory), "--dry-run"]).output
-    assert "again" in shown.split()
+    assert "repeat" in shown.split()
     assert "begins" in shown.split()
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ('again = { law = "weekly", gap_s = 5, times_max = 2 }', "faults.0.again.law"),
-        ('again = { law = "fixed", gap_s = 0, times_max = 2 }', "faults.0.again.gap_s"),
-        ('again = { law = "fixed", gap_s = 5, times_max = 1 }', "faults.0.again.times_max"),
-        ('again = { law = "fixed", gap_s = 5, times_max = 1001 }', "faults.0.again.times_max"),
-        ('again = { law = "fixed", gap_s = 5 }', "faults.0.again.times_max"),
-        ('again = { law = "fixed", gap_s = 5, spread_s = 1, times_max = 2 }',
-         "faults.0.again.spread_s"),
-        ('again = { law = "gaussian", gap_s = 5, times_max = 2 }', "faults.0.again.spread_s"),
-        ('again = { law = "gaussian", gap_s = 5, spread_s = -1, times_max = 2 }',
-         "faults.0.again.spread_s"),
-        ('again = "often"', "faults.0.again"),
+        ('repeat = { distribution = "weekly", gap_s = 5, times_max = 2 }',
+         "faults.0.repeat.distribution"),
+        ('repeat = { distribution = "fixed", gap_s = 0, times_max = 2 }', "faults.0.repeat.gap_s"),
+        ('repeat = { distribution = "fixed", gap_s = 5, times_max = 1 }',
+         "faults.0.repeat.times_max"),
+        ('repeat = { distribution = "fixed", gap_s = 5, times_max = 1001 }',
+         "faults.0.repeat.times_max"),
+        ('repeat = { distribution = "fixed", gap_s = 5 }', "faults.0.repeat.times_max"),
+        ('repeat = { distribution = "fixed", gap_s = 5, spread_s = 1, times_max = 2 }',
+         "faults.0.repeat.spread_s"),
+        ('repeat = { distribution = "gaussian", gap_s = 5, times_max = 2 }',
+         "faults.0.repeat.spread_s"),
+        ('repeat = { distribution = "gaussian", gap_s = 5, spread_s = -1, times_max = 2 }',
+         "faults.0.repeat.spread_s"),
+        ('repeat = "often"', "faults.0.repeat"),
     ],
 )  # fmt: skip
 def test_an_impossible_pattern_is_refused_with_its_key(
@@ -152,8 +161,10 @@ def test_an_impossible_pattern_is_refused_with_its_key(
 def test_what_is_sticky_does_not_come_again(tmp_path: Path) -> None:
     sticky = CRASH.replace("for_s = 15.0", "sticky = true")
     with pytest.raises(InputError) as caught:
-        changed(tmp_path, sticky + 'again = { law = "fixed", gap_s = 5, times_max = 2 }\n')
-    assert "faults.0.again" in str(caught.value)
+        changed(
+            tmp_path, sticky + 'repeat = { distribution = "fixed", gap_s = 5, times_max = 2 }\n'
+        )
+    assert "faults.0.repeat" in str(caught.value)
 
 
 FLAKY = """\

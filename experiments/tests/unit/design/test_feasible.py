@@ -26,9 +26,9 @@ def test_copies_that_must_meet_on_a_server_are_refused_with_what_would_help(tmp_
     with pytest.raises(InputError) as refused:
         load_design(write(tmp_path, toml=COPIED))
     assert refused.value.place.endswith("arms.replicated.settings.db.replicas")
-    assert "probability 1 " in refused.value.came
-    assert "give db 8 nodes" in refused.value.do  # of 7: 1 - 10 / 21, of 8: 1 - 15 / 28
-    assert "[arms.replicated]" in refused.value.do
+    assert "probability 1 " in refused.value.got
+    assert "give db 8 nodes" in refused.value.hint  # of 7: 1 - 10 / 21, of 8: 1 - 15 / 28
+    assert "[arms.replicated]" in refused.value.hint
 
 
 def test_an_arm_may_allow_it_and_the_manifest_says_so(tmp_path: Path) -> None:

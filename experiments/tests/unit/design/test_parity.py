@@ -8,8 +8,8 @@ import pytest
 
 from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, MACHINE_KINDS
 from experiments.paths import ROOT
-from experiments.stage.platforms.ec2.machines import Ec2Machines
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.testbed.platforms.ec2.machines import Ec2Machines
+from experiments.testbed.platforms.local.platform import LocalPlatform
 
 VERDICTS = ("same", "approximated:", "not possible:")
 

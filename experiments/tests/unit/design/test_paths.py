@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from experiments.commands.opening import newest
+from experiments.commands.open import newest
 from experiments.design import designs_available, load_design
 from experiments.design.design import DESIGNS
 from experiments.tests.called import call, refusal
@@ -55,8 +55,8 @@ def test_a_path_without_a_design_is_refused(here: Path, text: str) -> None:
 def test_a_name_that_is_a_folder_here_too_is_refused_with_both(here: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_design(BUILT_IN)
-    assert f"./{BUILT_IN}" in caught.value.do
-    assert str(DESIGNS / BUILT_IN) in caught.value.do
+    assert f"./{BUILT_IN}" in caught.value.hint
+    assert str(DESIGNS / BUILT_IN) in caught.value.hint
     (here / "experiment.toml").unlink()  # a folder of something else is in nobody's way
     assert load_design(BUILT_IN).directory == (DESIGNS / BUILT_IN).resolve()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.errors import EnvironmentMissing
-from experiments.stage.platforms.local.places import PORTS, networks_of, places, ports_of
+from experiments.testbed.platforms.local.places import PORTS, networks_of, places, ports_of
 
 
 def _places(stated: dict[str, Any], kept: dict[str, Any], *others: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What an arm sets of a role reaches the machines of its tier, and of no other."""
+"""Settings of an arm for a role reach the machines of its tier, and no others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from experiments.design import Design, load_design
 from experiments.design.experiment import Arm, TierSettings
 from experiments.design.inventory import Machine
 from experiments.paths import ROOT
-from experiments.stage.fleet import revert_everything
-from experiments.stage.settings import configure, role_settings
+from experiments.testbed.fleet import revert_everything
+from experiments.testbed.settings import configure, role_settings
 from experiments.tests.fake_fleet import fake_fleet
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"

@@ -10,7 +10,7 @@ from core.errors import EnvironmentMissing
 from experiments.design import load_design
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
-from experiments.stage.platforms.local import variants
+from experiments.testbed.platforms.local import variants
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from ci import selection
 from experiments.paths import ROOT
 
 CAPACITY = "experiments/tests/unit/kinds/capacity/test_capacity.py"
-KILLS = "experiments/tests/fleet/stage/test_kills.py"
+KILLS = "experiments/tests/fleet/testbed/test_kills.py"
 ROLES = "infra/roles/tests/fleet/test_roles.py"
 
 

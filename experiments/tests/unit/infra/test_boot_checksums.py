@@ -22,11 +22,11 @@ def _function(name: str) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize(("came", "taken"), [(BUNDLE, True), (b"another's", False), (b"", False)])
+@pytest.mark.parametrize(("got", "taken"), [(BUNDLE, True), (b"another's", False), (b"", False)])
 def test_a_bundle_with_another_checksum_is_not_unpacked(
-    tmp_path: Path, came: bytes, taken: bool
+    tmp_path: Path, got: bytes, taken: bool
 ) -> None:
-    (tmp_path / "in-the-bucket").write_bytes(came)
+    (tmp_path / "in-the-bucket").write_bytes(got)
     script = f"""
     set -eu
     archive={tmp_path}/archive bundle={tmp_path}/bundle

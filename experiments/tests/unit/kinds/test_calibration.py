@@ -100,9 +100,9 @@ class _SimulatedFleet:
 def found_on(
     fleet: _SimulatedFleet, of: Design, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Design]:
-    """What the manifest would say, and the design that the blocks are run by."""
+    """The manifest's words, and the design that the blocks are run by."""
     kept: list[Any] = []
-    stage: Any = SimpleNamespace(
+    testbed: Any = SimpleNamespace(
         design=of,
         fleet=SimpleNamespace(influxdb=""),
         clock=SimpleNamespace(since_s=lambda at_s: at_s, ns_at=lambda at_s: int(at_s * 1e9)),
@@ -113,7 +113,7 @@ def found_on(
     runner: Any = SimpleNamespace(calm=fleet.calm, design=of, handles=[1])
     monkeypatch.setattr(calibration, "time", fleet)
     monkeypatch.setattr(calibration, "InfluxQuery", lambda _: fleet)
-    calibrate(stage, runner)
+    calibrate(testbed, runner)
     runner.handles.clear()
     assert kept[0](Path()) is None  # nothing was measured: nothing to keep
     runner.handles.append(1)
@@ -227,7 +227,7 @@ def test_a_rate_that_no_run_should_have_is_refused_with_what_to_do(
     of = asked(tmp_path, changes)
     with pytest.raises(MeasurementFailed) as failed:
         rated(of.experiment, of.fleet, rate)
-    assert failed.value.do
+    assert failed.value.hint
     sound = Rate("web", 8.0, 7.0, 9.0)
     assert rated(of.experiment, of.fleet, sound).load.rate_per_s == 8.0
 

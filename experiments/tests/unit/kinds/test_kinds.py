@@ -46,7 +46,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(own: Path, *arguments: str, code: int = 0) -> str:
-    """What `sparecraft` says with the kinds in a folder of one's own."""
+    """The output of `sparecraft` with the kinds in a folder of one's own."""
     done = sparecraft(*arguments, SPARECRAFT_KINDS=str(own), PYTHONPATH=str(ROOT))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr

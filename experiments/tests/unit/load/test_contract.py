@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from experiments.design.workers import worker_command
 from experiments.load.plan import PLAN as PLANS
-from experiments.load.received import RecordReader
+from experiments.load.record_reader import RecordReader
 from experiments.load.schemas import SCHEMAS
 from experiments.paths import ROOT
 from experiments.tests.load_fixture import (

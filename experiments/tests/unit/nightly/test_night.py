@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
 from experiments.cli import app, command
-from experiments.nightly.child import carry_out
 from experiments.nightly.folders import prune
 from experiments.nightly.history import ASIDE, FILE, Run, incomplete, read_history
 from experiments.nightly.night import nightly
+from experiments.nightly.subprocess_run import carry_out
 from experiments.nightly.suite import load_suite
-from experiments.stage.runs import Active, active, registered
-from experiments.stage.signals import Signals, ending_signals
+from experiments.testbed.runs import Active, active, registered
+from experiments.testbed.signals import Signals, ending_signals
 from experiments.tests.nightly_fixture import (
     T0,
     calls,
@@ -254,7 +254,7 @@ def test_a_night_goes_on_when_a_run_elsewhere_is_halted(nights: Nights, tmp_path
     nights.suite("mediawiki-noisy")
     elsewhere = f"""
 import os, signal
-from experiments.stage import runs
+from experiments.testbed import runs
 signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
 other = runs.Active(os.getpid(), "shop", "shop", {str(tmp_path / "other")!r}, "", elsewhere=True)
 with runs.registered(other):

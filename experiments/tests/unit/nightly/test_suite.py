@@ -51,7 +51,7 @@ def test_what_is_wrong_is_named_with_its_file_and_key(
     assert str(path) in raised.value.place
     assert key in raised.value.place
     assert said in str(raised.value)
-    assert raised.value.do
+    assert raised.value.hint
 
 
 def test_all_that_is_wrong_with_a_suite_s_designs_is_said_at_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a planned fleet costs: from a plan's JSON to the hour, and to the most that it can cost."""
+"""Cost of a planned fleet: from a plan's JSON to the hour, and to the most that it can cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import InputError
 from core.units import HOURS_PER_MONTH
-from experiments.stage.platforms.ec2.cost import (
+from experiments.testbed.platforms.ec2.cost import (
     USD_PER_ADDRESS_HOUR,
     USD_PER_GB_MONTH,
     Bill,
@@ -18,7 +18,7 @@ from experiments.stage.platforms.ec2.cost import (
     planned_machines,
     quote_of,
 )
-from experiments.stage.platforms.ec2.offer import within
+from experiments.testbed.platforms.ec2.cost_estimate import within
 from optimizer.tests.pricing_api import PricingApi, product, serving
 
 TODAY = date(2026, 2, 3)
@@ -126,7 +126,7 @@ def test_a_type_that_nobody_has_a_price_of_is_refused(region: str, kind: str) ->
     with pytest.raises(InputError) as refused:
         quote_of(region, {kind}, "ec2", TODAY)
     assert kind in refused.value.expected
-    assert "prices refresh" in refused.value.do
+    assert "prices refresh" in refused.value.hint
 
 
 _BILL = Bill((Rented("web-1", "t3.small", False, 0.0),), Quote({"t3.small": 0.995}, "", ""), 4.0)
@@ -142,7 +142,7 @@ def test_a_fleet_that_could_cost_more_than_it_may_is_refused() -> None:
     with pytest.raises(InputError) as refused:
         within(_BILL, 3.99, 3600.0)
     assert refused.value.place == "--max-usd 3.99"
-    assert "4.00 USD in 4 h" in refused.value.came
+    assert "4.00 USD in 4 h" in refused.value.got
 
 
 def test_a_fleet_that_ends_before_its_run_is_refused() -> None:

@@ -11,15 +11,14 @@ import polars as pl
 import pytest
 
 from core.runfiles.manifest import against, against_run
-from experiments.commands.comparing import column
-from experiments.commands.listing import _row, _shown
+from experiments.commands.compare import column
+from experiments.commands.list import _row, _shown
 from experiments.design.experiment import Interference
-from experiments.kinds.compare.again import spoiled_by
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import page_values
+from experiments.kinds.compare.retry import spoiled_by
 from experiments.kinds.compare.terminal import _valid
 from experiments.kinds.compare.verdict import verdict
-from experiments.load.block import BlockRun
 from experiments.nightly.history import Run, Start, missed
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.tables import answer
@@ -34,7 +33,8 @@ from experiments.record.result import (
     result_of,
     validity,
 )
-from experiments.stage.host import HostBlock
+from experiments.run.block import BlockRun
+from experiments.testbed.host import HostBlock
 from experiments.tests.nightly_fixture import T0
 from experiments.tests.report_fixture import fake_run
 

@@ -1,4 +1,4 @@
-"""What faults really did: a run in which one did nothing is not valid, and says which."""
+"""Real effects of faults: a run in which one did nothing is not valid, and says which."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from experiments.kinds.compare.page import write_report
 from experiments.record.dose import dose_of, dose_reasons, doses_json
 from experiments.record.result import read_result
 from experiments.report.doses import dose_table, dose_words
-from experiments.stage.faults import Tally
-from experiments.stage.schemes.journal import Journal
-from experiments.stage.unanswered import Looks, Unanswered
+from experiments.testbed.downtime import DowntimeMeter, Looks
+from experiments.testbed.faults import Tally
+from experiments.testbed.schemes.journal import Journal
 from experiments.tests.report_fixture import FakeRun, dose, event, fake_run
 from experiments.tests.started import LIMIT_S
 
@@ -150,7 +150,7 @@ class Frozen:
     def health(self, timeout_s: float) -> dict[str, Any]:
         assert timeout_s > 0
         self.asked.set()
-        raise EnvironmentMissing("web-1", expected="an answer", came="none", do="Nothing.")
+        raise EnvironmentMissing("web-1", expected="an answer", got="none", hint="Nothing.")
 
 
 class Slow:
@@ -169,7 +169,7 @@ class Slow:
 def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_for_nothing() -> None:
     agent: Any = Slow()
     clock = iter([10.0, 12.0])
-    silence = Unanswered(agent, since=9.0, now=lambda: next(clock))
+    silence = DowntimeMeter(agent, since=9.0, now=lambda: next(clock))
     assert agent.asked.wait(LIMIT_S)
     found = silence.dose(3.0)
     agent.go_on.set()
@@ -180,7 +180,7 @@ def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_fo
 
 def test_a_machine_is_asked_until_it_is_closed() -> None:
     agent: Any = Frozen()
-    silence = Unanswered(agent, since=0.0)
+    silence = DowntimeMeter(agent, since=0.0)
     assert agent.asked.wait(LIMIT_S)
     found = silence.dose(3.0)
     silence.close()

@@ -73,13 +73,13 @@ def test_a_percentile_with_few_requests_beyond_it_decides_nothing() -> None:
 
 @pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
-    ("set_", "limit_ms", "decided_by"),
-    [("before", 100_000.0, "slo"), ("after", 100_000.0, None)],
+    ("before", "limit_ms", "decided_by"),
+    [(True, 100_000.0, "slo"), (False, 100_000.0, None)],
 )
 def test_an_slo_that_was_set_before_decides_a_run_whose_figure_does_not(
-    set_: str, limit_ms: float, decided_by: str | None
+    before: bool, limit_ms: float, decided_by: str | None
 ) -> None:
-    asked: dict[str, Any] = {"set": set_, "p95_ms": limit_ms}
+    asked: dict[str, Any] = {"preregistered": before, "p95_ms": limit_ms}
     found = look(measured(1.0, 16, 0.6), ARMS, manifest("p50", **asked), ERROR, SLO_ERROR)
     assert found["comparisons"]["arm-1"]["decided"] == "undecided"
     assert found["decided_by"] == decided_by

@@ -152,7 +152,7 @@ def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: 
     ]
     for error, line in zip(left_out, listed.stderr.splitlines(), strict=True):
         assert line.startswith(f"{error.place}: ")
-        assert error.came in line
+        assert error.got in line
 
 
 BROKEN: dict[str, dict[str, Any]] = {

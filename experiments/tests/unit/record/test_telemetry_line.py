@@ -74,7 +74,9 @@ def test_requests_of_one_microsecond_are_points_of_their_own_and_the_same_when_r
 def test_a_request_spends_what_the_slo_allows(
     outcome: str, latency_ms: float | None, burn: dict[str, float]
 ) -> None:
-    account = Account({"p95_ms": 150.0, "p99_ms": 300.0, "max_error_share": 0.02, "set": "before"})
+    account = Account(
+        {"p95_ms": 150.0, "p99_ms": 300.0, "max_error_share": 0.02, "preregistered": True}
+    )
     assert account.burn(outcome, latency_ms) == pytest.approx(burn)
 
 

@@ -145,7 +145,7 @@ class Cql:
         self.connection.close()
 
     def answers(self, query: str, consistency: int, words: bytes = b"") -> bool:
-        """Whether the query succeeds, with these words in its result."""
+        """True where the query succeeds, with these words in its result."""
         try:
             return words in self(query, consistency)
         except AssertionError:
@@ -223,7 +223,7 @@ def test_etcd_s_keys_are_on_every_server_and_outlive_a_sigkill(
 
 
 def program(machine: Machine, *command: str, check: bool = True) -> str:
-    """What a class of Hadoop says, run with arguments on a machine that has it."""
+    """The output of a class of Hadoop, run with arguments on a machine that has it."""
     run = 'source /opt/sparecraft/role/hadoop.sh; exec "${java[@]}" "$@"'
     return machine.run("bash", "-c", run, "client", *command, check=check)
 
@@ -245,7 +245,7 @@ class Lane:
         )
 
     def did(self, operation: str, target: str, count: int = 1, size: int = 0) -> bool:
-        """Whether it was done so often within two minutes."""
+        """True where it was done so often within two minutes."""
         opened = "\t".join(["open", "0", target, operation, f"{count}\t{size}\t{count}\t0\t120000"])
         assert self._process.stdin
         assert self._process.stdout

@@ -17,7 +17,7 @@ PEERS = ",".join(f"{name}={address}" for name, address in ADDRESSES.items())
 
 
 def page(machine: str, place: int) -> str:
-    """Where the page comes from; it has its key and its size."""
+    """The source of the page; it has its key and its size."""
     answer = get(f"http://{ADDRESSES[machine]}:8080/{place:06d}.html")
     assert answer.status_code == 200
     assert len(answer.content) == 26 * 1024

@@ -68,7 +68,7 @@ def logged_events(db: Machine) -> list[tuple[str, str]]:
 
 
 def statements_of_a_view(db: Machine, title: str) -> list[tuple[str, str]]:
-    """What the database's general log has about one page view."""
+    """The lines of the database's general log about one page view."""
     sql(db, f"SET GLOBAL general_log_file='{LOG}'; SET GLOBAL general_log=ON", "root")
     try:
         view(title)

@@ -18,7 +18,7 @@ Start = Callable[..., Machine]
 
 
 def say(address: str, port: int, text: str, until: bytes) -> bytes:
-    """What a server answers, up to and with `until`."""
+    """The answer of a server, up to and with `until`."""
     with socket.create_connection((address, port), timeout=10) as connection:
         connection.sendall(text.encode())
         found = b""
@@ -64,7 +64,7 @@ def test_a_cache_holds_its_records_also_after_a_sigkill(machine: Start) -> None:
 def test_a_variant_runs_in_the_packages_place_and_one_that_is_not_there_is_refused(
     machine: Start, tmp_path: Path, role: str, address: str, program: str
 ) -> None:
-    """What stands for the hardened program here says that it was called, and is the package's:
+    """The stand-in for the hardened program says that it was called, and is the package's:
     compiling one takes minutes, which the designs redis-variants and memcached-variants do."""
     variant = tmp_path / "ilr"
     load = "".join(

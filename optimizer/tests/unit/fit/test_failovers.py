@@ -1,4 +1,4 @@
-"""What a run measured of fail-overs and repairs goes into its plan, unless the run states it."""
+"""Fail-overs and repairs that a run measured go into its plan, unless the run states them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _run(project: Path, **variables: str) -> tuple[list[str], str]:
-    """What was drawn, and the seed that is told."""
+    """The draws, and the seed that is told."""
     plain = {k: v for k, v in os.environ.items() if k not in ("CI", "SPARECRAFT_TEST_SEED")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
@@ -88,4 +88,4 @@ def test_a_seed_that_is_none_is_refused(project: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "came 'lucky'" in done.stderr
+    assert "got 'lucky'" in done.stderr

@@ -40,7 +40,7 @@ def _simulated(cluster: Cluster, trials: int, order: str, seed: int = 7) -> Simu
 def test_the_formulas_lie_within_the_intervals_of_what_they_assume(
     cluster: Cluster, trials: int
 ) -> None:
-    """Where each source has a whole number of blocks; P_bl apart, whose blocks are not
+    """Sources with a whole number of blocks each; P_bl apart, whose blocks are not
     independent: there the sum over the locked nodes is the one that holds."""
     found, formula = _simulated(cluster, trials, "average"), limplock(cluster)
     for name in DERIVED:

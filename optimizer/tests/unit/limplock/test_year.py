@@ -84,7 +84,7 @@ class _Store:
         return False
 
     def _loses(self, crashed: int) -> bool:
-        """Whether a block has all its copies on the crashed nodes, the last one among them."""
+        """True where a block has all its copies on the crashed nodes, the last one among them."""
         copies = self.cluster.replicas
         blocks = self.cluster.nodes * self.cluster.blocks / copies
         sets = math.comb(crashed - 1, copies - 1)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from core.config_file import Source
+from core.config_file import ConfigFile
 from core.errors import InputError
-from optimizer.plan.ask.plan_file import checked
-from optimizer.plan.ask.question import Question, asked_as_stated
 from optimizer.plan.explain.curve import Budget
 from optimizer.plan.explain.relaxation import relaxations
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import LIMIT_S, solve
 from optimizer.tests.one_tier import asked
@@ -34,7 +34,7 @@ class Ticking:
         return self.now_s
 
 
-def _limping() -> Question:
+def _limping() -> PlanRequest:
     values: dict[str, Any] = {
         "scheme": "on-prem", "arrival_per_s": 15.0, "slo": {"availability": 0.999},
         "rates": {"crash_per_year": 12.0, "repair_s": 86400.0, "limp_per_year": 12.0,
@@ -42,13 +42,13 @@ def _limping() -> Question:
         "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
                    "instance_types": ["slice-1"]}],
     }  # fmt: skip
-    return asked_as_stated(checked(Source(Path("plan.toml"), values)))
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
 
 
 def test_a_plan_whose_options_take_too_long_is_not_decided() -> None:
     """Pools that are repaired are solved one by one: each looks at the clock."""
     clock = Ticking(LIMIT_S / 5.0)
-    plan = answer(_limping(), clock=clock).plan
+    plan = make_plan(_limping(), clock=clock).plan
     assert plan.feasible is None
     assert plan.reasons[0].startswith("not decided: ")
     assert clock.now_s <= LIMIT_S + 5 * LIMIT_S / 5.0
@@ -71,7 +71,7 @@ def test_building_options_looks_at_the_clock() -> None:
         case.problem(check=Deadline(3.0, Ticking(1.0)).check)
 
 
-def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> Question:
+def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> PlanRequest:
     own = {"repair_s": 14400, "source": "x"}
     domains = [
         {"name": "zone", "count": 3, "failures_per_year": 0.5, "survive": True, **own},
@@ -83,7 +83,7 @@ def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> Question
         "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
                    "instance_types": ["slice-1"]}],
     }  # fmt: skip
-    return asked_as_stated(checked(Source(Path("plan.toml"), values)))
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
 
 
 def test_a_rule_without_which_there_are_too_many_placements_is_not_decided(
@@ -91,7 +91,7 @@ def test_a_rule_without_which_there_are_too_many_placements_is_not_decided(
 ) -> None:
     """Zones and hosts; the plan itself needs few placements, the question without a rule many."""
     monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 20)
-    plan = answer(_in_domains(6, count=11)).plan
+    plan = make_plan(_in_domains(6, count=11)).plan
     assert plan.feasible
     assert plan.domains is not None
     free = {row["limit"]: row for row in plan.domains["without"]}
@@ -110,7 +110,7 @@ def test_more_nodes_than_can_be_placed_are_not_decided_and_no_wrong_input(
 
 
 def test_memory_that_no_machine_has_is_the_reason() -> None:
-    found = answer(asked({"availability": 0.99}, tier={"memory_mb": 80_000})).plan
+    found = make_plan(asked({"availability": 0.99}, tier={"memory_mb": 80_000})).plan
     assert found.feasible is False
     assert len(found.reasons) == 1
     assert found.reasons[0].startswith("tier web: memory_mb: ")

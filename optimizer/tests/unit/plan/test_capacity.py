@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.ask.overrides import Overrides, asked_of_capacity, asked_of_file
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.overrides import Overrides, request_from_capacity, request_from_file
+from optimizer.plan.planner import make_plan
 
 LOW_PER_S = 90.0
 SLO = {"availability": 0.999}
@@ -66,8 +66,8 @@ def test_a_disturbed_run_is_refused_and_one_without_a_workload_s_nodt_is_not(run
 
 
 def planned(run: Path, arrival_per_s: float) -> dict[str, Any]:
-    asked = asked_of_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
-    return answer(asked).plan.to_json_dict()
+    asked = request_from_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
+    return make_plan(asked).plan.to_json_dict()
 
 
 @pytest.mark.parametrize("arrival_per_s", [80.0, 270.0, 500.0, 900.0])
@@ -90,17 +90,17 @@ def test_a_plan_toml_takes_a_run_for_a_tier(run: Path) -> None:
     text = 'scheme = "on-prem"\narrival_per_s = 270.0\n[slo]\navailability = 0.999\n'
     tier = '[[tiers]]\nname = "web"\ncapacity = "."\nworkload = "php-loop"\n'
     path.write_text(text + tier)
-    by_file = answer(asked_of_file(path, None, Overrides())).plan.to_json_dict()
+    by_file = make_plan(request_from_file(path, None, Overrides())).plan.to_json_dict()
     assert by_file["tiers"] == planned(run, 270.0)["tiers"]
     path.write_text(text + tier + "processing_s = 0.01\n")
     with pytest.raises(InputError, match="processing_s"):
-        asked_of_file(path, None, Overrides())
+        request_from_file(path, None, Overrides())
 
 
 def test_what_cannot_be_used_is_refused_with_its_reason(run: Path, tmp_path: Path) -> None:
     def refusal(folder: Path, workload: str | None, slo: dict[str, float]) -> str:
         with pytest.raises(InputError) as caught:
-            asked_of_capacity(folder, workload, 100.0, Overrides(slo=slo))
+            request_from_capacity(folder, workload, 100.0, Overrides(slo=slo))
         return str(caught.value)
 
     assert "generator saturated at 2000/s" in refusal(run, "static-file", SLO)

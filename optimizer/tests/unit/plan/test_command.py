@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from core.errors import InputError
 from optimizer import prices
-from optimizer.plan.ask.overrides import Overrides, asked_of_file, slo_of_run
+from optimizer.plan.inputs.overrides import Overrides, request_from_file, slo_of_run
 from optimizer.tests.command_line import invoke
 
 STATED = """
@@ -186,7 +186,7 @@ def test_the_example_is_a_plan_toml_that_can_be_planned(tmp_path: Path) -> None:
     assert shown.exit_code == 0
     path = tmp_path / "plan.toml"
     path.write_text(shown.stdout)
-    assert asked_of_file(path, None, Overrides()).case.tiers
+    assert request_from_file(path, None, Overrides()).case.tiers
 
 
 def test_a_price_book_named_on_the_command_line_is_found_from_where_one_stands(
@@ -196,7 +196,7 @@ def test_a_price_book_named_on_the_command_line_is_found_from_where_one_stands(
 
     (tmp_path / "mine.toml").write_text(BUILT_IN["ec2"].read_text())
     monkeypatch.chdir(tmp_path)
-    asked = asked_of_file(stated, None, Overrides(book="mine.toml"))
+    asked = request_from_file(stated, None, Overrides(book="mine.toml"))
     assert asked.case.book.as_of
 
 

@@ -20,9 +20,9 @@ from core.units import YEAR_S
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.models import pool_consumed
 from optimizer.latency import TierLatency
-from optimizer.plan.ask.case import Case, Slo
-from optimizer.plan.ask.domains import Domain, own_rates
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.case import Case, Slo
+from optimizer.plan.inputs.domains import Domain, own_rates
+from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook
@@ -215,7 +215,7 @@ def _short_of_active(needed: int, extra: int, lit: int, rates: FailureRates, sch
 
 
 def test_surviving_a_zone_leaves_the_needed_machines_whichever_is_gone() -> None:
-    found = answer(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
+    found = make_plan(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
     assert found.domains is not None
     (gone,) = found.domains["one_gone"]
     web = gone["tiers"]["web"]
@@ -227,8 +227,8 @@ def test_surviving_a_zone_leaves_the_needed_machines_whichever_is_gone() -> None
 def test_what_surviving_costs_is_the_cost_of_the_plan_without_it() -> None:
     zone = {**ZONE, "failures_per_year": 0.001}
     slo = {"availability": 0.99}
-    surviving = answer(asked(slo, domains=[{**zone, "survive": True}])).plan
-    without = answer(asked(slo, domains=[zone])).plan
+    surviving = make_plan(asked(slo, domains=[{**zone, "survive": True}])).plan
+    without = make_plan(asked(slo, domains=[zone])).plan
     assert surviving.domains is not None
     assert surviving.usd_per_month is not None
     prices = {row["limit"]: row["usd_per_month"] for row in surviving.domains["without"]}
@@ -242,7 +242,7 @@ def test_what_surviving_costs_is_the_cost_of_the_plan_without_it() -> None:
 def test_a_tier_that_does_not_fit_the_rules_says_which_is_in_the_way() -> None:
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     rates = {"failover_s": 3_600.0}  # a machine alone is down for 1e-4 of the time
-    found = answer(asked({"availability": 0.99999}, domains=[host], rates=rates)).plan
+    found = make_plan(asked({"availability": 0.99999}, domains=[host], rates=rates)).plan
     assert not found.feasible
     named = {text.partition(":")[0] for text in found.reasons}
     assert named >= {"domains.host.max_per_domain", "domains"}
@@ -267,7 +267,7 @@ def test_a_present_fleet_that_no_place_makes_survive_breaks_the_rules(
 ) -> None:
     there = {"present": {"instance_type": "c5.large", "nodes": nodes}}
     zone = {**ZONE, "survive": True}
-    found = answer(asked({"availability": 0.99}, domains=[zone], tier=there)).plan
+    found = make_plan(asked({"availability": 0.99}, domains=[zone], tier=there)).plan
     assert found.present is not None
     assert found.present["breaks"] == broken
 
@@ -279,7 +279,7 @@ def test_copies_of_a_request_are_never_all_on_one_host() -> None:
 
 
 def test_a_plan_over_domains_says_where_machines_stand_in_every_form() -> None:
-    found = answer(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
+    found = make_plan(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
     body = found.to_json_dict()
     sizes = body["domains"]["spread"]["web"]["zone"]
     assert (
@@ -312,12 +312,12 @@ def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(*_asked: Any, **_how: Any) -> None:
-        raise PlannerError("plan", expected="a plan, or the proof that there is none", came="none")
+        raise PlannerError("plan", expected="a plan, or the proof that there is none", got="none")
 
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     question = asked({"availability": 0.99999}, domains=[host], rates={"failover_s": 3_600.0})
     monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
-    found = answer(question).plan
+    found = make_plan(question).plan
     assert not found.feasible
     assert found.reasons
     assert found.domains is not None

@@ -1,4 +1,4 @@
-"""What binds, what a step costs, what would have to give way, what matters: by enumeration."""
+"""Binding limits, prices of steps, ways out, sensitivities: by enumeration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 
 from optimizer.commands.plan import EXAMPLE
-from optimizer.plan.ask.overrides import Overrides, asked_of_file
 from optimizer.plan.explain.curve import Axis, Budget
 from optimizer.plan.explain.marginal import CUT, marginal_prices
-from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
+from optimizer.plan.explain.reasons import ExplainOptions, binding, explained, infeasible
 from optimizer.plan.explain.relaxation import relaxations, together
 from optimizer.plan.explain.sensitivity import sensitivity
+from optimizer.plan.inputs.overrides import Overrides, request_from_file
 from optimizer.plan.solve.deadline import Check, Deadline, unbounded
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded
@@ -146,7 +146,10 @@ def test_a_plan_that_is_not_proved_the_cheapest_has_no_prices() -> None:
     source = _Ladder()
     problem = source.problem()
     found = solve(problem)
-    everything, endless = Wanted(marginal=True, pareto=True, sensitivity=True), Deadline(1e9)
+    everything, endless = (
+        ExplainOptions(marginal=True, pareto=True, sensitivity=True),
+        Deadline(1e9),
+    )
     assert set(explained(problem, found, source, everything, endless)) == {
         "marginal", "pareto", "sensitivity",
     }  # fmt: skip
@@ -263,7 +266,7 @@ def test_sensitivity_gives_the_cost_and_the_tiers_that_change() -> None:
 
 def test_a_slower_fail_over_never_makes_a_plan_cheaper_in_the_degraded_condition() -> None:
     """Extra active nodes serve while one is down, spares do not: a pool is no substitute."""
-    case = asked_of_file(EXAMPLE, None, Overrides()).case
+    case = request_from_file(EXAMPLE, None, Overrides()).case
     assert case.slo.degraded is not None
     slower = case.changed("failover_s", 2.0)
     assert slower is not None

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config_file import Source
+from core.config_file import ConfigFile
 from core.errors import InputError, SparecraftError
 from optimizer.availability import FailureRates, availability
-from optimizer.plan.ask.plan_file import checked
-from optimizer.plan.ask.question import asked_as_stated
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import request_from_plan_file
+from optimizer.plan.planner import make_plan
 from optimizer.plan.solve import table
 from random_tests import examples
 
@@ -77,7 +77,9 @@ def _stated(**changes: Any) -> dict[str, Any]:
 )
 def test_a_plan_of_any_numbers_is_made_or_refused(changes: dict[str, float]) -> None:
     try:
-        found = answer(asked_as_stated(checked(Source(Path("plan.toml"), _stated(**changes)))))
+        found = make_plan(
+            request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated(**changes))))
+        )
     except SparecraftError:
         return
     found.plan.to_json_dict()
@@ -87,13 +89,13 @@ def test_more_machines_than_a_table_holds_are_refused() -> None:
     values = _stated()
     values["limits"]["max_nodes"] = 100_000
     with pytest.raises(InputError, match=r"limits\.max_nodes.*200"):
-        checked(Source(Path("plan.toml"), values))
+        checked(ConfigFile(Path("plan.toml"), values))
 
 
 def test_a_tier_with_more_ways_to_build_it_than_fit_is_refused_not_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(table, "ROWS_MAX", 10)
-    asked = asked_as_stated(checked(Source(Path("plan.toml"), _stated())))
+    asked = request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated())))
     with pytest.raises(InputError, match="at most 10 ways"):
         asked.case.problem()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.ask.plan_file import read_plan
+from optimizer.plan.inputs.plan_file import read_plan
 from optimizer.plan.planner import plan_from_file
 
 EXAMPLE = Path(__file__).parents[3] / "plan" / "example.toml"

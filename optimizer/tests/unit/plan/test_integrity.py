@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2
 
-from core.config_file import Source
+from core.config_file import ConfigFile
 from core.errors import InputError
 from optimizer.availability import FailureRates, availability
 from optimizer.integrity import FaultOutcomes, Recovery, integrity
-from optimizer.plan.ask.plan_file import checked, read_plan
-from optimizer.plan.ask.question import asked_as_stated
-from optimizer.plan.ask.variants import Figure
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.plan_file import checked, read_plan
+from optimizer.plan.inputs.request import request_from_plan_file
+from optimizer.plan.inputs.variants import Figure
+from optimizer.plan.planner import make_plan
 from optimizer.tests.command_line import output_of
 from random_tests import examples
 
@@ -52,7 +52,7 @@ def _slo(wrong: float = 1000.0, **rest: float) -> str:
 def _planned(folder: Path, asked: str, rest: str) -> dict[str, Any]:
     path = folder / "plan.toml"
     path.write_text(HEAD.format(asked=asked) + rest)
-    return answer(asked_as_stated(read_plan(path))).plan.to_json_dict()
+    return make_plan(request_from_plan_file(read_plan(path))).plan.to_json_dict()
 
 
 @pytest.mark.parametrize(("corrupt_p", "faults"), [(0.2619, 3.0), (0.0117, 27.0), (3e-4, 660.0)])
@@ -60,7 +60,7 @@ def _planned(folder: Path, asked: str, rest: str) -> dict[str, Any]:
 def test_the_share_of_wrong_answers_is_the_chains(
     corrupt_p: float, faults: float, crash_p: float
 ) -> None:
-    asked = asked_as_stated(_file({"per_node_month": faults}, [_counts(corrupt_p, crash_p)]))
+    asked = request_from_plan_file(_file({"per_node_month": faults}, [_counts(corrupt_p, crash_p)]))
     assert asked.hardening is not None
     (variant,) = asked.hardening.offered[0]
     found = integrity(FaultOutcomes(corrupt_p, crash_p), faults, Recovery()).steady_state
@@ -90,7 +90,7 @@ def _file(faults: dict[str, float], *tiers: list[dict[str, Any]], **slo: Any) ->
             for i, variants in enumerate(tiers)
         ],
     }  # fmt: skip
-    return checked(Source(Path("plan.toml"), values))
+    return checked(ConfigFile(Path("plan.toml"), values))
 
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 12000), (3, 100), (100, 100)])
@@ -139,7 +139,7 @@ def test_no_fleet_of_any_variants_is_cheaper(
         limits["corrupt_s_per_month"] = corrupt_s
     file = _file(faults, *tiers, availability=target, integrity=limits)
     file = file.having(scheme=scheme, prices=file.stated.prices.model_copy(update={"book": "ec2"}))
-    found = answer(asked_as_stated(file)).plan
+    found = make_plan(request_from_plan_file(file)).plan
     costs = _costs(file, faults)
     assert found.usd_per_month == (pytest.approx(min(costs), abs=0.01) if costs else None)
     if not costs:
@@ -336,7 +336,7 @@ def test_over_zones_faults_crash_machines_in_the_search_as_in_what_is_said_of_it
     path = tmp_path / "plan.toml"
     faults = f'\n[transient_faults]\nper_node_month = {per_month}\nsource = "x"\n'
     path.write_text(HEAD.format(asked=_slo()) + faults + ZONES + TIER + ILR)
-    found = answer(asked_as_stated(read_plan(path)))
+    found = make_plan(request_from_plan_file(read_plan(path)))
     assert found.found is not None
     assert found.found.path is not None
     (option,), (tier,) = found.found.path, found.case.tiers

@@ -1,4 +1,4 @@
-"""What a limping machine still does may be a run's of kind limplock, in place of a number."""
+"""Capacity of a limping machine may be a run's of kind limplock, in place of a number."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.ask.plan_file import read_plan
-from optimizer.plan.ask.question import Question, asked_as_stated
+from optimizer.plan.inputs.plan_file import read_plan
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 
 TEXT = """
 scheme = "on-prem"
@@ -57,13 +57,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(folder: Path, rates: str = "", more: str = "") -> Question:
+def asked(folder: Path, rates: str = "", more: str = "") -> PlanRequest:
     path = folder / "plan.toml"
     path.write_text(TEXT.format(rates=rates, more=more))
-    return asked_as_stated(read_plan(path))
+    return request_from_plan_file(read_plan(path))
 
 
-def _limp_capacity(question: Question) -> float:
+def _limp_capacity(question: PlanRequest) -> float:
     return question.case.rates.limp_capacity
 
 
@@ -102,7 +102,7 @@ limp_capacity = {from_run("10", arm="hedged")}
     ("rates", "named"),
     [
         (from_run("10", run="elsewhere"), "kind limplock"),
-        (from_run("10", row="Z9"), "one of the rows Z3; came none of them"),
+        (from_run("10", row="Z9"), "one of the rows Z3; got none of them"),
         (from_run("7"), "scenario 10, arm new.*none of them"),
         ('{ run = "run", row = "Z3", scenario = "10" }', "2 of them"),
         (from_run("5"), "3 repeats, insufficient: too few"),

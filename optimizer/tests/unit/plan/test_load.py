@@ -1,4 +1,4 @@
-"""How much load a plan holds, and until when: against the same fleet asked again with that load."""
+"""Load that a plan holds, and until when: against the same fleet asked again with that load."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.ask.load import Load
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.load import Load
+from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.problem import violations
 from optimizer.tests.one_tier import asked
 
@@ -21,7 +21,7 @@ DAY = [0.7] * 8 + [1.0] * 8 + [1.6] * 4 + [1.0] * 4
 def test_a_plan_holds_up_to_the_load_that_is_said_and_not_beyond(
     slo: dict[str, Any], gives_way: str
 ) -> None:
-    found = answer(asked(slo))
+    found = make_plan(asked(slo))
     assert found.plan.load is not None
     assert found.found is not None
     assert found.found.path is not None
@@ -41,11 +41,11 @@ def test_a_plan_holds_up_to_the_load_that_is_said_and_not_beyond(
 
 def test_the_plan_is_for_the_busiest_hour_in_the_last_month() -> None:
     load = {"day": DAY, "growth_per_month": 0.05, "months": 12}
-    found = answer(asked({"availability": 0.99}, load=load)).plan
+    found = make_plan(asked({"availability": 0.99}, load=load)).plan
     planned = 20.0 * 1.6 * 1.05**12
     assert found.load is not None
     assert found.load["planned_per_s"] == pytest.approx(planned)
-    same = answer(asked({"availability": 0.99}, arrival_per_s=planned)).plan
+    same = make_plan(asked({"availability": 0.99}, arrival_per_s=planned)).plan
     assert found.usd_per_month == same.usd_per_month
     held = found.load["holds_to_per_s"]
     assert 20.0 * 1.6 * 1.05 ** found.load["holds_months"] == pytest.approx(held)
@@ -102,7 +102,7 @@ def test_a_card_that_is_full_takes_machines_as_a_core_does() -> None:
     present = {"instance_type": "c5.large", "nodes": 1}
     card = {"nic_mbps": 10.0, "kbit_per_copy": 640.0, "present": present}
     full, empty = (
-        answer(asked({"availability": 0.9}, tier=tier)).plan
+        make_plan(asked({"availability": 0.9}, tier=tier)).plan
         for tier in (card, {"present": present})
     )
     assert [plan.tiers["web"].needed for plan in (full, empty)] == [2, 1]

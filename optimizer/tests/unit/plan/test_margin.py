@@ -1,4 +1,4 @@
-"""What a limit is worth that a prediction just meets, and what a plan says before its figures."""
+"""Worth of a limit that a prediction just meets, and a plan's words before its figures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from optimizer.availability import active_route_anywhere
-from optimizer.plan.ask.margin import RECORDED, law_error, level_of
 from optimizer.plan.explain.warnings import of_calibration, of_prices
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.margin import RECORDED, law_error, level_of
+from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Option
 from optimizer.prices import load_prices
@@ -55,8 +55,8 @@ def test_each_of_k_figures_is_taken_at_the_level_that_keeps_all_together() -> No
 
 
 def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> None:
-    tight = answer(asked({"p99_ms": 190.0})).plan
-    sure = answer(asked({"p99_ms": 190.0, "confidence": 0.8})).plan
+    tight = make_plan(asked({"p99_ms": 190.0})).plan
+    sure = make_plan(asked({"p99_ms": 190.0, "confidence": 0.8})).plan
     assert tight.margin is not None
     assert sure.margin is not None
     assert tight.margin["p99_ms"]["probability_kept"] < 0.8
@@ -121,15 +121,15 @@ def test_a_plan_at_a_confidence_is_the_cheapest_that_has_the_margin() -> None:
 
 
 def test_what_the_dearest_limit_rests_on_is_said_first() -> None:
-    latency = answer(asked({"p99_ms": 140.5})).plan
+    latency = make_plan(asked({"p99_ms": 140.5})).plan
     assert latency.binding[0].startswith("latency")
     assert latency.assumptions[0].startswith("latency: the model")
-    nines = answer(asked({"availability": 0.99999999})).plan
+    nines = make_plan(asked({"availability": 0.99999999})).plan
     assert nines.binding[0].startswith("availability")
     assert nines.assumptions[0].startswith("crash rate")
     assert not any("pool" in text or "repair" in text for text in nines.assumptions), "in the cloud"
     shocks = {"common_cause": 0.5, "common_cause_nodes": 4}
-    shocked = answer(asked({"availability": 0.99999999}, rates=shocks)).plan
+    shocked = make_plan(asked({"availability": 0.99999999}, rates=shocks)).plan
     assert shocked.assumptions[0].startswith("50% of crashes come in common shocks, each of 4 of")
 
 
@@ -153,7 +153,7 @@ def test_a_confidence_beside_limping_machines_is_not_called_kept() -> None:
     limping = {"limp_per_year": 12.0, "limp_recovery_s": 2_592_000.0, "limp_capacity": 0.0}
     rates = {"crash_per_year": {"count": 0, "node_years": 1.0}, **limping}
     slo = {"availability": 0.99, "confidence": 0.95}
-    found = answer(asked(slo, tier={"instance_types": ["c5.large"]}, rates=rates)).plan
+    found = make_plan(asked(slo, tier={"instance_types": ["c5.large"]}, rates=rates)).plan
     assert found.confidence is not None
     assert found.confidence["probability_kept"] < 0.5
     assert "of 100 draws" in found.warnings[0]

@@ -12,7 +12,7 @@ from core.errors import UnstableError
 from optimizer.availability import FailureRates
 from optimizer.latency import TierLatency
 from optimizer.latency.station import POLICIES
-from optimizer.plan.ask.case import Case, Slo
+from optimizer.plan.inputs.case import Case, Slo
 from optimizer.plan.solve.choices import cheapest_of
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.options import Limits, Option, TierDemand

@@ -15,7 +15,7 @@ from core.tolerances import U_FLOOR
 from optimizer.availability import FailureRates, availability, least_extra_nodes, least_pool, sizes
 from optimizer.availability.rates import shown
 from optimizer.latency import TierLatency
-from optimizer.plan.ask.case import Case, Slo, slo_from
+from optimizer.plan.inputs.case import Case, Slo, slo_from
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded, Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook, load_prices

@@ -1,4 +1,4 @@
-"""What users get in a year of faults, as a run measured it, bounds a tier's machines."""
+"""Bounds on users' losses in a year of faults, as a run measured them, for a tier's machines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.ask.plan_file import read_plan
-from optimizer.plan.ask.question import asked_as_stated
-from optimizer.plan.planner import answer
+from optimizer.plan.inputs.plan_file import read_plan
+from optimizer.plan.inputs.request import request_from_plan_file
+from optimizer.plan.planner import make_plan
 
 TEXT = """
 scheme = "on-prem"
@@ -54,7 +54,7 @@ def _promised(limits: str, arm: str = "ha", tier: str = "web") -> str:
 def _planned(folder: Path, promised: str = "", load: float = 60.0) -> Any:
     path = folder / "plan.toml"
     path.write_text(TEXT.format(promised=promised, load=load))
-    return answer(asked_as_stated(read_plan(path))).plan
+    return make_plan(request_from_plan_file(read_plan(path))).plan
 
 
 def _machines(found: Any) -> int:

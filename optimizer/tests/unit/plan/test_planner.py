@@ -16,8 +16,8 @@ from optimizer.availability import FailureRates, active_route_anywhere, passive_
 from optimizer.fit import fit, read_results
 from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan import Limits, Plan, plan_from_file, plan_from_results
-from optimizer.plan.ask.demand import demands, speed_under_interference
-from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.plan.inputs.demand import demands, speed_under_interference
+from optimizer.plan.inputs.evidence import CalibratedLatency
 from optimizer.tests.synthetic import Truth, write_run
 
 EXAMPLE = Path(__file__).parents[3] / "plan" / "example.toml"

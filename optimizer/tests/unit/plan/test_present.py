@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from core.errors import InputError, PlannerError
-from optimizer.plan.ask.overrides import Overrides, asked_of_run
+from optimizer.plan.inputs.overrides import Overrides, request_from_run
 from optimizer.plan.outcome import Plan
-from optimizer.plan.planner import answer
+from optimizer.plan.planner import make_plan
 from optimizer.tests.command_line import invoke
 from optimizer.tests.one_tier import asked
 
@@ -36,7 +36,7 @@ present = { instance_type = "c5.large", nodes = 1 }
 
 def _plan(**present: Any) -> Plan:
     slo = {"availability": 0.999, "p99_ms": 200.0}
-    return answer(asked(slo, tier={"present": present})).plan
+    return make_plan(asked(slo, tier={"present": present})).plan
 
 
 def test_a_present_fleet_that_is_too_large_is_shrunk_and_the_saving_said() -> None:
@@ -79,7 +79,7 @@ def test_a_load_just_above_what_is_allowed_is_not_shown_as_what_is_allowed(tmp_p
 
 
 def test_a_run_is_its_own_present_fleet(run_dir: Path) -> None:
-    plan = answer(asked_of_run(run_dir, Overrides(scheme="cloud"))).plan
+    plan = make_plan(request_from_run(run_dir, Overrides(scheme="cloud"))).plan
     assert plan.present is not None
     web = plan.present["tiers"]["web"]
     assert web["present"].startswith("4 ")
@@ -107,7 +107,7 @@ def test_a_present_fleet_of_many_machines_is_counted_in_every_way_that_keeps_its
     web = {"name": "web", "role": "r", "processing_s": 0.065, "memory_mb": 100}
     store = {"name": "db", "role": "r", "processing_s": 1e-6, "memory_mb": 100}
     slice_1 = {"instance_type": "slice-1", "replicas": 1}
-    found = answer(
+    found = make_plan(
         asked(
             {"availability": 0.999, "p95_ms": 270.0},
             scheme="on-prem",
@@ -131,13 +131,13 @@ def test_a_present_fleet_that_was_not_decided_in_time_is_not_said_to_break_limit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(*_asked: Any, **_how: Any) -> None:
-        raise PlannerError("plan", expected="a plan, or the proof that there is none", came="none")
+        raise PlannerError("plan", expected="a plan, or the proof that there is none", got="none")
 
     present = {"instance_type": "c5.large", "nodes": 1}
     question = asked({"p99_ms": 145.0}, tier={"present": present})
-    surely = answer(question).plan.present
+    surely = make_plan(question).plan.present
     monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
-    maybe = answer(question).plan.present
+    maybe = make_plan(question).plan.present
     assert surely is not None
     assert maybe is not None
     assert surely["breaks"] == maybe["breaks"] != []

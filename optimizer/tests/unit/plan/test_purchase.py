@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import InputError
 from optimizer.availability import FailureRates, availability
-from optimizer.plan.planner import answer
+from optimizer.plan.planner import make_plan
 from optimizer.tests.one_tier import asked
 
 RESERVED = {"name": "reserved", "discount": 0.4, "committed": True}
@@ -16,7 +16,7 @@ SPOT = {"name": "spot", "discount": 0.7, "interruptions_per_year": 50.0}
 
 
 def _plan(slo: dict[str, Any], *ways: dict[str, Any]) -> Any:
-    return answer(asked(slo, prices={"purchase": list(ways)})).plan
+    return make_plan(asked(slo, prices={"purchase": list(ways)})).plan
 
 
 def test_a_reserved_machine_is_the_same_machine_for_less() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from core.errors import InputError, PlannerError
 from optimizer.commands.plan_limping import print_limping
-from optimizer.plan.ask.case import Case
 from optimizer.plan.explain import remedies as explained_ways
-from optimizer.plan.explain.alone import fewest_copies, replication_alone, spares_alone
 from optimizer.plan.explain.curve import Budget, SpentError
-from optimizer.plan.explain.reasons import Wanted
+from optimizer.plan.explain.reasons import ExplainOptions
 from optimizer.plan.explain.remedies import against_limping
-from optimizer.plan.planner import answer, explained_plan
+from optimizer.plan.explain.single_measures import fewest_copies, replication_alone, spares_alone
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.planner import explained_plan, make_plan
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.tests.command_line import output_of
@@ -28,7 +28,7 @@ RATES = {"crash_per_year": 1.0, "limp_per_year": 50.0, "limp_recovery_s": 36_000
 SLO = {"availability": 0.999}
 COPIES = {"max_nodes": 8, "max_replicas": 3}
 CURE = {"usd_per_month": 1.0, "limp_per_year": 0.0}
-ENDLESS = Wanted(seconds=1e9, clock=lambda: 0.0)
+ENDLESS = ExplainOptions(seconds=1e9, clock=lambda: 0.0)
 
 
 def _limping(remedies: list[dict[str, Any]], **values: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _limping(remedies: list[dict[str, Any]], **values: Any) -> dict[str, Any]:
 
 
 def _usd(rates: dict[str, float], slo: dict[str, Any] = SLO) -> float | None:
-    return answer(asked(slo, rates=rates)).plan.usd_per_month
+    return make_plan(asked(slo, rates=rates)).plan.usd_per_month
 
 
 def test_each_row_is_the_plan_that_the_remedys_figures_give() -> None:
@@ -120,8 +120,8 @@ def test_spares_and_copies_cost_what_all_such_fleets_bought_one_by_one_do(
     p99_ms: float, speed: float
 ) -> None:
     slo = {"p99_ms": p99_ms, "degraded": {"limping": 1, "limp_speed": speed}}
-    problem = answer(asked(slo, limits=COPIES)).problem
-    plain = answer(asked({"p99_ms": p99_ms}, limits=COPIES)).found
+    problem = make_plan(asked(slo, limits=COPIES)).problem
+    plain = make_plan(asked({"p99_ms": p99_ms}, limits=COPIES)).found
     assert problem is not None
     assert plain is not None
     assert plain.path is not None
@@ -182,7 +182,9 @@ def test_where_nothing_is_feasible_all_ways_say_so() -> None:
 
 def test_ways_that_time_does_not_decide_say_so_and_the_plan_stands() -> None:
     remedies = [{**CURE, "name": "cure"}]
-    plan, body = explained_plan(asked(SLO, rates=RATES, remedies=remedies), Wanted(seconds=0.0))
+    plan, body = explained_plan(
+        asked(SLO, rates=RATES, remedies=remedies), ExplainOptions(seconds=0.0)
+    )
     assert plan.usd_per_month == _usd(RATES)
     found = body["limping"]
     assert all("cut" in found[way] for way in ("without_limping", "spares", "replication"))
@@ -196,7 +198,7 @@ def test_a_remedy_that_no_model_answers_does_not_cost_the_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> None:
-        raise PlannerError("plan", expected="fewer states", came="too many")
+        raise PlannerError("plan", expected="fewer states", got="too many")
 
     monkeypatch.setattr(Case, "with_remedy", refuse)
     found = _limping([{"name": "cure", "usd_per_month": 1.0, "limp_per_year": 0.0}])
@@ -244,7 +246,7 @@ def test_spares_and_copies_keep_the_machine_type() -> None:
 def test_what_equally_cheap_fleets_differ_in_is_not_bought_against_limping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = answer(asked(SLO, limits=COPIES, rates={**RATES, "limp_recovery_s": 60.0}))
+    found = make_plan(asked(SLO, limits=COPIES, rates={**RATES, "limp_recovery_s": 60.0}))
     assert found.problem is not None
     assert found.found is not None
     assert found.found.path is not None
@@ -304,7 +306,7 @@ def test_a_plan_is_not_said_to_be_below_what_was_not_decided(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     question = asked(SLO, rates=RATES, remedies=[{**CURE, "name": "cure"}])
-    _, body = explained_plan(question, Wanted(seconds=0.0))
+    _, body = explained_plan(question, ExplainOptions(seconds=0.0))
     printed = _printed(capsys, body["limping"])
     assert "Cheapest: this plan, at" in printed
     assert "perhaps cheaper: cure." in printed
@@ -312,7 +314,7 @@ def test_a_plan_is_not_said_to_be_below_what_was_not_decided(
 
 
 def test_only_an_unproved_plan_may_be_dearer_than_spares_that_were_not_decided() -> None:
-    found = answer(asked(SLO, rates=RATES))
+    found = make_plan(asked(SLO, rates=RATES))
     assert found.problem is not None
     assert found.found is not None
     unproved = replace(found.found, gap=0.5, proof="none")
@@ -326,7 +328,7 @@ def test_where_limping_costs_nothing_no_undecided_remedy_is_cheaper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> None:
-        raise PlannerError("plan", expected="fewer states", came="too many")
+        raise PlannerError("plan", expected="fewer states", got="too many")
 
     monkeypatch.setattr(Case, "with_remedy", refuse)
     rates = {**RATES, "limp_recovery_s": 60.0}
@@ -339,7 +341,7 @@ def test_a_plan_that_is_not_feasible_and_a_remedy_that_is_not_decided_are_not_no
 ) -> None:
     hopeless = {**RATES, "limp_recovery_s": 1e6}
     question = asked(SLO, rates=hopeless, remedies=[{**CURE, "name": "cure"}])
-    _, body = explained_plan(question, Wanted(seconds=0.0))
+    _, body = explained_plan(question, ExplainOptions(seconds=0.0))
     assert body["limping"]["cheapest"]["perhaps_cheaper"] == ["cure"]
     printed = _printed(capsys, body["limping"])
     assert "none found" in printed

@@ -10,11 +10,11 @@ import pytest
 
 from core.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
-from optimizer.plan.ask.demand import demands
-from optimizer.plan.ask.plan_file import Stated
-from optimizer.plan.ask.question import _chosen, asked_of_service
+from optimizer.plan.inputs.demand import demands
+from optimizer.plan.inputs.plan_file import Declared
+from optimizer.plan.inputs.request import _chosen, request_for_service
 from optimizer.plan.outcome import Plan
-from optimizer.plan.planner import answer
+from optimizer.plan.planner import make_plan
 from optimizer.tests import synthetic
 
 SLO = {"availability": 0.9999, "p95_ms": 500.0}
@@ -35,7 +35,7 @@ def service(run_dir: Path, state: str | None) -> ServiceFit:
 
 
 def planned(found: ServiceFit) -> Plan:
-    return answer(asked_of_service(found, SLO, scheme="on-prem")).plan
+    return make_plan(request_for_service(found, SLO, scheme="on-prem")).plan
 
 
 def test_spares_are_planned_where_a_machine_keeps_nothing_and_active_ones_where_it_does(
@@ -77,7 +77,7 @@ def test_spares_of_a_role_that_does_not_say_its_state_are_warned_of(run_dir: Pat
 
 def test_a_plan_that_asks_for_spares_that_cannot_serve_is_refused(run_dir: Path) -> None:
     tiers = demands(service(run_dir, "own"))
-    stated = Stated.model_validate(
+    stated = Declared.model_validate(
         {"slo": SLO, "tiers": [{"name": "db", "mechanisms": ["pf"]}]}, strict=False
     )
     with pytest.raises(InputError) as error:

@@ -1,4 +1,4 @@
-"""What the planner reads of other runs is checked: no file, however damaged, is a traceback, and no
+"""The planner checks files of other runs: no file, however damaged, is a traceback, and no
 impossible figure is believed."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 from core.errors import InputError
 from optimizer.integrity import read_counts, read_measured
 from optimizer.limplock import LimpRun, measured_slowdown
-from optimizer.plan.ask.capacity import read_capacity
-from optimizer.plan.ask.performability import UsersSlo, bound_of
+from optimizer.plan.inputs.capacity import read_capacity
+from optimizer.plan.inputs.performability import UsersSlo, bound_of
 
 _HEAD = {"run": "20261122T000000Z", "experiment": "x", "valid": True}
 _SHARE = {"p": 0.2, "interval": [0.1, 0.3]}

@@ -1,4 +1,4 @@
-"""What owning a machine costs: the equations, slices, and what a book may not say."""
+"""Cost of owning a machine: the equations, slices, and what a book may not say."""
 
 from __future__ import annotations
 

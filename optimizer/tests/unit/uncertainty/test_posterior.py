@@ -1,4 +1,4 @@
-"""What few observations say about rates and mean times: exact values, coverage, refusals."""
+"""Posteriors of rates and mean times from few observations: exact values, coverage, refusals."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gcide import read_entries
 
 
 def main(dictionary: str, words: Path, database: Path) -> None:
-    """See the module. Fails where a word that the workload asks for is in no entry."""
+    """Load the entries. Fails where a word that the workload asks for is in no entry."""
     entries = list(read_entries(Path(f"{dictionary}.index"), Path(f"{dictionary}.dict.dz")))
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE VIRTUAL TABLE entry USING fts5(headword, text)")

@@ -17,7 +17,7 @@ import pytest
 from core.runfiles.events import Event, read_events
 from experiments.paths import ROOT
 from experiments.record.result import flat, read_result
-from experiments.stage.platforms.local import docker
+from experiments.testbed.platforms.local import docker
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import nothing_stays
 

@@ -22,9 +22,9 @@ from experiments.kinds.compare.adopt import adopt
 from experiments.paths import ROOT
 from experiments.record.manifest import spec_json
 from experiments.record.result import flat, read_result
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
-from experiments.stage.runs import active
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
+from experiments.testbed.runs import active
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import Started, nothing_stays
 from experiments.tests.load_fixture import children
@@ -165,7 +165,7 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
     blocks = {block["repeat"]: block for block in manifest["host"]["blocks"]}
     assert "late" in blocks[0]["spoiled"]
     assert "measured again" in output
-    kept, aside = (pl.read_parquet(folder / f"{n}.parquet") for n in ("requests", "spoiled"))
+    kept, aside = (pl.read_parquet(folder / f"{n}.parquet") for n in ("requests", "discarded"))
     assert 0 in set(aside["repeat"])
     assert set(kept["repeat"]) == {n for n, block in blocks.items() if not block["spoiled"]}
     counts = {arm: frame.height for (arm,), frame in kept.group_by("arm")}

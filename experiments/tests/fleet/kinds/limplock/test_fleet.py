@@ -14,7 +14,7 @@ import pytest
 from core.runfiles.events import read_events
 from experiments.paths import ROOT
 from experiments.record.result import flat, read_result
-from experiments.stage.platforms.local import docker
+from experiments.testbed.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

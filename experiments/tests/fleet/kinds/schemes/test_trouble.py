@@ -19,11 +19,11 @@ from experiments.design.failover import Failover, Mechanism
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
 from experiments.record.result import flat, read_result
-from experiments.stage.faults import Tally
-from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
-from experiments.stage.schemes import Controller, Journal, MachineOperations
+from experiments.testbed.faults import Tally
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
+from experiments.testbed.schemes import Controller, Journal, MachineOperations
 from experiments.tests.engine import docker as call_docker
 from experiments.tests.fleets import Started, live
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.paths import ROOT
 from experiments.record.result import flat, read_result
-from experiments.stage.platforms.local import docker
+from experiments.testbed.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

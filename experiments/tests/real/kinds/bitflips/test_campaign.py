@@ -8,7 +8,6 @@ import pytest
 
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
-from experiments.kinds.bitflips.again import again
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.inject import (
     Limits,
@@ -16,10 +15,11 @@ from experiments.kinds.bitflips.inject import (
     inject,
 )
 from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE
-from experiments.kinds.life import Outcome, carry_out
+from experiments.kinds.bitflips.replay import replay
 from experiments.record.records import read_table
 from experiments.record.result import read_result
-from experiments.stage.platforms import entry
+from experiments.run.lifecycle import Outcome, run_experiment
+from experiments.testbed.platforms import entry
 from experiments.tests.harden_fixture import built, need_compiler, trouble
 from experiments.tests.quiet import NOBODY
 
@@ -70,7 +70,7 @@ def carried_out(tmp_path: Path, injections: int) -> Outcome:
     (folder / "experiment.toml").write_text(DESIGN.format(injections=injections))
     design = load_design(folder)
     section = design.section(KIND.Section, KIND.name)
-    return carry_out(
+    return run_experiment(
         KIND, design, section, results=tmp_path / "results",
         platform=entry("local").for_run("tst-bitflips"), keep=False,
         command=["sparecraft", "run"], narrator=NOBODY,
@@ -91,7 +91,7 @@ def test_a_campaign_is_gone_on_with_and_each_of_its_injections_can_be_done_again
     found = read_table(more.folder / INJECTIONS_FILE, INJECTIONS)
     assert found.height == 2 * 8
     line = found.row(11, named=True)
-    assert again(more.folder, line["program"], line["variant"], line["number"]) == line
+    assert replay(more.folder, line["program"], line["variant"], line["number"]) == line
     result = read_result(more.folder)["bitflips"]
     assert [row["injections"] for row in result["pooled"]] == [8, 8]
     assert "silent" in (more.folder / "report.html").read_text()

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import inject as inject_module
-from experiments.kinds.bitflips import record, serve
+from experiments.kinds.bitflips import record, service_run
 from experiments.kinds.bitflips.analysis import price_rows
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
 from experiments.kinds.bitflips.compared import serving_of
@@ -86,7 +86,7 @@ def test_a_load_is_the_same_each_time_and_each_of_its_batches_ends(name: str) ->
 def test_a_difference_is_told_by_the_line_it_is_in(answer: bytes, fault: str) -> None:
     process: subprocess.Popen[bytes] = subprocess.Popen(["true"])
     process.wait()
-    server = serve.Server(STORE, process, Path("socket"))
+    server = service_run.Server(STORE, process, Path("socket"))
     assert server.difference(b"stored\n" + answer, b"stored\nvalue 8\nended\n") == fault
 
 
@@ -157,15 +157,15 @@ def test_results_may_differ_from_run_to_run_only_where_a_service_is_known_for_it
 def test_a_service_that_is_stopped_for_a_while_does_not_hang_one_that_never_answers_does(
     stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "_IDLE_ROUNDS", 3)
-    with serve.running(STORE, stores["native"], tmp_path, {}) as server:
+    monkeypatch.setattr(service_run, "_IDLE_ROUNDS", 3)
+    with service_run.running(STORE, stores["native"], tmp_path, {}) as server:
         server.process.send_signal(signal.SIGSTOP)
         resumed = threading.Timer(1.0, os.kill, (server.process.pid, signal.SIGCONT))
         resumed.start()
         begin_s = time.monotonic()
         assert server.ask(0, b"get 0\nend\n", b"none\nended\n") == b"none\nended\n"
         assert time.monotonic() - begin_s > 3 * 0.1
-        with pytest.raises(serve.Fault) as raised:
+        with pytest.raises(service_run.Fault) as raised:
             server.ask(0, b"get 0", b"none\nended\n")
         assert raised.value.what == "hang"
 
@@ -173,27 +173,27 @@ def test_a_service_that_is_stopped_for_a_while_does_not_hang_one_that_never_answ
 def test_a_service_that_does_not_start_is_told_of(tmp_path: Path) -> None:
     with (
         pytest.raises(MeasurementFailed),
-        serve.running(STORE, Path("/bin/false"), tmp_path, {}),
+        service_run.running(STORE, Path("/bin/false"), tmp_path, {}),
     ):
         pass
 
 
 @contextmanager
-def _compared(copies: int, folder: Path) -> Iterator[tuple[serve.Server, bytes]]:
+def _compared(copies: int, folder: Path) -> Iterator[tuple[service_run.Server, bytes]]:
     """Debian's memcached, so often, and all answers of an undisturbed load."""
     program = Path(shutil.which("memcached") or "memcached")
     built = Built("memcached", f"compared-{copies}", program, program)
     serving = serving_of(SERVICES["memcached"], program, built, folder)
     with serving({}) as server:
         answers = server.serve(None).answers
-        assert server.serve(answers) == serve.Served(answers, "", "", 0)
+        assert server.serve(answers) == service_run.Served(answers, "", "", 0)
         assert not server.made_up_for()
         yield server, answers
 
 
-def _altered(server: serve.Server) -> None:
+def _altered(server: service_run.Server) -> None:
     """The struck copy has another value than the others for a key that is read back."""
-    with serve.connected(server.process, server.path) as connection:
+    with service_run.connected(server.process, server.path) as connection:
         connection.sendall(b"set key:0 0 0 5\r\nwrong\r\n")
         assert connection.recv(100) == b"STORED\r\n"
 
@@ -212,7 +212,7 @@ def test_of_two_copies_that_differ_the_arbiter_refuses_reads_and_a_third_tells_w
                 assert [server.ask(0, get, right) for _ in range(6)] == 6 * [right]
                 assert server.made_up_for()
                 continue
-            with pytest.raises(serve.Fault) as raised:
+            with pytest.raises(service_run.Fault) as raised:
                 server.ask(0, get, right)
             assert raised.value.what == "refused"
 

@@ -1,4 +1,4 @@
-"""Where the simulator would begin."""
+"""The start that the simulator chooses."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from experiments.kinds.compare import measure as measuring
 from experiments.kinds.compare.decided import decided_values, end_words
 from experiments.kinds.compare.looks import Looks
 from experiments.record.recorder import Clock
-from experiments.stage.host import HostBlock
+from experiments.testbed.host import HostBlock
 from experiments.tests.frames import requests
 from experiments.tests.report_fixture import fake_run
 
@@ -74,7 +74,7 @@ class Runner:
 
 @dataclass
 class Stage:
-    """As much of a stage as a measurement needs."""
+    """As much of a testbed as a measurement needs."""
 
     design: Any
     quiet_wait_s: float = 0.0
@@ -99,7 +99,7 @@ class Stage:
 def run(
     monkeypatch: pytest.MonkeyPatch, runner: Runner, quiet_wait_s: float = 0.0, **keys: Any
 ) -> tuple[dict[str, Any] | None, Stage]:
-    """What the manifest has of a run of mediawiki-noisy's two arms with this `[design]`."""
+    """The manifest of a run of mediawiki-noisy's two arms with this `[design]`."""
     design = load_design("mediawiki-noisy")
     arms = dict(list(design.experiment.arms.items())[:2])
     named = dict(zip(("baseline", "replicated"), arms.values(), strict=True))
@@ -107,24 +107,24 @@ def run(
         update={
             "arms": named,
             "load": design.experiment.load.at(4.0),
-            "slo": design.experiment.slo.model_copy(update={"set": "after"}),
+            "slo": design.experiment.slo.model_copy(update={"preregistered": False}),
             "design": Order.model_validate({**ABBA, "repeats": 4, **keys}),
         }
     )
-    stage = Stage(replace(design, experiment=experiment, prediction=None), quiet_wait_s)
+    testbed = Stage(replace(design, experiment=experiment, prediction=None), quiet_wait_s)
     monkeypatch.setattr(measuring, "blocks_on", lambda _: runner)
-    measuring.measure(stage)  # type: ignore[arg-type]
-    found = [write(Path()) for write in stage.kept]
-    return (found[0]["decided"] if found else None), stage
+    measuring.measure(testbed)  # type: ignore[arg-type]
+    found = [write(Path()) for write in testbed.kept]
+    return (found[0]["decided"] if found else None), testbed
 
 
 @pytest.mark.usefixtures("few_draws")
 def test_blocks_go_on_until_the_figure_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(3.0)
-    found, stage = run(monkeypatch, runner, decide="p95")
+    found, testbed = run(monkeypatch, runner, decide="p95")
     assert found is not None
     assert len(runner.ran) == 8, "two repeats of ABBA"
-    assert stage.marks == ["look 1 of 3"]
+    assert testbed.marks == ["look 1 of 3"]
     assert (found["ended_by"], found["decided_by"], found["missing"]) == ("figure", "figure", [])
     [only] = found["looks"]
     assert (only["repeats"], only["blocks"]) == (2, 8)
@@ -136,8 +136,8 @@ def test_without_decide_all_repeats_are_measured_and_nothing_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runner = Runner(3.0)
-    found, stage = run(monkeypatch, runner)
-    assert (found, stage.marks, len(runner.ran)) == (None, [], 16)
+    found, testbed = run(monkeypatch, runner)
+    assert (found, testbed.marks, len(runner.ran)) == (None, [], 16)
 
 
 @pytest.mark.usefixtures("few_draws")

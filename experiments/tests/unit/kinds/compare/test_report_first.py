@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
-from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
+from experiments.kinds.compare.previous_runs import compare_with_previous, previous_factors
+from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.tables import arm_tables, comparison_table, simulated_table
 from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
 from experiments.record.cost import tier_machines
@@ -19,7 +19,7 @@ from experiments.tests.report_fixture import FakeRun, fake_run
 
 pytestmark = pytest.mark.usefixtures("few_draws")
 
-SLO = {"p95_ms": 500.0, "p99_ms": 1000.0, "max_error_share": 0.01, "set": "after"}
+SLO = {"p95_ms": 500.0, "p99_ms": 1000.0, "max_error_share": 0.01, "preregistered": False}
 
 
 def tier(policy: str, replicas: int, **more: Any) -> dict[str, Any]:
@@ -82,8 +82,10 @@ def test_a_verdict_says_what_it_rests_on() -> None:
     stop = {"by": "halt", "reason": "too hot", "at_s": 12.0, "undone_after_s": 0.2}
     halted = verdict(judged(COPIES, [True, True], valid=False, stopped=stop))
     assert halted.startswith("Stopped by `sparecraft halt` after 12 s: too hot; ")
-    assert said(judged(COPIES, [True, True], valid=False, improvement=sure)) == []
-    assert said(judged(COPIES, [True, True], improvement=sure))[0].startswith("With replicated")
+    assert summary_lines(judged(COPIES, [True, True], valid=False, improvement=sure)) == []
+    assert summary_lines(judged(COPIES, [True, True], improvement=sure))[0].startswith(
+        "With replicated"
+    )
     reasons = {"measurement": {"ok": False, "reasons": ["the generator sent late"]}}
     run = judged(COPIES, [False, True], valid=False, verdicts=reasons)
     assert verdict(run) == (
@@ -258,22 +260,22 @@ def test_a_run_is_seen_among_the_earlier_ones_of_the_same_design(
     run: FakeRun, folder: Path
 ) -> None:
     found = read_folder(folder)
-    assert "no earlier valid run" in among_earlier(found, "replicated")
+    assert "no earlier valid run" in compare_with_previous(found, "replicated")
     first = beside(run, folder, "18")
     beside(run, folder, "19", interference={"pattern": "none"})
     beside(run, folder, "25")
     (folder.parent / "latest").symlink_to(first.name)
     (folder.parent / "20261117T093000Z").mkdir()
-    factors = earlier_factors(found, "replicated")
+    factors = previous_factors(found, "replicated")
     assert len(factors) == 1
-    assert "one earlier run had a p95 factor of" in among_earlier(found, "replicated")
+    assert "one earlier run had a p95 factor of" in compare_with_previous(found, "replicated")
     beside(run, folder, "16")
-    assert "2 earlier runs had p95 factors from" in among_earlier(found, "replicated")
-    assert among_earlier(found, None) == ""
+    assert "2 earlier runs had p95 factors from" in compare_with_previous(found, "replicated")
+    assert compare_with_previous(found, None) == ""
     torn = beside(run, folder, "15")
     (torn / "result.json").write_text("{")
     write_json(torn / "manifest.json", {})
-    assert len(earlier_factors(found, "replicated")) == 2
+    assert len(previous_factors(found, "replicated")) == 2
 
 
 def test_the_arm_that_was_fitted_has_its_row_too() -> None:

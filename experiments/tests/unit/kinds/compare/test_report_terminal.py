@@ -14,10 +14,10 @@ from rich.console import Console
 
 from experiments import kinds
 from experiments.design.prediction import Prediction
-from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.host import caps_words
 from experiments.kinds.compare.page import write_report
+from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.terminal import print_summary
 from experiments.kinds.compare.verdict import verdict
 from experiments.record.result import read_result
@@ -34,7 +34,7 @@ def run() -> FakeRun:
 
 
 def printed(summary: Mapping[str, Any], report: Path | None, width: int = 100) -> str:
-    """What a terminal of that width shows."""
+    """The screen of a terminal of that width."""
     out = io.StringIO()
     plan, arms = summary.get("plan") or {}, list(summary.get("arms") or {})
     run = RunFolder(Path("/nowhere/run"), summary=dict(summary), plan=plan, arms=arms)
@@ -58,7 +58,7 @@ def test_it_ends_with_the_sentences_of_the_page_s_first_screen(
     kinds.find(result["kind"]).print_result(result, Console(file=out, width=100), page)
     shown = " ".join(out.getvalue().split())
     read = read_folder(folder)
-    sentences = [verdict(read), *said(read)]
+    sentences = [verdict(read), *summary_lines(read)]
     assert len(sentences) == 4
     place = -1
     for sentence in sentences:

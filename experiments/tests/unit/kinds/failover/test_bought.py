@@ -1,4 +1,4 @@
-"""What a strategy buys: the planner's figures from measured fail-overs and repairs."""
+"""Gain of a strategy: the planner's figures from measured fail-overs and repairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from core.units import YEAR_S
 from experiments.design import load_design
 from experiments.kinds import find, section_of
-from experiments.kinds.failover.bought import bought, planned
+from experiments.kinds.failover.availability_gain import bought, planned
 from experiments.kinds.failover.section import FailoverSection
 from experiments.kinds.failover.tables import bought_table
 

@@ -285,7 +285,7 @@ def test_a_row_has_times_parts_bounds_and_what_was_lost(tmp_path: Path) -> None:
 
 
 def test_of_a_hundred_fail_overs_ten_lie_beyond_p90(tmp_path: Path) -> None:
-    """Where 100 * (1 - 0.9) is a little less than 10."""
+    """A case in which 100 * (1 - 0.9) is a little less than 10."""
     folder = run_folder(tmp_path, [*(struck(0, number) for number in range(100)), *STRUCK[3:]])
     again = [call(0, 0, EVERY_S * n + 0.02, 10.0 + n, sent=2) for n in range(100)]
     others = [one for one in CALLS if one["block"] == 1]

@@ -17,7 +17,7 @@ from core.errors import InputError
 from experiments.design import load_design
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"ring-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3)]
 # Lines as 5.0.2 exports them, seconds after one of its peers was stopped.
@@ -117,7 +117,7 @@ def test_all_nodes_are_replicas_once_each_reaches_all(
     assert system.asked(row, parts, "ring-1") == "ring-2"
     assert system.asked(row, parts, "ring-3") == "ring-1"
     said[NODES[1].control] = bad
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(row)
 
 
@@ -190,7 +190,7 @@ def test_a_row_s_consistency_is_asked_for_and_puts_beside_it_are_many_at_once() 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What both generations' clients share, on a store that is made up."""
+    """Shared parts of both generations' clients, on a store that is made up."""
     folder = tmp_path_factory.mktemp("classes")
     role = load_design("limplock-cassandra").roles["cassandra"].directory
     (folder / "Made.java").write_text(CLIENT)

@@ -206,9 +206,9 @@ def test_each_repeat_has_an_order_of_its_own_that_the_seed_gives_again() -> None
 
 def test_a_repeat_is_given_the_order_of_the_designs_seed() -> None:
     design = load_design("limplock-zookeeper")
-    stage = SimpleNamespace(design=design, keep=lambda _: None)
+    testbed = SimpleNamespace(design=design, keep=lambda _: None)
     section = LimplockSection(rows=("Z3",))
-    drawn = Rows(cast(Any, stage), section)._drawn(Block(0, 2, "new", 0), section.asked()[0], "x")
+    drawn = Rows(cast(Any, testbed), section)._drawn(Block(0, 2, "new", 0), section.asked()[0], "x")
     seed = design.experiment.design.seed
     assert drawn == shuffled(section.scenarios, seed, "Z3", "x", "new", 2)
 
@@ -217,12 +217,12 @@ def test_a_repeat_is_given_the_order_of_the_designs_seed() -> None:
 def test_the_base_is_measured_again_when_all_scenarios_are_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closes: bool
 ) -> None:
-    monkeypatch.setattr(module, "held", Faults().held)
+    monkeypatch.setattr(module, "active_fault", Faults().held)
     monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
     clients = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
     try:
         one = repeat_of(Three([A_LEADS]), clients, scenarios=[Scenario(10.0)],
-                        window_least_s=0.1, closes=closes)  # fmt: skip
+                        window_s_min=0.1, closes=closes)  # fmt: skip
         one.measure()
     finally:
         clients.close()

@@ -52,7 +52,7 @@ def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
 ) -> None:
     """The count is 7 of Z3's 7,000; a death is seen in the log, and the window ends by itself long
     before `for_s`."""
-    monkeypatch.setattr(module, "held", Faults().held)
+    monkeypatch.setattr(module, "active_fault", Faults().held)
     monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
     monkeypatch.setattr(lasting_module, "_LOOK_S", 0.05)
     looks = {"a": 0}
@@ -62,14 +62,14 @@ def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
         looks[machine] = looks.get(machine, 0) + 1
         return OUT_OF_MEMORY if machine == "a" and looks["a"] > 5 else ""
 
-    stage = Small()
-    stage.fleet = SimpleNamespace(
-        agents=stage.agents, platform=SimpleNamespace(machine_logs=printed)
+    testbed = Small()
+    testbed.fleet = SimpleNamespace(
+        agents=testbed.agents, platform=SimpleNamespace(machine_logs=printed)
     )
     clients = Clients([sys.executable, "-c", ENDLESS], tmp_path / "log")
     try:
         one = repeat_of(
-            Three([A_LEADS]), clients, stage, [Scenario(100.0)], window_least_s=0.1,
+            Three([A_LEADS]), clients, testbed, [Scenario(100.0)], window_s_min=0.1,
             endure={"for_s": 3000.0, "after_s": 0.3},
         )  # fmt: skip
         one.measure()
@@ -133,7 +133,7 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
 
 
 def test_a_watch_that_ended_is_not_told_as_a_multiple_of_the_base(tmp_path: Path) -> None:
-    result = flat(Made(tmp_path, replace(SLOW_LEADER, wait_max=6.0)).result())
+    result = flat(Made(tmp_path, replace(SLOW_LEADER, timeout_factor=6.0)).result())
     for endures in (False, True):
         for one in result["scenarios"]:
             one["endures"] = endures

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import InputError
 from experiments.kinds.limplock.row import Row, rows
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 from experiments.paths import ROOT
 
 ROLE = ROOT / "infra" / "roles" / "etcd"
@@ -71,7 +71,7 @@ def test_the_leader_is_who_says_so_and_the_client_asks_another_that_does_not_lim
 
 
 @pytest.mark.parametrize(
-    ("told", "came"),
+    ("told", "got"),
     [
         ((server(), server(), server()), "none"),
         ((server(leads=True), server(leads=True), server()), "members-1, members-2"),
@@ -81,11 +81,11 @@ def test_the_leader_is_who_says_so_and_the_client_asks_another_that_does_not_lim
     ],
 )
 def test_a_cluster_that_is_not_whole_is_unsettled(
-    told: tuple[Mapping[str, float], ...], came: str
+    told: tuple[Mapping[str, float], ...], got: str
 ) -> None:
-    with pytest.raises(Unsettled) as refused:
+    with pytest.raises(NotStable) as refused:
         etcd(*told).parts(ROW)
-    assert came in refused.value.came
+    assert got in refused.value.got
 
 
 def test_metrics_without_labels_are_read_as_numbers() -> None:

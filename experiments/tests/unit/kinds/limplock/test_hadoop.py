@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock import pages
-from experiments.kinds.limplock.cast import cast_of
+from experiments.kinds.limplock import metrics_client
+from experiments.kinds.limplock.node_roles import assign_roles
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 JOBS, HISTORY, MAPS, BOTH, REDUCES = (
     Node(f"jobs-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 6)
@@ -50,7 +50,7 @@ def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
             said = {"new": new, "old": old}[str(system.settings["GENERATION"])](live, taken)
             return json.dumps(said)
 
-        monkeypatch.setattr(pages, "page", page)
+        monkeypatch.setattr(metrics_client, "page", page)
 
     return told
 
@@ -110,14 +110,14 @@ def test_the_worker_limps_that_has_places_for_one_kind_of_task(
     system: System, say: Say, row: str, part: str, limping: str
 ) -> None:
     say(*WORKERS)
-    cast = cast_of(rows()[row], part, system)
+    cast = assign_roles(rows()[row], part, system)
     assert (cast.limping, cast.asked) == (limping, "jobs-1")
     assert (cast.labels[limping], cast.labels["jobs-4"]) == (part, "worker")
 
 
 def test_workers_that_are_not_all_there_have_no_parts(system: System, say: Say) -> None:
     say(MAPS, BOTH)
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(rows()["H1"])
 
 
@@ -178,7 +178,7 @@ def test_each_machine_tells_its_heap_and_what_runs_or_waits_and_workers_their_pl
         own = servers.get((host, port))
         return [] if own is None else {**HEAP, **own}.get(pattern, [])
 
-    monkeypatch.setattr(pages, "beans", beans)
+    monkeypatch.setattr(metrics_client, "beans", beans)
     heap = {"heap_used_mb": 30.0, "heap_max_mb": 128.0, "gc_s": 1.25}
     waiting = {"jobs_running": 4.0, "jobs_waiting": 2.0, "tasks_waiting": 5.0}
     taken = {"maps_taken": 0.0, "reduces_taken": 2.0, "fetches_failed": 1.0, **FETCHES[generation]}

@@ -10,11 +10,11 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock import pages
-from experiments.kinds.limplock.cast import cast_of
+from experiments.kinds.limplock import metrics_client
+from experiments.kinds.limplock.node_roles import assign_roles
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import injected_tier
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 MASTER, FIRST, SECOND, LAST = (
     Node(f"regions-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3, 4)
@@ -92,7 +92,7 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
             ]
             return json.dumps({"beans": beans})
 
-        monkeypatch.setattr(pages, "page", page)
+        monkeypatch.setattr(metrics_client, "page", page)
 
     return told
 
@@ -112,7 +112,7 @@ def test_a_region_server_that_has_no_catalogue_limps_and_is_asked_itself(
         "catalogue-server": ("regions-4",),
         "master": ("regions-1",),
     }
-    cast = cast_of(rows()["B1"], "region-server", system)
+    cast = assign_roles(rows()["B1"], "region-server", system)
     assert (cast.limping, cast.asked) == ("regions-2", "regions-2")
     assert list(system.probed(rows()["B1"], "get")) == ["regions-2", "regions-3", "regions-4"]
 
@@ -139,7 +139,7 @@ def test_who_holds_a_log_limps_and_the_server_whose_log_it_is_is_asked(
     system: System, say: Say
 ) -> None:
     say({**live(FIRST, SECOND, LAST), "fsck": FSCK})
-    cast = cast_of(rows()["B4"], "node-that-holds-the-log", system)
+    cast = assign_roles(rows()["B4"], "node-that-holds-the-log", system)
     assert (cast.limping, cast.asked) == ("files-4", "regions-2")
     assert cast.labels["files-4"] == "node-that-holds-the-log-1"
     assert cast.labels["regions-2"] == "region-server-1"
@@ -157,7 +157,7 @@ def test_servers_that_are_not_all_there_have_no_parts(
     system: System, say: Say, row: str, said: Mapping[str, Any]
 ) -> None:
     say(said)
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(rows()[row])
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from core.errors import InputError, MeasurementFailed
 from experiments.design import load_design
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"store-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 7)]
 MASTER, SECONDARY, *DATANODES = [node.name for node in NODES]
@@ -58,7 +58,7 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
             assert port > 1024
             return [said for name, said in beans.items() if pattern.endswith(name)]
 
-        monkeypatch.setattr(pages, "beans", page)
+        monkeypatch.setattr(metrics_client, "beans", page)
 
     return told
 
@@ -102,7 +102,7 @@ def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
         live[first]["lastContact"] = 31
     safemode = "Safe mode is ON." if wrong == "safe" else ""
     say({} if wrong == "gone" else info(live, safemode))
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(rows()["F6"])
 
 
@@ -110,7 +110,7 @@ def test_a_datanode_that_leaves_may_be_gone(system: System, say: Say, generation
     leaving = list(LIVE[generation])[-1]
     say(info({name: one for name, one in LIVE[generation].items() if name != leaving}))
     assert system.parts(rows()["F11"])["leaving"] == (DATANODES[-1],)
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(rows()["F8"])
 
 
@@ -230,7 +230,7 @@ def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
         journal = json.dumps({"MostRecentCheckpointTxId": image})
         return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
 
-    monkeypatch.setattr(pages, "bean", page)
+    monkeypatch.setattr(metrics_client, "bean", page)
     asked = Asked()
     lane = system.opened(cast(Clients, asked), rows()["F5"], SECONDARY, 2040)
     assert [(task.operation, task.count) for task in asked.tasks] == [("log", 128)]
@@ -293,7 +293,7 @@ def test_what_an_arm_says_of_reads_reaches_the_client_that_reads(system: System)
 
 
 def held(blocks: Sequence[int]) -> dict[str, Any]:
-    """What the NameNode says, of DataNodes with so many blocks of 64 MB."""
+    """The NameNode's report of DataNodes with so many blocks of 64 MB."""
     return info({
         f"{node.address}:9866": {"usedSpace": 24_576 + 65_536_000 * count}
         for node, count in zip(NODES[2:], blocks, strict=True)

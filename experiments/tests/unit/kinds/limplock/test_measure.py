@@ -1,4 +1,4 @@
-"""What a run of rows writes and looks at: files on a full disk, the tiers that a store calls."""
+"""Files and looks of a run of rows: files on a full disk, the tiers that a store calls."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ class Written(Rows):
         self.kept: list[Any] = []
         fleet = SimpleNamespace(inventory=SimpleNamespace(started=machines))
         clock = SimpleNamespace(monotonic=1700.0)
-        stage: Any = SimpleNamespace(design=design, fleet=fleet, clock=clock, keep=self.kept.append)
-        super().__init__(stage, section)
+        testbed: Any = SimpleNamespace(
+            design=design, fleet=fleet, clock=clock, keep=self.kept.append
+        )
+        super().__init__(testbed, section)
 
     def measured(self, probes: int) -> None:
         lane = Lane(Task("a", "get", "a", 0, 1, 1), 0)
@@ -59,7 +61,7 @@ def test_a_disk_that_is_full_leaves_the_files_of_a_run_whole(small_disk: Path) -
     with pytest.raises(DiskFull) as caught:
         write(small_disk)
     assert caught.value.exit_code == 3
-    assert "limplock.json" in caught.value.do
+    assert "limplock.json" in caught.value.hint
     assert read_windows(small_disk)[1] == (WINDOW,)
     assert read_table(small_disk / ASKED_FILE, ASKED).height == 5
     assert read_table(small_disk / WHITEBOX_FILE, WHITEBOX).height == 0

@@ -1,4 +1,4 @@
-"""What servers' pages say, of a real server."""
+"""The client of servers' pages, on a real server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from experiments.kinds.limplock import pages
+from experiments.kinds.limplock import metrics_client
 
 _BEANS = {
     "Hadoop:service=NameNode,name=FSNamesystem": '{"beans": [{"BlocksTotal": 7}]}',
@@ -47,14 +47,14 @@ def server() -> Iterator[ThreadingHTTPServer]:
 @pytest.mark.parametrize("name", _BEANS)
 def test_a_bean_or_nothing(server: ThreadingHTTPServer, name: str) -> None:
     wanted = {"BlocksTotal": 7} if name.startswith("Hadoop") else {}
-    assert pages.bean("127.0.0.1", server.server_port, name) == wanted
+    assert metrics_client.bean("127.0.0.1", server.server_port, name) == wanted
 
 
 def test_who_refuses_or_does_not_listen_says_nothing(server: ThreadingHTTPServer) -> None:
-    assert pages.bean("127.0.0.1", server.server_port, "unknown") == {}
+    assert metrics_client.bean("127.0.0.1", server.server_port, "unknown") == {}
     server.shutdown()
     server.server_close()
-    assert pages.bean("127.0.0.1", server.server_port, "none") == {}
+    assert metrics_client.bean("127.0.0.1", server.server_port, "none") == {}
 
 
 def test_a_request_makes_no_client(
@@ -67,5 +67,5 @@ def test_a_request_makes_no_client(
 
     monkeypatch.setattr(ssl, "create_default_context", made)
     name = next(iter(_BEANS))
-    told = [pages.bean("127.0.0.1", server.server_port, name) for _ in range(3)]
+    told = [metrics_client.bean("127.0.0.1", server.server_port, name) for _ in range(3)]
     assert told == [json.loads(_BEANS[name])["beans"][0]] * 3

@@ -23,7 +23,7 @@ from experiments.tests.limplock_fixture import Made, Truth, nobody_limps
 
 T0_S = 1700.0
 JOBS = 6
-ONE_JOB = Truth("H1", "mapper", {"100": 4.0}, nobody_limps, wait_max=3.5)
+ONE_JOB = Truth("H1", "mapper", {"100": 4.0}, nobody_limps, timeout_factor=3.5)
 JOB_AFTER_JOB = Truth("H4", "task-node", {"100": 3.0}, nobody_limps)
 
 

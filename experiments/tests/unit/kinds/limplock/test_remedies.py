@@ -42,7 +42,7 @@ from experiments.tests.limplock_fixture import MACHINES, PROBE_S, SLOW_LEADER, M
 
 
 def has_reference(design: Path) -> bool:
-    """Whether its arms are remedies: it says so, or has the release as it is among them."""
+    """True where its arms are remedies: it says so, or has the release as it is among them."""
     told = tomllib.loads((design / "experiment.toml").read_text())
     mine = told.get("limplock")
     return mine is not None and ("reference" in mine or "standard" in told["arms"])
@@ -58,7 +58,7 @@ Took = Mapping[str, Sequence[float]]
 
 
 def windows_of(**arms: Took) -> list[Window]:
-    """What each arm took, by scenario and repeat; from `LIMIT` on it was cut short."""
+    """The time of each arm, by scenario and repeat; from `LIMIT` on it was cut short."""
     return [
         Window(
             arm, "Z3", "leader", scenario, repeat, MACHINES[0], MACHINES[1], LABELS,

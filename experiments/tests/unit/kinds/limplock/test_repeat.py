@@ -25,7 +25,7 @@ from experiments.tests.limplock_small import (
     repeat_of,
 )
 
-SHORT: dict[str, Any] = {"severities": (10, 100), "crash": False, "window_least_s": 0.1}
+SHORT: dict[str, Any] = {"severities": (10, 100), "crash": False, "window_s_min": 0.1}
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def clients(tmp_path: Path) -> Iterator[Clients]:
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     found = Faults()
-    monkeypatch.setattr(module, "held", found.held)
+    monkeypatch.setattr(module, "active_fault", found.held)
     monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
     monkeypatch.setattr(module, "await_ready", lambda *_: None)
     return found
 
 
 def runs(clients: Clients) -> int:
-    """How often the row's operation was asked for."""
+    """The number of requests for the row's operation."""
     return sum(lane.task.operation == "set" for lane in clients.lanes)
 
 
@@ -69,7 +69,7 @@ def test_a_fault_begins_before_the_operation_or_so_long_after_it(
         after_s.append(now - started if started else None)
 
     faults.then = begun
-    one = repeat_of(Three([A_LEADS]), clients, scenarios=[scenario], rehearse=False)
+    one = repeat_of(Three([A_LEADS]), clients, scenarios=[scenario], trial_run=False)
     one.measure()
     assert [window.scenario for window in one.windows] == [BASE, scenario.name]
     [after] = after_s
@@ -91,29 +91,29 @@ def test_an_election_under_a_fault_is_an_outcome_and_the_next_fault_is_the_new_l
 
 
 def test_a_run_of_which_nothing_is_kept_comes_first_unless_it_is_left_out(clients: Clients) -> None:
-    for rehearse, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
+    for trial_run, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
         before = runs(clients)
         with pytest.raises(Moved):
-            repeat_of(Three(told), clients, rehearse=rehearse).measure()
-        assert runs(clients) - before == (2 if rehearse else 1)
+            repeat_of(Three(told), clients, trial_run=trial_run).measure()
+        assert runs(clients) - before == (2 if trial_run else 1)
 
 
-@pytest.mark.parametrize("rehearse", [True, False])
+@pytest.mark.parametrize("trial_run", [True, False])
 def test_where_a_fault_s_traces_cannot_be_mended_services_are_started_anew(
-    clients: Clients, faults: Faults, rehearse: bool
+    clients: Clients, faults: Faults, trial_run: bool
 ) -> None:
-    system, stage = Three([A_LEADS]), Small()
+    system, testbed = Three([A_LEADS]), Small()
     system.mend_fails = 1
-    repeat = repeat_of(system, clients, stage, rehearse=rehearse, **SHORT)
+    repeat = repeat_of(system, clients, testbed, trial_run=trial_run, **SHORT)
     repeat.measure()
     _, first, second = repeat.windows
     assert first.whole_after_s is None
     assert second.whole_after_s is not None
-    assert {agent.restarts for agent in stage.agents.values()} == {1}
+    assert {agent.restarts for agent in testbed.agents.values()} == {1}
     assert len(faults.steps) == 2
     # What was started anew is rehearsed before it is compared with a warm base, or it is said.
-    assert runs(clients) == (5 if rehearse else 3)
-    assert [window.cold for window in repeat.windows] == [False, False, not rehearse]
+    assert runs(clients) == (5 if trial_run else 3)
+    assert [window.cold for window in repeat.windows] == [False, False, not trial_run]
 
 
 def test_what_cannot_be_mended_after_a_start_either_ends_the_run(
@@ -131,7 +131,7 @@ def test_a_service_that_does_not_start_again_ends_its_repeat_and_is_an_outcome(
     clients: Clients, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> None:
-        raise EnvironmentMissing("machine a", expected="its service", came="crashed")
+        raise EnvironmentMissing("machine a", expected="its service", got="crashed")
 
     monkeypatch.setattr(module, "await_ready", never)
     system = Three([A_LEADS])
@@ -155,50 +155,50 @@ def test_a_client_that_has_ended_ends_the_run_and_no_service_is_started_anew(
             task = Task("a", "die", "a", 1, 0, 1)
             clients.do(task, 5.0) if waits else clients.start(task)
 
-    stage = Small()
-    repeat = repeat_of(Deadly([A_LEADS]), clients, stage, **SHORT)
+    testbed = Small()
+    repeat = repeat_of(Deadly([A_LEADS]), clients, testbed, **SHORT)
     with pytest.raises(ClientEnded):
         repeat.measure()
     assert len(faults.steps) == 1
-    assert {agent.restarts for agent in stage.agents.values()} == {0}
+    assert {agent.restarts for agent in testbed.agents.values()} == {0}
 
 
-@pytest.mark.parametrize("rehearse", [True, False])
+@pytest.mark.parametrize("trial_run", [True, False])
 def test_a_base_after_a_repeat_that_left_services_cold_says_so_unless_it_is_rehearsed(
-    clients: Clients, faults: Faults, rehearse: bool
+    clients: Clients, faults: Faults, trial_run: bool
 ) -> None:
     del faults
     system = Three([A_LEADS])
-    more: dict[str, Any] = {**SHORT, "severities": (10,), "rehearse": rehearse}
+    more: dict[str, Any] = {**SHORT, "severities": (10,), "trial_run": trial_run}
     first = repeat_of(system, clients, **more)
     system.mend_fails = 1
     first.measure()
     assert first.cold
     second = repeat_of(system, clients, cold=first.cold, **more)
     second.measure()
-    assert [window.cold for window in second.windows] == [not rehearse, False]
+    assert [window.cold for window in second.windows] == [not trial_run, False]
     assert not second.cold
 
 
 def test_a_base_that_is_cut_short_ends_its_repeat(clients: Clients, faults: Faults) -> None:
-    system, stage = Three([A_LEADS]), Small()
+    system, testbed = Three([A_LEADS]), Small()
     system.work = "hang"
-    repeat = repeat_of(system, clients, stage, base_max_s=0.2, **SHORT)
+    repeat = repeat_of(system, clients, testbed, base_max_s=0.2, **SHORT)
     repeat.measure()
     [base] = repeat.windows
     assert (base.cut, base.moved) == (True, False)
     assert faults.steps == []
-    assert any("cut short" in text for text in stage.said)
+    assert any("cut short" in text for text in testbed.said)
 
 
 def test_influxdb_gets_the_probes_of_base_and_faults_each_once(
     clients: Clients, faults: Faults
 ) -> None:
-    stage = Small()
-    repeat = repeat_of(Three([A_LEADS]), clients, stage, **SHORT)
+    testbed = Small()
+    repeat = repeat_of(Three([A_LEADS]), clients, testbed, **SHORT)
     repeat.measure()
     assert len(faults.steps) == 2
-    told = [(at, tags["machine"], tags["operation"]) for at, name, tags in stage.samples]
+    told = [(at, tags["machine"], tags["operation"]) for at, name, tags in testbed.samples]
     assert len(told) == len(set(told))
     for window in repeat.windows:
         within = {machine for at, machine, _ in told if window.start_s <= at <= window.end_s}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from experiments import kinds
-from experiments.kinds.limplock.cast import labels_of
-from experiments.kinds.limplock.lacking import lacking
+from experiments.kinds.limplock.coverage import missing_measurements
+from experiments.kinds.limplock.node_roles import labels_of
 from experiments.kinds.limplock.page import headline, scenario_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.windows import Window, read_windows, write_windows
@@ -77,7 +77,9 @@ def test_two_parts_of_a_row_are_told_apart(made: Made) -> None:
 
 
 def test_an_operation_that_was_cut_short_took_at_least_so_long(tmp_path: Path) -> None:
-    found = scenario(Made(tmp_path, replace(SLOW_LEADER, wait_max=6.0)).result(), "Z3", "1000")
+    found = scenario(
+        Made(tmp_path, replace(SLOW_LEADER, timeout_factor=6.0)).result(), "Z3", "1000"
+    )
     assert found["cut"] == 3
     assert found["slowdown"]["at_least"]
     assert found["slowdown"]["high"] is None
@@ -190,7 +192,7 @@ SEARCH = {"axis": "slower", "low": 10.0, "high": 100.0}
 
 
 @pytest.mark.parametrize(
-    ("asked", "came", "said"),
+    ("asked", "got", "said"),
     [
         (spec(["Z3"]), windows("Z3 leader"), []),
         (spec(["Z3", "Z4"]), windows("Z3 leader"), ["Z4: nothing was measured"]),
@@ -239,22 +241,22 @@ SEARCH = {"axis": "slower", "low": 10.0, "high": 100.0}
     ],
 )
 def test_what_a_run_lacks_of_its_design_is_named(
-    asked: dict[str, Any], came: list[Window], said: list[str]
+    asked: dict[str, Any], got: list[Window], said: list[str]
 ) -> None:
-    assert lacking(asked, came) == said
+    assert missing_measurements(asked, got) == said
 
 
 def test_turns_of_an_arm_and_the_designs_repeats_are_its_repeats() -> None:
     asked = spec(["Z3"], "new old")
     asked["design"] = {"order": "ABBAAB", "repeats": 1}
-    came = windows("Z3 leader") + windows("Z3 leader", arm="old", repeats=range(2))
-    assert lacking(asked, came) == ["Z3 (old): 2 of 3 repeats of 10 ×, 100 ×"]
+    got = windows("Z3 leader") + windows("Z3 leader", arm="old", repeats=range(2))
+    assert missing_measurements(asked, got) == ["Z3 (old): 2 of 3 repeats of 10 ×, 100 ×"]
 
 
 def test_a_run_with_too_few_repeats_of_one_row_is_not_valid(tmp_path: Path) -> None:
     made = Made(tmp_path, SLOW_LEADER, SLOW_FOLLOWER)
-    left, came = read_windows(tmp_path)
-    write_windows(tmp_path, left, [one for one in came if (one.row, one.repeat) != ("Z4", 2)])
+    left, got = read_windows(tmp_path)
+    write_windows(tmp_path, left, [one for one in got if (one.row, one.repeat) != ("Z4", 2)])
     result = made.result()
     assert not result["valid"]
     [reason] = result["verdicts"]["measurement"]["reasons"]

@@ -16,7 +16,7 @@ from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.kinds.limplock import KIND
-from experiments.kinds.limplock.foreseen import disturbances
+from experiments.kinds.limplock.dry_run import disturbances
 from experiments.kinds.limplock.page import headline
 from experiments.kinds.limplock.result import analyse
 from experiments.kinds.limplock.scenarios import BASE, UNITS, Scenario, label

@@ -56,7 +56,7 @@ def test_every_axis_has_a_unit_and_words() -> None:
 
 
 def refused(design: str, folder: Path, was: str, now: str) -> InputError:
-    """What a design is told with this in place of that."""
+    """The refusal of a design with this in place of that."""
     path = Path(shutil.copytree(DESIGNS / design, folder / "mine")) / "experiment.toml"
     assert was in path.read_text()
     path.write_text(path.read_text().replace(was, now))

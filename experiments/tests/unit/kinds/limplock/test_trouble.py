@@ -19,18 +19,18 @@ from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.design.injections import HELD_S_MAX
-from experiments.kinds.limplock import KIND, foreseen
-from experiments.kinds.limplock.cast import cast_of
+from experiments.kinds.limplock import KIND, dry_run
 from experiments.kinds.limplock.clients import Clients, Lane, Task
-from experiments.kinds.limplock.foreseen import check_memory, needed_mb
+from experiments.kinds.limplock.dry_run import check_memory, needed_mb
+from experiments.kinds.limplock.node_roles import assign_roles
 from experiments.kinds.limplock.page import scale_words
 from experiments.kinds.limplock.repeat import until_settled, whole
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import Unsettled
+from experiments.kinds.limplock.system import NotStable
 from experiments.kinds.limplock.windows import Left, Window
-from experiments.stage.fleet import await_ready
-from experiments.stage.stage import Stage
+from experiments.testbed.fleet import await_ready
+from experiments.testbed.testbed import Testbed
 from experiments.tests.called import call, refusal
 from experiments.tests.limplock_small import A_LEADS, B_LEADS, PROGRAM, Three
 
@@ -66,8 +66,8 @@ def change(design: Path, was: str, now: str, file: str = "experiment.toml") -> N
         ("scale = 0.25", "scale = 4.0", "limplock.scale", "1"),
         ("scale = 0.25", "scale = 0.25\nscales = { Z9 = 0.5 }", "limplock.scales", "Z9"),
         ("scale = 0.25", "scale = 0.25\nscales = { Z3 = 2.0 }", "limplock.scales.Z3", "1"),
-        ("wait_max = 4.5", "wait_least = 4.5", "limplock.wait_least", ""),
-        ("wait_max = 4.5", "wait_max = 3.0", "limplock.wait_max", "more than 3"),
+        ("timeout_factor = 4.5", "wait_least = 4.5", "limplock.wait_least", ""),
+        ("timeout_factor = 4.5", "timeout_factor = 3.0", "limplock.timeout_factor", "more than 3"),
         ('rows = ["Z1", "Z2", "Z3", "Z4", "Z5"]', "rows = []", "limplock.rows", "1"),
     ],
 )  # fmt: skip
@@ -91,9 +91,9 @@ def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
 
 def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
     section, row = LimplockSection(rows=("Z3",)), rows()["Z3"]
-    assert row.wait_max * section.base_max_s > HELD_S_MAX
+    assert row.timeout_factor * section.base_max_s > HELD_S_MAX
     waited_s = [section.limit_s(row, base_s) for base_s in (0.01, 1.0, section.base_max_s)]
-    assert waited_s == [section.window_least_s, row.wait_max, HELD_S_MAX]
+    assert waited_s == [section.window_s_min, row.timeout_factor, HELD_S_MAX]
 
 
 def test_a_design_may_ask_for_all_rows() -> None:
@@ -103,7 +103,7 @@ def test_a_design_may_ask_for_all_rows() -> None:
 
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:
     change(design, '"Z3"', '"Z33"')
-    assert refusal("check", str(design)).do == "Did you mean Z3?"
+    assert refusal("check", str(design)).hint == "Did you mean Z3?"
 
 
 def test_a_role_that_no_adapter_asks_is_refused(design: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_host_with_too_little_memory_is_refused_with_both_figures(tmp_path: Pa
     meminfo.write_text("MemTotal: 9999999 kB\nMemAvailable:    524288 kB\n")
     with pytest.raises(EnvironmentMissing) as refused:
         check_memory(wanted, meminfo)
-    assert refused.value.came == "512 MB"
+    assert refused.value.got == "512 MB"
     assert f"{needed_mb(wanted)} MB" in refused.value.expected
     assert needed_mb(wanted) == 3 * 384 + 1024
     meminfo.write_text(f"MemAvailable: {needed_mb(wanted) * 1024} kB\n")
@@ -156,14 +156,14 @@ def test_only_a_host_that_is_to_have_the_machines_needs_their_memory(
     monkeypatch: pytest.MonkeyPatch, here: bool
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(foreseen, "check_memory", lambda design: asked.append(design.name))
+    monkeypatch.setattr(dry_run, "check_memory", lambda design: asked.append(design.name))
     platform: Any = SimpleNamespace(on_this_host=here)
     KIND.check_host(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)), platform)
     assert asked == ["limplock-zookeeper"] * here
 
 
 class Printed:
-    """A stage whose machines only print."""
+    """A testbed whose machines only print."""
 
     class fleet:
         class platform:
@@ -182,12 +182,12 @@ def test_a_system_that_never_settles_is_refused_with_what_its_machines_printed()
     class Machine:
         name, tier = "ensemble-1", "ensemble"
 
-    stage = cast(Stage, Printed)
+    testbed = cast(Testbed, Printed)
     Printed.fleet.inventory.machines = (Machine,)
     system = Three([None])
     with pytest.raises(MeasurementFailed) as failed:
-        whole(stage, lambda: system.parts(rows()["Z3"]), 0.0)
-    assert "the last words of ensemble-1" in failed.value.came
+        whole(testbed, lambda: system.parts(rows()["Z3"]), 0.0)
+    assert "the last words of ensemble-1" in failed.value.got
     late = Three([None, A_LEADS])
     assert until_settled(lambda: late.parts(rows()["Z3"]), 5.0) == A_LEADS
 
@@ -214,8 +214,8 @@ def test_a_role_that_does_not_become_ready_is_refused_with_what_its_machine_prin
     with pytest.raises(EnvironmentMissing) as late:
         await_ready(fleet, roles, agents)
     assert "ensemble-2" in late.value.place
-    assert "running, not ready" in late.value.came
-    assert "the last words of ensemble-2" in late.value.came
+    assert "running, not ready" in late.value.got
+    assert "the last words of ensemble-2" in late.value.got
     await_ready(fleet, roles, {"ensemble-1": agents["ensemble-1"]})
 
 
@@ -225,11 +225,11 @@ def test_the_node_that_limps_is_found_in_the_system_and_is_not_the_one_that_is_a
         (B_LEADS, "leader", "b"),
         (A_LEADS, "follower", "b"),
     ):
-        found = cast_of(rows()["Z3"], part, Three([told]))
+        found = assign_roles(rows()["Z3"], part, Three([told]))
         assert found.limping == limping
         assert found.asked != limping
-    with pytest.raises(Unsettled):
-        cast_of(rows()["Z3"], "observer", Three([A_LEADS]))
+    with pytest.raises(NotStable):
+        assign_roles(rows()["Z3"], "observer", Three([A_LEADS]))
 
 
 def test_a_client_does_what_it_is_told_and_a_lane_ends_when_it_is_stopped(clients: Clients) -> None:
@@ -255,7 +255,7 @@ def test_a_client_that_does_not_start_is_an_environment_that_is_missing(tmp_path
     program = [sys.executable, "-c", "import sys; sys.exit('no such class')"]
     with pytest.raises(EnvironmentMissing) as missing:
         Clients(program, tmp_path / "log")
-    assert "no such class" in missing.value.came
+    assert "no such class" in missing.value.got
 
 
 def test_work_that_no_client_does_is_a_lane_too(clients: Clients) -> None:
@@ -263,7 +263,7 @@ def test_work_that_no_client_does_is_a_lane_too(clients: Clients) -> None:
 
     def fail(halt: threading.Event) -> None:
         del halt
-        raise InputError("balance", expected="an end", came="none")
+        raise InputError("balance", expected="an end", got="none")
 
     def wait(halt: threading.Event) -> None:
         halt.wait(30.0)

@@ -1,4 +1,4 @@
-"""What machines say of themselves: all of it is kept, and a look that fails ends nothing."""
+"""Metrics of machines: all of them are kept, and a look that fails ends nothing."""
 
 from __future__ import annotations
 

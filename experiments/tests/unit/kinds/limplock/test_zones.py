@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.config_file import Source, check
+from core.config_file import ConfigFile, check
 from core.errors import InputError
 from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.zones import Point, Zones, judge_zones, search
@@ -117,5 +117,5 @@ def test_a_search_measures_no_more_than_its_budget() -> None:
 )
 def test_an_axis_that_cannot_be_searched_is_refused(values: dict[str, float], key: str) -> None:
     with pytest.raises(InputError) as refused:
-        check(Source(Path("zones.toml"), dict(values)), Zones)
+        check(ConfigFile(Path("zones.toml"), dict(values)), Zones)
     assert key in refused.value.place

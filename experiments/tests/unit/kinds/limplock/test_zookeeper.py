@@ -11,7 +11,7 @@ from core.errors import InputError
 from experiments.design import load_design
 from experiments.kinds.limplock.jvm import read_jvm
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"ensemble-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3)]
 LEADER = """\
@@ -88,7 +88,7 @@ def test_an_ensemble_that_is_not_whole_has_no_parts(
     system: System, say: Say, words: tuple[str | OSError, ...]
 ) -> None:
     say(hosts(*words))
-    with pytest.raises(Unsettled):
+    with pytest.raises(NotStable):
         system.parts(rows()["Z3"])
 
 

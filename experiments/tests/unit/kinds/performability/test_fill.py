@@ -99,12 +99,12 @@ def _filler(
     monkeypatch.setattr(fill, "configure", lambda _, arm, __: done.append(f"configure {arm}"))
     monkeypatch.setattr(fill, "restart_tier", lambda *given: done.append(f"restart {given[2]}"))
     monkeypatch.setattr(fill, "entries_for", lambda *_: {"web": (url,)})
-    stage: Any = SimpleNamespace(
+    testbed: Any = SimpleNamespace(
         design=design, fleet=SimpleNamespace(inventory=None), keep=kept.append
     )
     section = kinds.section_of(kinds.kind_of(design), design)
     assert section.fill is not None
-    return Filler(stage, section.fill.model_copy(update={"requests": 200})), done, kept
+    return Filler(testbed, section.fill.model_copy(update={"requests": 200})), done, kept
 
 
 def test_a_tier_is_started_anew_with_the_arms_settings_before_it_is_filled(

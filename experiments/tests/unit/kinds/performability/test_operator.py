@@ -63,7 +63,7 @@ class _Agent:
         assert 0.0 < lease_s < LEASE_S_MAX
         self.stopped.set()
         if self.refuses:
-            raise SparecraftError("web-1", expected="an answer", came="none")
+            raise SparecraftError("web-1", expected="an answer", got="none")
 
     def start_service(self) -> None:
         assert self.stopped.is_set()
@@ -93,7 +93,7 @@ class _Scene:
             for name in self.agents
         ]  # fmt: skip
         recorder = SimpleNamespace(event=lambda _, **line: self.notes.append(line))
-        stage: Any = SimpleNamespace(
+        testbed: Any = SimpleNamespace(
             design=self.design, fleet=fake_fleet(self.agents, {}, machines), recorder=recorder,
             verdicts=self.verdicts,
         )  # fmt: skip
@@ -102,7 +102,7 @@ class _Scene:
         asked = experiment.model_copy(update={"faults": experiment.faults[1:2]})
         workload = self.design.workloads[experiment.load.user]
         plan = plan_block({"web": ["http://127.0.0.1:1/"]}, asked, BLOCK, workload)
-        return Attendant(stage, section, asked.faults[0], BLOCK), plan
+        return Attendant(testbed, section, asked.faults[0], BLOCK), plan
 
 
 def _answers(plan: LoadPlan, lost: tuple[float, float]) -> tuple[RequestRecord, ...]:

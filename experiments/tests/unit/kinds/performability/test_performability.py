@@ -224,8 +224,8 @@ def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path
         ('{ machine = "store-2" }', '{ tier = "store", count = 2 }', "faults.0.select"),
         (
             "for_s = 10.0",
-            'for_s = 10.0\nagain = { law = "fixed", gap_s = 1, times_max = 2 }',
-            "faults.0.again",
+            'for_s = 10.0\nrepeat = { distribution = "fixed", gap_s = 1, times_max = 2 }',
+            "faults.0.repeat",
         ),
         ('"process.hang"', '"process.crash"', "faults"),
         ('rates."net.limp"', 'rates."cpu.limp"', "performability.rates"),

@@ -1,4 +1,4 @@
-"""What a tune decides, on latencies drawn from known laws: steadiness, the test, the walk."""
+"""Decisions of a tune on latencies drawn from known laws: steadiness, the test, the walk."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from experiments.kinds.tune.evidence import (
 )
 from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
 from experiments.kinds.tune.page import headline
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.kinds.tune.result import WALK, walk_json
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.kinds.tune.steady import steady_state
-from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.record.records import write_json
 from experiments.record.result import VERDICTS, flat, result_of
 from optimizer.replication import Replicas
@@ -181,7 +181,7 @@ def test_a_comparison_ends_as_the_look_said_that_ended_it(monkeypatch: pytest.Mo
         looks.append(Significance(1.0, 0.9 if looks else 0.0, samples=100, enough=True))
         return looks[-1]
 
-    monkeypatch.setattr("experiments.kinds.tune.walk.significance", look)
+    monkeypatch.setattr("experiments.kinds.tune.replicator.significance", look)
     found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=4)
     found.search([(1, 1), (1, 2)], None)
     [contest] = found.contests

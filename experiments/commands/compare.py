@@ -1,0 +1,113 @@
+"""`sparecraft compare`: runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from core.config_file import raise_all
+from core.errors import InputError
+from core.runfiles.folder import run_folder
+from core.terminal import print_json
+from experiments import kinds
+from experiments.commands.list import left_out
+from experiments.commands.options import JsonOption, out, run_folders, words
+from experiments.record.disturbed import taken_share
+from experiments.record.result import Result, of_kind, read_result
+from experiments.report.text import milliseconds, number, percent, usd
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Runs: results/EXPERIMENT/RUN; or an experiment's name, for its latest",
+            autocompletion=run_folders,
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Runs side by side: validity, SLO, cost, host, and what their kinds measured.
+
+    A run that cannot be read is named, the others are shown, and the exit code is 2.
+
+    Example: sparecraft compare my-shop results/shop/20261128-094500
+    """
+    if len(runs) < 2:
+        raise InputError(
+            "sparecraft compare",
+            expected="two runs or more",
+            got="one",
+            hint="`sparecraft report RUN` shows a single one.",
+        )
+    columns: dict[Path, dict[str, Any]] = {}
+    wrong: list[InputError] = []
+    for run in runs:
+        try:
+            folder = run_folder(run)
+            columns[folder] = column(folder, read_result(folder))
+        except InputError as error:
+            wrong.append(error)
+    if not columns:
+        raise_all(wrong)
+    for one in wrong:
+        left_out(one)
+    if as_json:
+        print_json({"runs": [{"folder": str(run), **one} for run, one in columns.items()]})
+    else:
+        _show(list(columns.values()))
+    if wrong:
+        raise typer.Exit(InputError.exit_code)
+
+
+def _show(columns: Sequence[Mapping[str, Any]]) -> None:
+    names = (escape(str(one["experiment"])) for one in columns)
+    table = Table("", *names, box=None, pad_edge=False)
+    for key in dict.fromkeys(key for one in columns for key in one if key != "experiment"):
+        name, show = _in_words(key)
+        table.add_row(escape(name), *(escape(show(one.get(key))) for one in columns))
+    out.print(table)
+
+
+def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
+    """A figure's name and style in a report, by the unit that ends its key."""
+    if key.endswith("_ms"):
+        return key.removesuffix("_ms"), milliseconds
+    if key.endswith("error_share"):
+        return f"{key.removesuffix('error_share')}errors", percent
+    if key == "taken by others":
+        return key, percent
+    if "USD" in key:
+        return key, lambda value: usd(value).removesuffix(" USD")
+    return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
+
+
+def column(run: Path, result: Result) -> dict[str, Any]:
+    """The columns that are held against the other runs."""
+    stopped, slo, host = result.get("stopped"), result["slo"], result["host"]
+    try:
+        kind = kinds.find(result["kind"])
+    except InputError:  # of somebody's own, which is not here
+        found = {}
+    else:
+        found = of_kind(run, lambda: kind.figures(result))
+    return {
+        "experiment": result["experiment"],
+        "run": result["run"],
+        "kind": result["kind"],
+        "valid": result["valid"],
+        "taken by others": taken_share(result["disturbed"]),
+        "stopped by": stopped and stopped["by"],
+        "SLO met": slo and slo["met"],
+        "availability kept, by the model": ((slo or {}).get("availability") or {}).get("met"),
+        "rent, USD": result["cost"]["usd"],
+        "commit": result["commit"],
+        "cores": host.get("cores"),
+        **found,
+    }

@@ -1,0 +1,185 @@
+"""`sparecraft list`: own designs, fleets that are up, runs, and designs that come along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from core.errors import EnvironmentMissing, InputError
+from core.terminal import print_json
+from experiments import kinds
+from experiments.commands.on_platform import Chosen
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out, words
+
+_FOLDED, _WIDTH_MIN = ("found", "question"), 24
+_ASKS = "**What it asks:** "
+_ONLY_JSON = (
+    "started",
+    "folder",
+    "stopped",
+    "disturbed",
+    "availability_met",
+)  # a run's name is its time, and its folder's
+
+
+def list_(
+    chosen: Chosen,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Your designs in this folder, fleets that are up, runs, and the designs that come along.
+
+    The fleets are unknown where the platform does not answer: null in JSON, with the reason.
+
+    Example: sparecraft list --results results
+    """
+    fleets, unknown = _fleets(chosen)
+    runs = _runs(results)
+    own, built_in = _own_designs(runs), _designs(runs)
+    if as_json:
+        designs = [*own, *built_in]
+        print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
+        return
+    if own:
+        _print_rows("designs here", own)
+    if fleets is None:
+        out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
+    else:
+        _print_rows("fleets", fleets)
+    _print_rows("runs", [_shown(run) for run in runs])
+    _print_rows("designs that come along", built_in)
+
+
+def _shown(run: dict[str, Any]) -> dict[str, Any]:
+    """The SLO's entry of a run; a run that is not valid has none: it is left out."""
+    if run["stopped"] or run["disturbed"]:
+        return {**run, "valid": _verdict(run), "slo_met": None}
+    met = run["slo_met"] if run["valid"] else None
+    if met and run["availability_met"] is False:
+        return {**run, "slo_met": "yes, availability no"}
+    return {**run, "slo_met": met}
+
+
+def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
+    """The platform's fleets; None, and why, where it does not answer."""
+    try:
+        return chosen.entry.fleets(chosen.given), ""
+    except EnvironmentMissing as error:
+        return None, f"{error.place} does not answer: {error.got}"
+
+
+def _own_designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Designs in folders of this one, by what other commands take for them."""
+    found = sorted(path.parent for path in Path().glob("*/experiment.toml"))
+    return [_own_design(f"./{folder}", runs) for folder in found]
+
+
+def _own_design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return _design(name, runs)
+    except InputError:
+        said = f"`sparecraft check {name}` says what is wrong with it"
+        return {"name": name, "minutes": None, "last": None, "question": said}
+
+
+def _designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    from experiments.design import designs_available
+
+    return [_design(name, runs) for name in designs_available()]
+
+
+def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """A design's question, its minutes of load (None: as long as it takes), and what its
+    newest run came to."""
+    from experiments.design import load_design
+
+    design = load_design(name)
+    kind = kinds.kind_of(design)
+    load_s = kind.load_s(design, kinds.section_of(kind, design))
+    own = [run for run in runs if run["experiment"] == design.fleet.experiment]
+    return {
+        "name": name,
+        "minutes": None if load_s is None else round(load_s / 60, 1),
+        "last": _verdict(max(own, key=lambda run: str(run["run"]))) if own else None,
+        "question": question(design.directory),
+    }
+
+
+def _verdict(run: dict[str, Any]) -> str:
+    if run["stopped"]:
+        return f"stopped by {run['stopped']}"
+    if not run["valid"]:
+        return "disturbed" if run["disturbed"] else "not valid"
+    if run["slo_met"] and run["availability_met"] is False:
+        return "SLO met, not availability"
+    return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
+
+
+def question(folder: Path) -> str:
+    """The question of a design: the line of its README that asks it; "" without one."""
+    readme = folder / "README.md"
+    lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+    said = [line.removeprefix(_ASKS) for line in lines if line.startswith(_ASKS)]
+    return said[0].partition("?")[0].strip() + "?" if said else ""
+
+
+def _runs(results: Path) -> list[dict[str, Any]]:
+    from experiments.record.result import results_in
+
+    rows = []
+    for folder, result in results_in(results, left_out):
+        try:
+            rows.append(_row(folder, result))
+        except InputError as error:
+            left_out(error)
+    return rows
+
+
+def left_out(error: InputError) -> None:
+    """Say on standard error that a run is not shown, and why."""
+    said = f"{error.place}: left out, {error.got}"
+    err.print(said, markup=False, highlight=False, soft_wrap=True)
+
+
+def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """A run by its head, and `found` by its kind."""
+    from experiments.record.result import of_kind, validity
+
+    head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
+    slo_met = result["slo"]["met"] if result["slo"] else None
+    availability = (result["slo"] or {}).get("availability") or {}
+    stopped = result["stopped"] and result["stopped"]["by"]
+    try:
+        kind = kinds.find(result["kind"])
+    except InputError:  # of somebody's own, which is not here
+        found = {}
+    else:
+        found = of_kind(folder, lambda: kind.row(result))
+    usd, started = result["cost"]["usd"], result["started"]
+    more = {
+        "stopped": stopped,
+        "disturbed": validity(result) == "disturbed",
+        "slo_met": slo_met,
+        "availability_met": availability.get("met"),
+        "usd": usd,
+        "started": started,
+        "found": found,
+    }
+    return {**head, **more, "folder": str(folder)}
+
+
+def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        out.print(f"[bold]{title}[/bold]: none")
+        return
+    shown = [key for key in rows[0] if key not in _ONLY_JSON]
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for key in shown:
+        least = _WIDTH_MIN if key in _FOLDED else None
+        table.add_column(key, no_wrap=key not in _FOLDED, min_width=least)
+    for row in rows:
+        table.add_row(*(escape(words(row[key])) for key in shown))
+    out.print(table)

@@ -1,0 +1,50 @@
+"""One injection of a run, done again.
+
+`python -m experiments.kinds.bitflips.replay RUN PROGRAM VARIANT NUMBER`
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.errors import InputError
+from experiments.kinds.bitflips.build import build, make_compiler
+from experiments.kinds.bitflips.inject import Limits, golden, inject
+from experiments.record.result import read_manifest
+
+
+def replay(folder: Path, program: str, variant: str, number: int) -> dict[str, Any]:
+    """Compile, run undisturbed and inject `number`, all as the run in `folder` did.
+
+    Raises: InputError where the run has no such program, or it compiles to another one now.
+    """
+    manifest = read_manifest(folder)
+    asked = manifest["spec"]["bitflips"]
+    known = {(one["program"], one["variant"]): one for one in manifest["programs"]}
+    made = known.get((program, variant))
+    with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
+        make_compiler()
+        built = build(program, variant, Path(name), asked["sites"]) if made else None
+        if made is None or built is None or built.digest != made["digest"]:
+            raise InputError(
+                f"{program}, {variant}",
+                expected="a program of the run, which compiles to what it was",
+                got="another program" if made else "none such",
+                hint="Check out the run's commit (manifest.json).",
+            )
+        sizes = (asked["memory_mb"] << 20, asked["output_mb"] << 20)
+        limits = Limits(made["limit_cpu_s"], asked["wall_s"], *sizes)
+        whole = replace(golden(built, limits, Path(name)), results=made["results"])
+        return inject(
+            built, whole, limits, Path(name),
+            seed=manifest["seed"], number=number, bits=asked["bits"],
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(replay(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))))

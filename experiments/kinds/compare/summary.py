@@ -1,0 +1,20 @@
+"""Sentences of a run's first screen under its verdict, on the page and on a terminal."""
+
+from __future__ import annotations
+
+from experiments.design.feasible import infeasible_words
+from experiments.kinds.compare.cost import cost_sentence
+from experiments.kinds.compare.folder import RunFolder
+from experiments.kinds.compare.previous_runs import compare_with_previous
+from experiments.kinds.compare.steps import then_said
+from experiments.kinds.compare.verdict import headline_arms
+
+
+def summary_lines(run: RunFolder) -> list[str]:
+    """The gain, the place of this run among the earlier ones, and the cost of the fleets, and
+    which arms break sPARE's limits; of a run from which nothing may be concluded the last two."""
+    sentences = [cost_sentence(run)]
+    if run.arms and run.summary.get("valid") is not False:
+        sentences[:0] = [*then_said(run), compare_with_previous(run, headline_arms(run)[1])]
+    sentences += map(infeasible_words, run.summary.get("infeasible") or ())
+    return [sentence for sentence in sentences if sentence]

@@ -1,0 +1,115 @@
+"""Gain of a strategy: its measured fail-over times in the planner's availability model.
+
+One server answers and the others of the tier stand by, running: PCRAFT's passive failover
+on-premises (Fig. 1a) with a hot pool. CrashRecovery is the measured distribution of what clients
+felt, PoolRepair the time until the struck server was registered again; how often a server fails is
+stated by the design. With too few of either there is no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from core.errors import SparecraftError
+from core.vocabulary import Mechanism, Scheme
+from experiments.kinds.failover.section import FailoverSection
+from experiments.record.cost import book_of, tier_machines, usd_per_month
+from optimizer.availability import FailureRates, availability, least_pool
+from optimizer.fit.failovers import Failovers
+from optimizer.uncertainty import rates_from
+
+_NEEDED = 1  # servers that answer
+_HOT = 1.0  # a server that stands by fails as often as one that answers
+
+
+def bought(
+    arm: str,
+    fault: str,
+    failover_s: np.ndarray[Any, Any],
+    ready_s: Sequence[float],
+    section: FailoverSection,
+    manifest: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """The yearly cost of this fault with this strategy; None where no rate is stated.
+
+    Parameters: failover_s (n,) [s], of each strike; ready_s [s], from a strike until its server is
+    registered again.
+    """
+    rate = section.rates.get(fault)
+    if rate is None:
+        return None
+    times = Failovers(tuple(map(float, failover_s)), tuple(ready_s))
+    found = {"failovers": len(failover_s), "repairs": len(ready_s)}
+    table = times.rates()
+    if len(table) < 2:  # fail-over and repair
+        return {**found, "reason": "insufficient"}
+    stated = {"crash_per_year": rate.per_year, "standby_fraction": _HOT}
+    rates = rates_from({**table, **stated})
+    nodes = manifest["spec"]["fleet"]["tiers"][section.tier]["nodes"]
+    try:
+        means = {name: float(np.mean(one["samples"])) for name, one in table.items()}
+        mean, worse = rates.with_values(means), rates.at(section.confidence)
+        return {
+            **found, "reason": None, "crash_recovery_s": mean.failover_s,
+            "pool_repair_s": mean.repair_s, "unavailability": _lost(nodes, mean),
+            "unavailability_most": _lost(nodes, worse),
+            **_sized(arm, mean, nodes, section, manifest),
+        }  # fmt: skip
+    except SparecraftError as error:
+        return {**found, "reason": str(error)}
+
+
+def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The basis of the figures; None where the design states no rate."""
+    if not section.rates:
+        return None
+    book = book_of(manifest["spec"]["fleet"]["scheme"])
+    return {
+        "availability": section.availability,
+        "rates": {fault: rate.model_dump() for fault, rate in section.rates.items()},
+        "prices": {"as_of": book.as_of, "source": book.source},
+    }
+
+
+def _lost(nodes: int, rates: FailureRates) -> float:
+    """The share of a year in which clients get no answer, with what the model may be wrong by."""
+    found = availability(
+        _NEEDED, nodes - _NEEDED, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem
+    )
+    return found.unavailability_most
+
+
+def _sized(
+    arm: str,
+    rates: FailureRates,
+    nodes: int,
+    section: FailoverSection,
+    manifest: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The least servers for the wanted availability, and what the fleet costs with them; None where
+    no number of servers makes up for the strategy."""
+    extra = least_pool(_NEEDED, section.availability, rates).extra
+    servers = None if extra is None else _NEEDED + extra
+    return {
+        "servers": servers,
+        "usd_per_month": _usd(arm, nodes, section, manifest),
+        "usd_per_month_sized": None if servers is None else _usd(arm, servers, section, manifest),
+    }
+
+
+def _usd(
+    arm: str, servers: int, section: FailoverSection, manifest: Mapping[str, Any]
+) -> float | None:
+    """USD a month of the fleet with so many servers, and the arbiter where the strategy has it."""
+    fleet = manifest["spec"]["fleet"]
+    machines = tier_machines(manifest["spec"], manifest)
+    others = [one for one in machines if one["tier"] != section.tier]
+    own = [one for one in machines if one["tier"] == section.tier][:1] * servers
+    fronts = []
+    if section.strategies[arm].strategy == "arbiter":
+        arbiter = fleet["arbiters"][section.tier]
+        fronts = [{"name": "arbiter", "cpus": arbiter["cpus"], "memory_mb": arbiter["memory_mb"]}]
+    return usd_per_month([*others, *own, *fronts], fleet["scheme"]) if own else None

@@ -1,0 +1,67 @@
+"""Disturbances of a design's rows, before they happen; and a check of this host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import EnvironmentMissing
+from experiments.design import Design
+from experiments.design.contracts import KINDS
+from experiments.design.schedule import blocks
+from experiments.kinds.limplock.section import LimplockSection, injected_tier
+
+_MEMINFO = Path("/proc/meminfo")
+_BESIDE_MB = 1024  # clients, InfluxDB, the runner
+
+
+def disturbances(design: Design, section: LimplockSection) -> Sequence[dict[str, Any]]:
+    """A line for each fault and tier: on which machine it is found out when it is due."""
+    repeats, search = len(blocks(design.experiment)), section.search
+    found: dict[str, dict[str, Any]] = {}
+    for row in section.asked():
+        tier = injected_tier(design, row)
+        for scenario in section.scenarios:
+            kind, parameters = scenario.fault(row.limpware)
+            one = found.setdefault(
+                f"{tier} {kind} {scenario.name}",
+                {
+                    "what": "fault",
+                    "kind": kind,
+                    "parameters": dict(parameters),
+                    "at_s": None,
+                    "machines": dict.fromkeys(design.fleet.nodes_of(tier)),
+                    "commands": KINDS[kind].said(KINDS[kind].commands, parameters),
+                    "undo": KINDS[kind].said(KINDS[kind].undo, parameters),
+                    "times": 0,
+                },
+            )
+            one["times"] += repeats * len(row.injected)
+    when = "times, one machine at a time, found when it is due"
+    if search is not None:  # the scenarios are its ends
+        worst = list(found.values())[-1]
+        most = repeats * search.budget
+        del worst["times"]
+        return [{**worst, "when": f"at most {most} {when}; {search.range_words()}"}]
+    return [{**one, "when": f"{one.pop('times')} {when}"} for one in found.values()]
+
+
+def needed_mb(design: Design) -> int:
+    """The memory of all machines, by their caps, and of what is beside them."""
+    tiers = design.fleet.tiers.values()
+    return sum((tier.nodes + tier.standby) * tier.memory_mb for tier in tiers) + _BESIDE_MB
+
+
+def check_memory(design: Design, meminfo: Path = _MEMINFO) -> None:
+    """Raises EnvironmentMissing where this host has less: a store that swaps limps by itself."""
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+    free_mb = int(lines["MemAvailable"].split()[0]) // 1024
+    if (needed := needed_mb(design)) > free_mb:
+        raise EnvironmentMissing(
+            f"design {design.name}",
+            expected=f"{needed} MB of free memory on this host, {_BESIDE_MB} MB of them beside the "
+            "machines",
+            got=f"{free_mb} MB",
+            hint="End what takes memory, or lower memory_mb in fleet.tfvars.",
+        )

@@ -1,0 +1,72 @@
+"""A store of equal servers of which one leads and all others follow, as rows need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from core.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.row import Row
+from experiments.kinds.limplock.system import NotStable, Parts, System
+
+_PROBED_BYTES, _PROBED_KEYS = 100, 10
+_MADE_S = 180.0
+
+
+class LeaderFollower(System):
+    """Any server is asked; the row's client asks a follower that does not limp.
+
+    port: where clients ask; operations: what the client can do; made_by: which of its operations
+    makes what is there before a row.
+    """
+
+    port: ClassVar[int]
+    operations: ClassVar[tuple[str, ...]]
+    made_by: ClassVar[str]
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        for load in filter(None, (row.workload, row.beside)):
+            if load.operation not in cls.operations:
+                expected = f"one of {', '.join(cls.operations)}"
+                raise InputError(f"row {row.name}", expected=expected, got=load.operation)
+
+    def led(self, leaders: Sequence[str], followers: Sequence[str]) -> Parts:
+        """The parts, where these are all servers. Raises NotStable."""
+        if len(leaders) != 1 or len(followers) != len(self.nodes) - 1:
+            raise NotStable(
+                "the servers",
+                expected="a leader that all others follow",
+                got=f"leaders {', '.join(leaders) or 'none'}, "
+                f"followers {', '.join(followers) or 'none'}",
+            )
+        return {"leader": tuple(leaders), "follower": tuple(followers)}
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The first follower that does not limp."""
+        del row
+        return next(name for name in parts["follower"] if name != injected)
+
+    def target(self, node: str, operation: str) -> str:
+        """One server, so that no client turns to another."""
+        del operation
+        return f"{self.nodes[node].address}:{self.port}"
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """The probes' targets: a few small keys."""
+        del row, count
+        self.make(clients, _PROBED_BYTES, _PROBED_KEYS)
+
+    def make(self, clients: Clients, size: int, keys: int) -> None:
+        """So many keys of so many bytes, by the first server."""
+        first = next(iter(self.nodes))
+        task = Task(first, self.made_by, self.target(first, self.made_by), keys, size, keys)
+        clients.do(task, _MADE_S)
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A small key's."""
+        del row
+        target = self.target(node, operation)
+        return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)

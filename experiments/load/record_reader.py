@@ -1,0 +1,181 @@
+"""Check of a load worker's records and words against its plan: nothing of it is taken on trust.
+
+A worker is any program. One that writes what is no record, a record that is not of the plan or one
+twice, or that says what is no message, has failed; what was good until then is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from experiments.load.plan import LoadPlan
+from experiments.record.records import OUTCOMES, RequestRecord
+
+LINE_BYTES_MAX = 64 * 1024
+_READ_BYTES = 1 << 20
+_APART_S = 1e-3  # between a time that follows from the plan and the record's
+_UNSENT = ("dropped", "lost")
+_TIMES = ("sent_s", "done_s", "latency_ms", "lag_ms")
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class WorkerUse(_Message):
+    """One process of the load: its part of the plan, and what it took of a core."""
+
+    worker: Count
+    planned: Count
+    recorded: Count
+    host: str | None = None
+    priority: str | None = None
+    cpu_share: float | None = None
+    cpu_share_max: float | None = None
+    clock_offset_s: float | None = None
+    clock_uncertainty_s: float | None = None
+    clock_drift_s: float | None = None
+
+
+class Ready(_Message):
+    """It has read its plan and only needs `go`."""
+
+    state: Literal["ready"]
+
+
+class Done(_Message):
+    """It has ended, and every record that it could write is in the file.
+
+    launched: arrivals that it came to; recorded: those with a record; unfinished: in flight when it
+    was told to stop; unwritten: records that the disk did not take, with its `error`, which without
+    them is why the worker failed.
+    """
+
+    state: Literal["done"]
+    launched: Count
+    recorded: Count
+    unfinished: Count = 0
+    unwritten: Count = 0
+    error: str | None = None
+    workers: list[WorkerUse] = Field(default_factory=list)
+
+
+Message = Ready | Done
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="state")])
+RECORD: TypeAdapter[RequestRecord] = TypeAdapter(RequestRecord)
+
+
+class ContractViolation(Exception):
+    """The worker does not keep to its contract; the text says how."""
+
+
+def message_of(line: bytes) -> Message:
+    """A line of the control socket. Raises: ContractViolation."""
+    try:
+        return MESSAGE.validate_json(line)
+    except ValidationError as error:
+        raise ContractViolation(f"on its control socket {_first(error)}: {_shown(line)}") from error
+
+
+class RecordReader:
+    """Takes records out of a growing file."""
+
+    def __init__(self, path: Path, plan: LoadPlan) -> None:
+        self._path = path
+        self._plan = plan
+        self._read_to = 0
+        self._rest = b""
+        self._seen = bytearray(len(plan.offsets_s))
+        self.count = 0
+        self.problem = ""  # why no more is taken
+        self.start_s: float | None = None  # the block's, once it is known
+
+    def take(self) -> tuple[RequestRecord, ...]:
+        """The valid records since the last call."""
+        found: list[RequestRecord] = []
+        try:
+            self._take_into(found)
+        except ContractViolation as error:
+            self.problem = str(error)
+        return tuple(found)
+
+    def _take_into(self, found: list[RequestRecord]) -> None:
+        while not self.problem and (data := self._read()):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                found.append(self._checked(line))
+                self.count += 1
+            if len(self._rest) > LINE_BYTES_MAX:
+                raise ContractViolation(f"a record longer than {LINE_BYTES_MAX} bytes")
+
+    def _read(self) -> bytes:
+        if not self._path.is_file():
+            return b""
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            data = file.read(_READ_BYTES)
+        self._read_to += len(data)
+        return data
+
+    def _checked(self, line: bytes) -> RequestRecord:
+        try:
+            record = RECORD.validate_json(line)
+        except ValidationError as error:
+            raise ContractViolation(
+                f"record {self.count + 1} {_first(error)}: {_shown(line)}"
+            ) from error
+        wrong = self._wrong(record)
+        if wrong:
+            raise ContractViolation(f"record {self.count + 1}: {wrong}")
+        self._seen[record["index"]] = 1
+        return record
+
+    def _wrong(self, record: RequestRecord) -> str:
+        """Deviations from the plan; empty where there are none."""
+        index, plan = record["index"], self._plan
+        if not 0 <= index < len(self._seen):
+            return f"index {index} of {len(self._seen)} arrivals"
+        if self._seen[index]:
+            return f"index {index} a second time"
+        offset_s = plan.offsets_s[index]
+        expected = {
+            "name": plan.operations[plan.operation_of[index]].name,
+            "phase": plan.phase_at(offset_s),
+        }
+        for key, value in expected.items():
+            if record[key] != value:  # type: ignore[literal-required]
+                return f"{key} {record[key]!r} of index {index}, which has {value!r}"  # type: ignore[literal-required]
+        if record["outcome"] not in OUTCOMES:
+            return f"outcome {record['outcome']!r}, none of {', '.join(OUTCOMES)}"
+        return _times_wrong(record, None if self.start_s is None else self.start_s + offset_s)
+
+
+def _times_wrong(record: RequestRecord, intended_s: float | None) -> str:
+    if intended_s is not None and abs(record["intended_s"] - intended_s) > _APART_S:
+        return f"intended_s {record['intended_s']}, where the plan has {intended_s:.6f}"
+    if record["outcome"] in _UNSENT:
+        return ""
+    sent_s, done_s = record["sent_s"], record["done_s"]
+    latency_ms, lag_ms = record["latency_ms"], record["lag_ms"]
+    if sent_s is None or done_s is None or latency_ms is None or lag_ms is None:
+        return f"{', '.join(_TIMES)} of a request that was sent, one of them null"
+    apart_s = abs(latency_ms / 1e3 - (done_s - record["intended_s"]))
+    if done_s < sent_s - _APART_S or apart_s > _APART_S:
+        return f"latency_ms {latency_ms}, which is not from intended_s to done_s"
+    return ""
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors()[0]
+    where = ".".join(map(str, detail["loc"]))
+    return f"{where}: {detail['msg']}" if where else str(detail["msg"])
+
+
+def _shown(line: bytes) -> str:
+    return json.dumps(line[:200].decode(errors="replace"))

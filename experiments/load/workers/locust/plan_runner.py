@@ -1,0 +1,51 @@
+"""One plan's walk in this process: the open loop, what passes records on, and the CPU it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from experiments.load.plan import LoadPlan
+from experiments.load.workers.locust.open_loop import OpenLoop, Records
+from experiments.load.workers.locust.process import CpuUse
+
+
+class Walk:
+    """Made before the start, so that a plan which cannot be asked never begins."""
+
+    loop_type: type[OpenLoop] = OpenLoop
+
+    def __init__(
+        self, plan: LoadPlan, records: Records, record: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._loop = self.loop_type(plan, clock=time.monotonic, record=record)
+        self._records = records
+        self._cpu: CpuUse | None = None
+
+    def run(self, t0_s: float, start_s: float) -> None:
+        """The whole of it."""
+        self._cpu = CpuUse()
+        helpers = [
+            gevent.spawn(self._records.flush_forever),
+            gevent.spawn(self._cpu.sample_forever),
+        ]
+        try:
+            self._loop.run(t0_s, start_s)
+        finally:
+            gevent.killall(helpers)
+
+    def end(self) -> dict[str, int]:
+        """Give up what is in flight; what was launched, recorded and left unfinished.
+
+        Counted after the stop: requests still end until each of them is given up.
+        """
+        self._loop.stop()
+        launched, recorded = self._loop.launched, self._loop.recorded
+        return {"launched": launched, "recorded": recorded, "unfinished": launched - recorded}
+
+    def cpu(self) -> dict[str, float]:
+        """The share of a core that it took."""
+        return self._cpu.values() if self._cpu else {}

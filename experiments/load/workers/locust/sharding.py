@@ -1,0 +1,36 @@
+"""A block's plan, split over load workers: worker w of N gets arrivals w, w + N, w + 2 N, ...
+
+So of any N arrivals in a row each worker has one: all are busy at once and equally, in a burst too.
+Split by operation, the worker of the most popular one would have more to do (of YCSB's requests
+10 % are for one key). No order is lost by it: also within one process a request takes any idle
+connection and waits for none before it, so there is no order per connection or per key to keep.
+
+`max_in_flight` is split as evenly; together the workers never have more in flight than it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.load.plan import LoadPlan
+
+
+def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
+    """The share of worker `worker` of `workers`, with only the operations that it asks for."""
+    in_flight, more = divmod(plan.load.max_in_flight, workers)
+    load = plan.load.model_copy(
+        update={
+            "rate_per_s": plan.load.rate_per_s / workers,
+            "max_in_flight": in_flight + (worker < more),
+            "workers": 1,
+        }
+    )
+    return replace(
+        plan,
+        load=load,
+        offsets_s=plan.offsets_s[worker::workers],
+        operation_of=plan.operation_of[worker::workers],
+        remote=None,
+        first=worker,
+        step=workers,
+    ).only_used()

@@ -1,0 +1,29 @@
+"""The time to undo faults, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
+from experiments.report.text import number
+
+
+def revert_time_words(found: Mapping[str, Any] | None) -> str:
+    """Of `undone` in result.json; nothing of a run before it was recorded."""
+    if found is None:
+        return ""
+    count, worst, unconfirmed = found["count"], found["worst"], found["unconfirmed"]
+    if not count and not unconfirmed:
+        return "Undo: nothing was injected."
+    words = []
+    if worst:
+        words.append(
+            f"Undo: at most {number(worst['seconds'])} s from the asked end to its confirmation, "
+            f"{worst['kind']} on {worst['machine']}, of {number(count)} undos"
+            f"{' (insufficient)' if count < SAMPLES_BEYOND_MIN else ''}."
+        )
+    if unconfirmed:
+        words.append(f"Of {number(unconfirmed)} no undo was confirmed.")
+    words.append(f"Were the runner killed, agents would undo theirs after {found['lease_s']:g} s.")
+    return " ".join(words)

@@ -1,0 +1,1 @@
+"""A run: its lifecycle, blocks of load, active faults, the contract of a kind."""

@@ -1,0 +1,85 @@
+"""A fault, held as long as a `with` lasts, by the testbed's own fault controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from core.errors import MeasurementFailed
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.injections import HELD_S_MAX, Injection, Step
+from experiments.testbed.blast_radius import BlastRadius
+from experiments.testbed.faults import FaultController
+from experiments.testbed.testbed import Testbed
+
+_ARMED_S = 45.0  # an agent may take 30 to answer
+_LONGEST_S = HELD_S_MAX + 2 * _ARMED_S
+
+
+@contextmanager
+def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
+    """Gives when all of it was in force [monotonic s]; it is undone when this ends.
+
+    Parameters: steps, what is injected at once, each on a machine of its own.
+    Raises: MeasurementFailed where it cannot be injected, or was asked to last longer than
+    HELD_S_MAX and was undone before this ended.
+    """
+    heard = _Heard(testbed)
+    stop = threading.Event()
+    controller = FaultController(
+        testbed.fleet.agents,
+        testbed.fleet.platform,
+        heard.event,
+        testbed.tally,
+        BlastRadius({}, None),
+    )
+    injection = Injection(0.0, None, "fault", steps)
+    origin = time.monotonic()
+    thread = threading.Thread(
+        target=controller.run, args=([injection], origin, _LONGEST_S, stop), name="faults"
+    )
+    thread.start()
+    what = " and ".join(f"{step.kind} on {step.machine}" for step in steps)
+    try:
+        if not heard.told.wait(_ARMED_S) or heard.since is None:
+            raise MeasurementFailed(
+                what,
+                expected="to be injected",
+                got=heard.text or f"no answer within {_ARMED_S:g} s",
+                hint="`GET /v1/capabilities` of the machine says what can be injected there.",
+            )
+        yield heard.since
+        if time.monotonic() - origin >= _LONGEST_S:
+            raise MeasurementFailed(
+                what,
+                expected=f"to be held for at most {HELD_S_MAX:g} s",
+                got="longer: it was undone before",
+                hint="Ask for less of the operation that it is held for.",
+            )
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _Heard:
+    """The controller's log, on its way to the run's files."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self.told = threading.Event()
+        self.since: float | None = None
+        self.text = ""
+
+    def event(self, monotonic: float, **event: Any) -> None:
+        if event["kind"] in MACHINE_KINDS:
+            monitor, down = self._testbed.monitor, event["action"] == "inject"
+            (monitor.expect_down if down else monitor.expect_up)(event["machine"])
+        self._testbed.recorder.event(monotonic, **event)
+        if event["action"] == "inject":
+            self.since = monotonic
+        elif event["action"] == "error":
+            self.text = str(event["text"])
+        self.told.set()

@@ -1,0 +1,279 @@
+"""One block: one arm's configuration, load, interference and faults, all ended at its end."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import polars as pl
+
+from core.runfiles.events import DISCARDED
+from core.runfiles.requests import measured
+from core.statistics.percentiles import time_out_ms
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.experiment import Experiment, Interference, Load, Phases
+from experiments.design.injections import injections
+from experiments.design.inventory import Inventory
+from experiments.design.roles import Session
+from experiments.design.schedule import Block, pair_seed
+from experiments.design.workloads import Workload
+from experiments.load.generator import LoadGenerator, LoadHandle
+from experiments.load.plan import LoadPlan, plan_block
+from experiments.record.disturbed import disturbance, disturbed_words, undecided
+from experiments.record.metrics.bootstrap import correlated_s
+from experiments.record.metrics.slo import slo_verdict
+from experiments.record.recorder import Recorder
+from experiments.record.records import RequestRecord
+from experiments.testbed.blast_radius import BlastRadius
+from experiments.testbed.faults import FaultController, Tally
+from experiments.testbed.guard import GuardWatch
+from experiments.testbed.host import HostBlock, HostWatch, wait_until_quiet
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.monitor import Monitor
+from experiments.testbed.schemes.running import running_scheme
+from experiments.testbed.settings import configure
+
+SETTLING = -1  # the number of the block before the first
+_LEAD_S = 0.5  # between the order to begin and the block's second 0
+_DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
+_TICK_S = 0.25
+
+Onlooker = Callable[[LoadPlan, float, Sequence[RequestRecord]], None]
+"""Is told a few times a second: the block's plan, where in it we are [s], and the new records."""
+
+
+def entries_for(
+    workload: Workload, design: Design, inventory: Inventory
+) -> dict[str, tuple[str, ...]]:
+    """URLs by entry tier, first those of the roles that the workload is for."""
+    tiers, entries = design.fleet.tiers, inventory.endpoints.entries
+    fitting = sorted(entries, key=lambda one: tiers[one.tier].role not in workload.roles)
+    sessions = {tier: design.roles[tiers[tier].role].session for tier in design.fleet.entry_tiers}
+    return {
+        one.tier: tuple(with_session(url, sessions[one.tier]) for url in one.urls)
+        for one in fitting
+    }
+
+
+def with_session(url: str, session: Session | None) -> str:
+    """The URL with the account that callers of a role have, if it has one."""
+    if session is None:
+        return url
+    parts = urlsplit(url)
+    account = f"{quote(session.user, safe='')}:{quote(session.password, safe='')}"
+    database = f"/{quote(session.database, safe='')}"
+    return parts._replace(netloc=f"{account}@{parts.netloc}", path=database).geturl()
+
+
+@dataclass
+class BlockRun:
+    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host;
+    `discarded` the records of what was set aside."""
+
+    design: Design
+    fleet: Fleet
+    recorder: Recorder
+    monitor: Monitor
+    generator: LoadGenerator
+    tally: Tally
+    quiet_wait_s: float = 0.0
+    handles: list[LoadHandle] = field(default_factory=list)
+    discarded: list[LoadHandle] = field(default_factory=list)
+    host: list[HostBlock] = field(default_factory=list)
+    _healed: dict[str, float] = field(default_factory=dict)
+    _measured: dict[Block, pl.DataFrame] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _radius(self) -> BlastRadius:
+        """Of the run: a machine that could not be healed stays in it."""
+        fleet = self.design.fleet
+        tiers = {name: tier for tier in fleet.tiers for name in fleet.nodes_of(tier)}
+        return BlastRadius(tiers, self.design.experiment.guard.machines_per_tier_max)
+
+    def run(
+        self,
+        block: Block,
+        narrator: Narrator,
+        experiment: Experiment | None = None,
+        onlooker: Onlooker | None = None,
+    ) -> None:
+        """Configure, load, disturb; everything that was injected is reverted when this returns.
+
+        Parameters: experiment, which goes before the design's; its arms are the design's;
+        onlooker, who follows the block, and must not keep it waiting.
+        """
+        waited_s = wait_until_quiet(self.quiet_wait_s, self.fleet.platform.cpu_s)
+        if waited_s > 0.0:
+            narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
+        configure(self.design, block.arm, self.fleet)
+        asked = experiment or self.design.experiment
+        design = replace(self.design, experiment=asked)
+        workload = self.design.workloads[asked.load.user]
+        entries = entries_for(workload, self.design, self.fleet.inventory)
+        plan = plan_block(entries, asked, block, workload)
+        self.recorder.block = block
+        handle = self.generator.start(plan)
+        self.handles.append(handle)
+        stop = threading.Event()
+        controller = FaultController(
+            self.fleet.agents, self.fleet.platform, self._on_fault, self.tally, self._radius
+        )
+        try:
+            handle.wait_ready()
+            watch = HostWatch(self.fleet.platform.cpu_s)
+            origin = time.monotonic() + _LEAD_S
+            worker = threading.Thread(
+                target=controller.run,
+                args=(
+                    injections(asked, design.fleet, block, self._address),
+                    origin,
+                    plan.length_s,
+                    stop,
+                ),
+                name="faults",
+            )
+            worker.start()
+            try:
+                with running_scheme(design, block, self.fleet, self.recorder, self.tally, origin):
+                    try:
+                        handle.go(self.recorder.clock.since_s(origin))
+                        self._follow(handle, block, origin, narrator, watch, onlooker)
+                    finally:  # before a scheme mends its machines, which may take a minute
+                        stop.set()
+                        worker.join()
+            finally:
+                stop.set()
+                worker.join()
+                self.host.append(watch.block(block, waited_s))
+        finally:
+            handle.stop()
+            self.recorder.requests(block, handle.poll().records)
+            self.recorder.block = None
+        if experiment is None:
+            self._judge(block, measured(handle.records()))
+
+    def _judge(self, block: Block, requests: pl.DataFrame) -> None:
+        """Tell InfluxDB what the arm came to so far."""
+        self._measured[block] = requests
+        frame = pl.concat([one for of, one in self._measured.items() if of.arm == block.arm])
+        asked = self.design.experiment
+        block_s = correlated_s({"spec": {"interference": vars(asked.interference)}})
+        slo = asked.slo.model_dump(mode="json")
+        found = slo_verdict(frame, [block.arm], slo, block_s=block_s)
+        disturbed = disturbance([vars(host) for host in self.host if host.arm == block.arm])
+        if disturbed:
+            found = undecided(found, disturbed_words(disturbed)) or found
+        self.recorder.verdict(time.monotonic(), block.arm, found["met"], found["reasons"])
+
+    def settle(self, narrator: Narrator) -> None:
+        """The design's load without neighbours and faults, if it asks for that; nothing of it is
+        kept but its events."""
+        asked = self.design.experiment
+        if asked.phases.settle == 0.0:
+            return
+        phases = asked.phases.model_copy(update={"warm_up": asked.phases.settle, "measure": 0.0})
+        self.calm(SETTLING, narrator, asked.load, phases)
+
+    def calm(self, number: int, narrator: Narrator, load: Load, phases: Phases) -> LoadHandle:
+        """Load without neighbours and faults on the first arm, of which nothing is kept but its
+        events; returns its records.
+
+        Parameters: number of the block, below 0.
+        """
+        asked = self.design.experiment
+        calm = {
+            "load": load,
+            "phases": phases,
+            "interference": Interference(pattern="none"),
+            "faults": (),
+            "failover": None,
+        }
+        seed = pair_seed(asked.design.seed, number)
+        block = Block(number, number, next(iter(asked.arms)), seed)
+        self.run(block, narrator, asked.model_copy(update=calm))
+        self.set_aside(block, "before the first block")
+        self.host.pop()
+        return self.discarded.pop()
+
+    def set_aside(self, block: Block, why: str) -> None:
+        """The last block's records are kept apart and count for nothing."""
+        self.recorder.block = block
+        self.recorder.event(
+            time.monotonic(), what="block", kind=block.arm, action=DISCARDED, text=why
+        )
+        self.recorder.block = None
+        self.discarded.append(self.handles.pop())
+        self._measured.pop(block, None)
+        self.host[-1] = replace(self.host[-1], spoiled=why)
+
+    def _follow(
+        self,
+        handle: LoadHandle,
+        block: Block,
+        origin: float,
+        narrator: Narrator,
+        watch: HostWatch,
+        onlooker: Onlooker | None,
+    ) -> None:
+        """Until the load is done: live samples to InfluxDB, phases to the event log."""
+        windows = [(window.start_s, window.end_s, window.phase) for window in handle.plan.windows]
+        marks = sorted(
+            [(start, 1, "start", phase) for start, _, phase in windows]
+            + [(end, 0, "end", phase) for _, end, phase in windows]
+        )
+        length_s, load = handle.plan.length_s, handle.plan.load
+        limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
+        self.recorder.event(origin, what="arm", kind=block.arm, action="start")
+        title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
+        if block.repeat < 0:
+            what = "settling" if block.repeat == SETTLING else "calibrating"
+            title = f"  {what}, {length_s:g} s without neighbours at {load.rate_per_s:g}/s"
+        self.recorder.accounts(origin, block, begins=True)
+        guard = GuardWatch(
+            self.design.experiment.guard,
+            origin,
+            time_out_ms(load.connect_timeout_s, load.response_timeout_s),
+        )
+        with narrator.bar(title, length_s) as show:
+            while True:
+                now_s = time.monotonic() - origin
+                while marks and marks[0][0] <= now_s:
+                    at_s, _, action, phase = marks.pop(0)
+                    self.recorder.event(origin + at_s, what="phase", kind=phase, action=action)
+                status = handle.poll()
+                self.recorder.requests(block, status.records)
+                if onlooker is not None:
+                    onlooker(handle.plan, now_s, status.records)
+                watch.tick()
+                now = time.monotonic()
+                self.recorder.accounts(now, block)
+                guard.requests(now, status.records)
+                guard.look(now, self.monitor.unready, self._radius.disturbed, self._healed)
+                show(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
+                if status.state == "done" and now_s >= length_s:
+                    break
+                if status.state in ("stopped", "failed") or now_s > limit_s:
+                    raise handle.failure(
+                        status.problem or f"state {status.state} after {now_s:.0f} s"
+                    )
+                time.sleep(_TICK_S)
+        end = origin + length_s
+        self.recorder.event(end, what="arm", kind=block.arm, action="end")
+
+    def _address(self, machine: str) -> str:
+        return self.fleet.inventory.machine(machine).address
+
+    def _on_fault(self, monotonic: float, **event: Any) -> None:
+        if event["kind"] in MACHINE_KINDS:
+            down = event["action"] == "inject"
+            (self.monitor.expect_down if down else self.monitor.expect_up)(event["machine"])
+        if event["action"] == "revert":
+            self._healed[event["machine"]] = monotonic
+        self.recorder.event(monotonic, **event)

@@ -1,0 +1,62 @@
+"""Blocks of load on a testbed, for kinds that measure a service: who sends, and what is kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.load.generator import LoadGenerator, remote_workers
+from experiments.record import manifest as manifests
+from experiments.record.metrics.saturation import lost_text
+from experiments.record.records import REQUESTS, write_table
+from experiments.run.block import BlockRun
+from experiments.testbed.testbed import Testbed
+
+
+def blocks_on(testbed: Testbed) -> BlockRun:
+    """The runner of blocks on the testbed's fleet; requests.parquet and discarded.parquet come of
+    it."""
+    load = testbed.design.experiment.load
+    waiting = testbed.platform.load_helpers() if load.workers > 1 else 0
+    generator = LoadGenerator(
+        testbed.folder / "load",
+        t0_monotonic_s=testbed.clock.monotonic,
+        worker=load.worker,
+        design=testbed.design.directory,
+        remote=remote_workers(load.workers, waiting),
+    )
+    runner = BlockRun(
+        testbed.design, testbed.fleet, testbed.recorder, testbed.monitor, generator, testbed.tally,
+        testbed.quiet_wait_s,
+    )  # fmt: skip
+    testbed.setup_s["warm_up"] = testbed.design.experiment.phases.warm_up
+    testbed.keep(lambda folder: _write(testbed, runner, folder))
+    return runner
+
+
+def _write(testbed: Testbed, runner: BlockRun, folder: Path) -> dict[str, Any] | None:
+    """The requests of all blocks, and what the manifest says of load and host."""
+    if not runner.handles:
+        return None
+    requests = pl.concat([handle.records() for handle in runner.handles])
+    write_table(folder / "requests.parquet", requests, REQUESTS)
+    if runner.discarded:
+        discarded = pl.concat([handle.records() for handle in runner.discarded])
+        write_table(folder / "discarded.parquet", discarded, REQUESTS)
+    shutil.rmtree(folder / "load")  # its content is in requests.parquet
+    host = {**manifests.host(), "blocks": [vars(block) for block in runner.host]}
+    return {"host": host, "load": {"blocks": _loads(testbed, runner, requests)}}
+
+
+def _loads(testbed: Testbed, runner: BlockRun, requests: pl.DataFrame) -> list[dict[str, Any]]:
+    """The load's workers, block by block; a request lost with one fails the measurement."""
+    blocks = []
+    for handle in runner.handles:
+        plan = handle.plan
+        blocks.append({"repeat": plan.repeat, "arm": plan.arm, "workers": handle.workers})
+        if lost := lost_text(requests.filter(repeat=plan.repeat), handle.workers):
+            testbed.verdicts.measurement.fail(f"block {plan.repeat + 1}, {plan.arm}: {lost}")
+    return blocks

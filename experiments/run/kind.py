@@ -1,0 +1,97 @@
+"""The contract of a kind of experiment: its section, its measurement, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from core.config_file import Strict
+    from experiments.design import Design
+    from experiments.record.result import Findings, Result
+    from experiments.testbed.platforms import Platform
+    from experiments.testbed.testbed import Testbed
+
+
+class Kind:
+    """One folder beside this file. Its `__init__.py` is read to list the kinds, so what a method
+    needs is imported in the method.
+
+    name: the folder's; Section: the model of the table `[NAME]` in experiment.toml, if it has one.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    Section: ClassVar[type[Strict] | None] = None
+    needs_fleet: ClassVar[bool] = True
+    needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
+    unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
+    plans: ClassVar[bool] = False  # whether a fleet is planned from a run of it
+    calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
+    decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
+    replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
+
+    def check(self, design: Design, section: Any) -> None:
+        """Raises InputError where design and section do not fit."""
+
+    def check_host(self, design: Design, section: Any, platform: Platform) -> None:
+        """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
+
+    def disturbs(self, design: Design, section: Any) -> Sequence[Mapping[str, Any]]:
+        """Disturbances that the kind adds, to one machine of a tier at a time, as `sparecraft
+        check` says it: what, kind, parameters, at_s, machines, commands, undo, when."""
+        del design, section
+        return ()
+
+    def adapted(self, design: Design, section: Any) -> Design:
+        """The design as it is carried out."""
+        del section
+        return design
+
+    def load_s(self, design: Design, section: Any) -> float | None:
+        """Seconds of load in all; None where that is found out while it measures."""
+        from experiments.design.schedule import load_length_s
+
+        del section
+        return load_length_s(design.experiment) if self.needs_fleet else 0.0
+
+    def utilisation(self, design: Design, results: Path) -> Mapping[str, Any] | None:
+        """Utilisation that each arm's tiers will have, by earlier runs in `results`: asked, run,
+        rate_per_s, at_most, arms; None in kinds that cannot say."""
+        del design, results
+        return None
+
+    def measure(self, testbed: Testbed, section: Any) -> None:
+        """Everything that is measured; `stage.keep` sees to it that it is written, also when the
+        run is cut short."""
+        raise NotImplementedError
+
+    def analyse(self, folder: Path) -> Findings:
+        """The findings of a run's files; the runner's manifest.json is one of them."""
+        raise NotImplementedError
+
+    def write_page(self, folder: Path) -> Path:
+        """Write report.html from the folder's files, result.json too, and return its path."""
+        raise NotImplementedError
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """The result on a terminal; the last line is the page's path."""
+        raise NotImplementedError
+
+    def figures(self, result: Result) -> Mapping[str, Any]:
+        """The columns that `sparecraft compare` puts beside another run's."""
+        return self.row(result)
+
+    def levels(self, result: Result) -> Mapping[str, float]:
+        """Figures of the whole run that nights watch, beside those of its arms: FIGURE or
+        FIGURE/OF, with the unit in the figure's name."""
+        del result
+        return {}
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """The few words of `sparecraft list` on a run beside its head."""
+        del result
+        return {}

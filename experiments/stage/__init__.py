@@ -1,1 +1,0 @@
-"""What an experiment runs on: platforms, agents, faults, schemes; up, ready, disturb, down."""

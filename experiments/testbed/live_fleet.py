@@ -1,0 +1,29 @@
+"""A live fleet: its platform, and everything that is connected to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from experiments.design.inventory import Inventory, Machine
+from experiments.testbed.agents import Agent, Arbiter
+from experiments.testbed.held_settings import HeldSettings
+from experiments.testbed.platforms import Platform
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The live fleet and everything that is connected to it."""
+
+    platform: Platform
+    inventory: Inventory
+    influxdb: str = field(repr=False)  # its address, with the password
+    agents: Mapping[str, Agent]
+    arbiters: Mapping[str, Arbiter]  # by tier that has one
+    standbys: Mapping[str, Agent] = field(default_factory=dict)  # of machines that are off
+    settings: HeldSettings = field(default_factory=HeldSettings)
+
+
+def serving(inventory: Inventory, tiers: Collection[str]) -> list[Machine]:
+    """The machines of these tiers that serve, standbys too; not their arbiters."""
+    return [m for m in inventory.machines if m.tier in tiers and m not in inventory.arbiters]

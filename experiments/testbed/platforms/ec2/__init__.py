@@ -1,0 +1,112 @@
+"""Machines rented from AWS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.testbed.platforms.base import (
+    CostEstimate,
+    Elsewhere,
+    Given,
+    Option,
+    Platform,
+    PlatformEntry,
+)
+
+TTL_HOURS = 4.0
+OPTIONS = (
+    Option(
+        "region",
+        str,
+        "AWS region; else that of the environment or profile.",
+        ("run", "up", "down", "list", "watch"),
+    ),
+    Option(
+        "ttl_hours",
+        float,
+        f"Hours until the machines end themselves. [default: {TTL_HOURS:g}]",
+        ("run", "up"),
+        minimum=0.5,
+        maximum=168.0,
+    ),
+    Option(
+        "max_usd",
+        float,
+        "Refuse a fleet that could cost more until its end, before anything is made.",
+        ("run", "up"),
+        minimum=0.0,
+    ),
+    Option("spot", bool, "Spot machines, which AWS may take back.", ("run", "up")),
+    Option(
+        "var",
+        list[str],
+        "A variable of the stack, such as load_machines=2; may be repeated.",
+        ("run", "up"),
+        metavar="NAME=VALUE",
+    ),
+    Option(
+        "book",
+        str,
+        "Prices where AWS's pricing API gives none: a file. [default: ec2]",
+        ("run", "up"),
+    ),
+)
+
+
+class _Ec2:
+    name = "ec2"
+    summary = "machines rented from AWS, for money"
+    options = OPTIONS
+
+    def for_run(self, experiment: str) -> Platform:
+        """The fleet that `sparecraft up` made, from its first load machine."""
+        from experiments.testbed.platforms.ec2.attached import AttachedFleet
+
+        return AttachedFleet(experiment)
+
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
+        """From wherever there are credentials; on the first load machine the run goes on there."""
+        from experiments.testbed.platforms.ec2 import attached, platform
+        from experiments.testbed.platforms.ec2.bundle import pack
+        from experiments.testbed.platforms.ec2.remote_run import RemoteRun
+
+        if attached.HANDED.exists():
+            return None
+        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        pack(rented.stack.directory, design, narrator)
+        return RemoteRun(design, rented, given, narrator)
+
+    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
+        """Planned and priced."""
+        from experiments.testbed.platforms.ec2 import platform
+        from experiments.testbed.platforms.ec2.bundle import pack
+        from experiments.testbed.platforms.ec2.cost_estimate import offer
+
+        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        pack(rented.stack.directory, design, narrator)
+        return offer(design, rented, given, narrator)
+
+    def for_down(self, experiment: str, given: Given) -> Platform:
+        """The fleet, from wherever there are credentials."""
+        from experiments.testbed.platforms.ec2 import platform
+
+        return platform.Ec2Platform(experiment, given["region"])
+
+    def made(self) -> list[str]:
+        """The fleets that were made here."""
+        from experiments.testbed.platforms.ec2.platform import STACK
+        from experiments.testbed.platforms.terraform import stated
+
+        return stated(STACK)
+
+    def fleets(self, given: Given) -> list[dict[str, Any]]:
+        """The resources with our tags in one region of the account."""
+        from experiments.testbed.platforms.ec2.aws import Aws
+        from experiments.testbed.platforms.ec2.resources import fleets
+
+        return fleets(Aws(given["region"]))
+
+
+PLATFORM: PlatformEntry = _Ec2()

@@ -1,0 +1,98 @@
+"""A fleet on EC2 as its first load machine knows it: inside the network, and without Terraform.
+
+The stack leaves the inventory and the keys there in one file. What is measured there is not made
+there: the fleet stays, until `sparecraft down` where it was made, or the end of its time to live.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.config_file import check, read_tfvars
+from core.errors import EnvironmentMissing
+from experiments.design.fleet import Fleet
+from experiments.design.inventory import Identity, Inventory
+from experiments.testbed.platforms.ec2.aws import Aws
+from experiments.testbed.platforms.ec2.machines import Ec2Machines
+from experiments.testbed.platforms.terraform import Progress
+
+HANDED = Path("/etc/sparecraft/runner.json")
+
+
+class Handed(BaseModel):
+    """The file's content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    region: str
+    fleet: Inventory
+    identity: Identity
+
+
+class AttachedFleet(Ec2Machines):
+    """One experiment's fleet, made elsewhere."""
+
+    reachable = True
+
+    def __init__(self, experiment: str, file: Path = HANDED) -> None:
+        """Raises EnvironmentMissing where `file` is not there or of another experiment."""
+        self._handed = _read(file)
+        if self._handed.fleet.experiment != experiment:
+            raise EnvironmentMissing(
+                str(file),
+                expected=f"the fleet of {experiment}",
+                got=f"that of {self._handed.fleet.experiment}",
+                hint="Run that design, or make this one's fleet: "
+                f"`sparecraft up {experiment} --platform ec2`.",
+            )
+        super().__init__(experiment, Aws(self._handed.region))
+
+    def check(self) -> None:
+        """Nothing: the fleet was handed over."""
+
+    def up(self, tfvars: Path, progress: Progress) -> Inventory:
+        """The fleet as it is. Raises EnvironmentMissing where it is not the one of `tfvars`."""
+        asked = check(read_tfvars(tfvars), Fleet).machine_names
+        missing = sorted(set(asked) - {one.name for one in self.inventory().machines})
+        if missing:
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}",
+                expected=f"the machines of {tfvars}",
+                got=f"none called {', '.join(missing)}",
+                hint="Take the design that the fleet was made of, or make the fleet anew.",
+            )
+        progress("the fleet was made elsewhere, and stays")
+        return self.inventory()
+
+    def inventory(self) -> Inventory:
+        """The inventory."""
+        return self._handed.fleet
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return self._handed.identity
+
+    def down(self, progress: Progress) -> list[str]:
+        """Removes nothing: the fleet is not this machine's."""
+        progress("the fleet stays; `sparecraft down` removes it where it was made")
+        return []
+
+    def left(self) -> list[str]:
+        """Nothing of what was made here, for nothing was."""
+        return []
+
+
+def _read(file: Path) -> Handed:
+    try:
+        return Handed.model_validate_json(file.read_text())
+    except (OSError, ValidationError) as error:
+        got = str(getattr(error, "strerror", None) or error)
+        raise EnvironmentMissing(
+            str(file),
+            expected="the inventory and keys that the stack leaves on its first load machine",
+            got=got,
+            hint="A run on EC2 goes out from there, inside the fleet's network: "
+            "`sparecraft up DESIGN --platform ec2` makes it and says how to get in.",
+        ) from error

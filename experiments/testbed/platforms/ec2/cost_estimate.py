@@ -1,0 +1,171 @@
+"""Cost of a design's fleet on EC2, before any of it is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from core.errors import InputError
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.fleet import Fleet
+from experiments.design.inventory import Inventory
+from experiments.testbed.platforms.base import CostEstimate, Given
+from experiments.testbed.platforms.ec2 import TTL_HOURS
+from experiments.testbed.platforms.ec2.cost import (
+    USD_PER_ADDRESS_HOUR,
+    USD_PER_GB_MONTH,
+    Bill,
+    planned_machines,
+    quote_of,
+)
+from experiments.testbed.platforms.ec2.platform import Ec2Platform, Rental
+
+_OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` itself says
+
+
+def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrator) -> CostEstimate:
+    """The fleet with its price, which is shown; `platform` is ready to make it."""
+    now = datetime.now(UTC)
+    wanted = asked(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
+    rental, bill = _priced(design, platform, narrator, wanted, given["book"] or "ec2")
+    platform.rental = rental
+    within(bill, given["max_usd"], given.get("planned_s"))
+
+    def next_steps(_: Inventory) -> Sequence[str]:
+        return [
+            f"Until {rental.expires:%Y-%m-%d %H:%M} UTC: {len(bill.machines)} machines.",
+            f"aws ssm start-session --region {platform.aws.region} --target {platform.runner()}",
+            f"and there: `sparecraft run {design.name} --platform ec2`",
+        ]
+
+    about = {"cost": _cost_json(bill), "expires": rental.expires.isoformat()}
+    return CostEstimate(
+        platform, next_steps, f"Make it, for at most {bill.usd_most:.2f} USD?", about
+    )
+
+
+def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
+    """Raises InputError for a fleet that could cost more than `max_usd`, and for one that ends
+    before the load of its run can have, `planned_s` [s] where that is known."""
+    planned_h = (planned_s or 0.0) / 3600
+    if planned_h > bill.ttl_hours:
+        raise InputError(
+            "--ttl-hours",
+            expected=f"more than the {planned_h:.2g} h for which the run sends load",
+            got=f"{bill.ttl_hours:g} h",
+            hint="Give more, for the fleet has to be made too; or make the design shorter.",
+        )
+    if max_usd is not None and bill.usd_most > max_usd:
+        lasts = f" The run sends load for {planned_h:.2g} h." if planned_s else ""
+        raise InputError(
+            f"--max-usd {max_usd:g}",
+            expected=f"a fleet that costs at most {max_usd:.2f} USD until it ends",
+            got=f"{bill.usd_most:.2f} USD in {bill.ttl_hours:g} h, every machine on",
+            hint=f"Give fewer --ttl-hours, fewer or smaller machines, or more USD.{lasts}",
+        )
+
+
+def asked(
+    platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
+) -> Rental:
+    """The request, not yet priced. Of a fleet that is up, what is not said anew stays."""
+    kept = platform.stack.variables if platform.stack.held() else {}
+    more = {name: value for name, value in kept.items() if name not in _OWN}
+    more |= _variables(variables, platform.stack.declared())
+    spot = spot or bool(kept.get("spot"))
+    end = datetime.fromisoformat(kept["expires"]) if kept else now
+    if ttl_hours is None and end > now:
+        return Rental(float(kept["ttl_hours"]), end, spot, more=more)
+    hours = TTL_HOURS if ttl_hours is None else ttl_hours
+    return Rental(hours, now + timedelta(hours=hours), spot, more=more)
+
+
+def _variables(given: list[str], declared: set[str]) -> dict[str, Any]:
+    """NAME=VALUE, the value as JSON where it is. Raises InputError for an unknown name."""
+    more = dict[str, Any]()
+    free = sorted(declared - set(Fleet.model_fields) - set(_OWN))
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or name not in free:
+            raise InputError(
+                f"--var {text}",
+                expected=f"NAME=VALUE of {', '.join(free)}",
+                got=repr(name) if sign else "no =",
+                hint="The fleet's own are in its fleet.tfvars; see --region, --ttl-hours, --spot.",
+            )
+        try:
+            more[name] = json.loads(value)
+        except ValueError:
+            more[name] = value
+    return more
+
+
+def _priced(
+    design: Design, platform: Ec2Platform, narrator: Narrator, wanted: Rental, book: str
+) -> tuple[Rental, Bill]:
+    """The same with prices, and what it costs, shown."""
+    with narrator.step("Planning (terraform plan)"):
+        platform.check()
+        machines = planned_machines(platform.planned(design.directory / "fleet.tfvars", wanted))
+    types = {one.instance_type for one in machines}
+    quote, remark = quote_of(platform.aws.region, types, book, datetime.now(UTC).date())
+    bill = Bill(machines, quote, wanted.ttl_hours)
+    _show(bill, narrator, platform.aws, wanted.spot)
+    if remark:
+        narrator.say(escape(remark))
+    return replace(wanted, usd_per_hour=quote.usd_per_hour), bill
+
+
+def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("machine", no_wrap=True)
+    table.add_column("type", no_wrap=True)
+    for column in ("USD/h", "disk GB"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in bill.machines:
+        price = "off" if one.standby else f"{bill.quote.usd_per_hour[one.instance_type]:.4f}"
+        table.add_row(one.name, one.instance_type, price, f"{one.disk_gb:g}")
+    narrator.console.print(table)
+    say = narrator.say
+    say(f"Account {aws.account()}, region {aws.region}. Prices of {bill.quote.as_of}.")
+    say(f"Source: {bill.quote.source}.")
+    if spot:
+        say("Spot machines cost less than this, never more.")
+    say(
+        f"[bold]{bill.usd_per_hour:.4f} USD an hour[/bold], with {USD_PER_ADDRESS_HOUR} for each "
+        f"public address and {bill.disk_gb:g} GB of disk at {USD_PER_GB_MONTH} a month; "
+        f"[bold]at most {bill.usd_most:.2f} USD[/bold] in {bill.ttl_hours:g} h, standbys on all "
+        "the time. Traffic between zones (0.01 USD/GB) and out (0.09) is not in it."
+    )
+    say(
+        "All machines end then, also standbys that are off; the network and the bucket stay: "
+        "`sparecraft down` or `reap` removes those."
+    )
+
+
+def _cost_json(bill: Bill) -> dict[str, Any]:
+    return {
+        "usd_per_hour": round(bill.usd_per_hour, 6),
+        "usd_most": round(bill.usd_most, 4),
+        "ttl_hours": bill.ttl_hours,
+        "prices_as_of": bill.quote.as_of,
+        "source": bill.quote.source,
+        "machines": [
+            {
+                "name": one.name,
+                "instance_type": one.instance_type,
+                "standby": one.standby,
+                "disk_gb": one.disk_gb,
+                "usd_per_hour": bill.quote.usd_per_hour[one.instance_type],
+            }
+            for one in bill.machines
+        ],
+    }

@@ -1,0 +1,70 @@
+"""Machines that are there, by ssh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.inventory import Inventory
+from experiments.testbed.platforms.base import CostEstimate, Given, Option, Platform, PlatformEntry
+
+
+class _Hosts:
+    name = "hosts"
+    summary = "machines that are there, by ssh"
+    options = (
+        Option(
+            "hosts",
+            str,
+            "The file of hosts. [default: that of the last up, else hosts.toml]",
+            ("up", "down"),
+        ),
+    )
+
+    def for_run(self, experiment: str) -> Platform:
+        """On the hosts of the last `up`, or of hosts.toml."""
+        return _platform(experiment, None)
+
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
+        """It goes on here."""
+
+    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
+        """At once: the hosts are there."""
+        del narrator
+        return CostEstimate(_platform(design.fleet.experiment, given["hosts"]), _where)
+
+    def for_down(self, experiment: str, given: Given) -> Platform:
+        """The same fleet."""
+        return _platform(experiment, given.get("hosts"))  # watch has no such option
+
+    def made(self) -> list[str]:
+        """The fleets that were made from here."""
+        from experiments.testbed.platforms.hosts.platform import STACK
+        from experiments.testbed.platforms.terraform import stated
+
+        return stated(STACK)
+
+    def fleets(self, given: Given) -> list[dict[str, Any]]:
+        """The fleets that were made from here."""
+        del given
+        rows = []
+        for name in self.made():
+            machines = _platform(name, None).inventory().machines
+            rows.append({"experiment": name, "machines": len(machines)})
+        return rows
+
+
+def _platform(experiment: str, file: str | None) -> Platform:
+    from experiments.testbed.platforms.hosts.platform import HostsPlatform
+
+    return HostsPlatform(experiment, Path(file) if file else None)
+
+
+def _where(inventory: Inventory) -> list[str]:
+    entries = [f"{one.tier}: {', '.join(one.urls)}" for one in inventory.endpoints.entries]
+    return [f"Entry {'; '.join(entries)}   InfluxDB: {inventory.endpoints.influxdb}"]
+
+
+PLATFORM: PlatformEntry = _Hosts()

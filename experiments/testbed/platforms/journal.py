@@ -1,0 +1,149 @@
+"""The faults of whole machines that a run holds, so that none outlives it.
+
+A note is on disk from before the fault until after its undo. While a run goes on, a process of its
+own, the watchdog (`watchdog.py`), waits for its end, however that comes, and undoes what is noted
+then. Where that one was killed too, the next `sparecraft up`, `run` or `down` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from core.errors import SparecraftError
+from experiments.testbed.platforms.watchdog import Watchdog
+
+
+@dataclass(frozen=True)
+class Note:
+    """A fault of a machine that was made, or is about to be; `how`, what the platform undoes it by
+    where the kind does not say that."""
+
+    machine: str
+    kind: str
+    pid: int  # of the run
+    started: int  # its start, in clock ticks: a number is given to others after it
+    how: str = ""
+
+
+Undo = Callable[[Note], None]
+
+
+@dataclass
+class MachineJournal:
+    """One experiment's notes in a folder of their own, and the watchdog of this process."""
+
+    platform: str
+    experiment: str
+    folder: Path
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _watchdog: Watchdog | None = None
+
+    def watch(self) -> int:
+        """See that there is a watchdog; returns its process id once it is ready. Raises
+        EnvironmentMissing."""
+        with self._guard:
+            if self._watchdog is None or not self._watchdog.lives:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._watchdog = Watchdog(self.platform, self.experiment, self.folder)
+            return self._watchdog.pid
+
+    def write(self, kind: str, machine: str, how: str = "") -> None:
+        """Note it, on disk before this returns, and see that there is a watchdog."""
+        self.watch()
+        own = os.getpid()
+        note = Note(machine, kind, own, _start_of(own) or 0, how)
+        with self._guard:
+            file = self._file(machine)
+            with file.open("w", encoding="utf-8") as draft:
+                file.chmod(0o600)  # a command may have a password
+                json.dump(asdict(note), draft)
+                draft.flush()
+                os.fsync(draft.fileno())
+            _sync(file.parent)
+
+    def clear(self, machine: str) -> None:
+        """Its fault is undone."""
+        with self._guard:
+            self._file(machine).unlink(missing_ok=True)
+
+    def clear_all(self) -> None:
+        """There are no machines any more."""
+        with self._guard:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def notes(self) -> list[Note]:
+        """Return the notes; one that was cut off is left out, its fault was not made yet."""
+        return list(_notes(self.folder))
+
+    def undo_left(self, undo: Undo) -> list[Note]:
+        """Undo what runs that are no more have left. Returns what it undid."""
+        return self.undo_all(undo, [one for one in self.notes() if not _goes_on(one)])
+
+    def undo_all(self, undo: Undo, notes: list[Note]) -> list[Note]:
+        """Undo these and forget them, each whatever becomes of the others. Raises the first
+        SparecraftError, at the end."""
+        undone, failed = list[Note](), list[SparecraftError]()
+        for note in notes:
+            try:
+                undo(note)
+            except SparecraftError as error:
+                failed.append(error)
+                continue
+            self.clear(note.machine)
+            undone.append(note)
+        if failed:
+            raise failed[0]
+        return undone
+
+    def _file(self, machine: str) -> Path:
+        return self.folder / f"{machine}.json"
+
+
+@runtime_checkable
+class Undoes(Protocol):
+    """A platform that notes its faults of machines."""
+
+    @property
+    def journal(self) -> MachineJournal: ...
+
+    def undo(self, note: Note) -> None:
+        """Undo a fault that may have been another process's; idempotent."""
+
+
+def _notes(folder: Path) -> Iterator[Note]:
+    for file in sorted(folder.glob("*.json")):
+        try:
+            yield Note(**json.loads(file.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
+            continue
+
+
+def _sync(folder: Path) -> None:
+    """A file's name too is on disk then."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _goes_on(note: Note) -> bool:
+    """Return true while the run that made the fault goes on."""
+    return _start_of(note.pid) == note.started
+
+
+def _start_of(pid: int) -> int | None:
+    """When a process began; None where there is none, or one that is only waited for yet."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])

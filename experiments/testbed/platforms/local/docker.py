@@ -1,0 +1,181 @@
+"""The Docker engines under the local platform: call, list, sweep."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import IPv4Network
+
+import httpx
+
+from core.errors import EnvironmentMissing
+from experiments.testbed.platforms.local.engines import HERE, Engine
+
+LABEL = "sparecraft.experiment"
+_TIMEOUT_S = 60.0
+_SOCKET = "unix://"
+_ONE_SAMPLE = {"stream": "false", "one-shot": "true"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something of ours that an engine still holds."""
+
+    kind: str  # container | network
+    name: str
+    experiment: str
+    on: Engine = HERE
+
+    @property
+    def is_machine(self) -> bool:
+        """Not an end of a network over several hosts, which is a container too."""
+        return self.kind == "container" and not self.name.startswith(f"sc-{self.experiment}-vxlan-")
+
+    def __str__(self) -> str:
+        """For a person; the host only where it is a named one."""
+        return f"{self.kind} {self.name}" + (f" on {self.on.name}" if self.on.address else "")
+
+
+def check(on: Engine = HERE) -> None:
+    """Raises EnvironmentMissing unless the engine answers."""
+    run("version", "--format", "{{.Server.Version}}", on=on)
+
+
+def state(container: str, on: Engine = HERE) -> str:
+    """running, paused, exited, created, ... or `absent`."""
+    done = _call("inspect", "--format", "{{.State.Status}}", container, on=on)
+    return done.stdout.strip() if done.returncode == 0 else "absent"
+
+
+def logs(container: str, lines: int = 20, on: Engine = HERE) -> str:
+    """The last lines that a machine printed."""
+    done = _call("logs", "--tail", str(lines), container, on=on)
+    return (done.stdout + done.stderr).strip()
+
+
+def find(experiment: str | None = None, on: Engine = HERE) -> list[Found]:
+    """All containers and networks that carry our label, of one experiment or of all."""
+    wanted = f"label={LABEL}" + (f"={experiment}" if experiment else "")
+    found = []
+    for kind, arguments in (("container", ["ps", "-a"]), ("network", ["network", "ls"])):
+        out = run(*arguments, "--filter", wanted, "--format", "{{json .}}", on=on)
+        for line in out.splitlines():
+            row = json.loads(line)
+            labels = dict(pair.split("=", 1) for pair in row["Labels"].split(",") if "=" in pair)
+            name = row.get("Names") or row["Name"]
+            found.append(Found(kind, name, labels.get(LABEL, ""), on))
+    return found
+
+
+def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
+    """The ranges of the engine's networks but those of the experiment `but`."""
+    identifiers = run("network", "ls", "--quiet", on=on).split()
+    networks = json.loads(run("network", "inspect", *identifiers, on=on))
+    ranges = [
+        one.get("Subnet", "")
+        for network in networks
+        if (network.get("Labels") or {}).get(LABEL) != but
+        for one in (network.get("IPAM") or {}).get("Config") or []
+    ]
+    return {IPv4Network(text) for text in ranges if "." in text}
+
+
+def is_here(on: Engine = HERE) -> bool:
+    """True where the engine is this host's."""
+    return _address(on).startswith(_SOCKET)
+
+
+def _address(on: Engine) -> str:
+    usual = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    return on.address or run(*usual).strip()
+
+
+def cpu_s(experiment: str, on: Engine = HERE) -> dict[str, float]:
+    """CPU seconds of each running container of the experiment since its start; none where the
+    engine is another host's, or does not say."""
+    address = _address(on)
+    if not address.startswith(_SOCKET):
+        return {}
+    wanted = json.dumps({"label": [f"{LABEL}={experiment}"]})
+    transport = httpx.HTTPTransport(uds=address.removeprefix(_SOCKET))
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=_TIMEOUT_S) as engine:
+        try:
+            listed = engine.get("/containers/json", params={"filters": wanted}).json()
+            names = [str(container["Id"]) for container in listed]
+            # The engine takes a second over each, also where one is asked for a single sample.
+            with ThreadPoolExecutor(max_workers=max(1, len(names))) as together:
+                return dict(zip(names, together.map(partial(_spent_s, engine), names), strict=True))
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return {}
+
+
+def _spent_s(engine: httpx.Client, container: str) -> float:
+    answer = engine.get(f"/containers/{container}/stats", params=_ONE_SAMPLE)
+    return float(answer.json()["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+
+
+def sweep(experiment: str, on: Engine = HERE) -> list[Found]:
+    """Remove by label whatever Terraform's state does not know (a run that was killed)."""
+    found = find(experiment, on)
+    # One at a time: side by side the engine can lose count of a network's endpoints (moby 42119).
+    for container in (f.name for f in found if f.kind == "container"):
+        run("rm", "--force", "--volumes", container, on=on)
+    for network in (f.name for f in found if f.kind == "network"):
+        run("network", "rm", network, on=on)
+    return found
+
+
+def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("docker")
+    if program is None:
+        raise _missing("no such program")
+    try:
+        return subprocess.run(
+            [program, *on.arguments, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentMissing(
+            f"docker {arguments[0]} {arguments[-1]}",
+            expected=f"an end within {_TIMEOUT_S:g} s",
+            got="none",
+            hint="See what keeps the engine busy; `sparecraft list` shows what runs, `sparecraft "
+            "down` removes it.",
+        ) from error
+
+
+def run(*arguments: str, on: Engine = HERE) -> str:
+    """One `docker` command and what it prints. Raises EnvironmentMissing where it fails."""
+    done = _call(*arguments, on=on)
+    if done.returncode != 0:
+        said = done.stderr.strip() or done.stdout.strip()
+        if "connect to the Docker daemon" in said or "connection refused" in said:
+            raise _missing(said if on == HERE else f"host {on.name}: {said}")
+        raise EnvironmentMissing(
+            f"docker {arguments[0]} {arguments[-1]}",
+            expected="success",
+            got=said,
+            hint="Restart the Docker engine, which counts its endpoints anew (moby issue 42119), "
+            "then `sparecraft down`."
+            if "has active endpoints" in said
+            else "`sparecraft list` shows what runs; `sparecraft down` removes it.",
+        )
+    return done.stdout
+
+
+def _missing(got: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        "Docker",
+        expected="a Docker engine that this user may use",
+        got=got,
+        hint="Start it (`make setup` does, or `sudo systemctl start docker`) and call again.",
+    )

@@ -1,0 +1,27 @@
+"""Jars of roles that are Java programs: had from Maven when a fleet first needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from experiments.paths import ROOT
+from experiments.testbed.platforms.local.on_demand_build import make
+from experiments.testbed.platforms.terraform import Progress
+
+JARS = ROOT / "ci" / "jars"
+
+
+def fetch(folders: Iterable[Path], progress: Progress) -> None:
+    """Have the jars here that the roles in these folders name. Raises EnvironmentMissing."""
+    named = sorted({str(folder) for folder in folders if any(folder.rglob("pom.xml"))})
+    if not named:
+        return
+    said = make(
+        [JARS, *named],
+        f"jars of {', '.join(Path(folder).name for folder in named)}",
+        expected="those that pom.xml and jars.sha256 beside it name",
+        hint=f"`ci/jars {' '.join(named)}` tries again; it needs Maven and a repository.",
+    )
+    for line in said:
+        progress(line)

@@ -1,0 +1,25 @@
+"""Parts of images that are made on use: a script that makes it, or says why it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import EnvironmentMissing
+
+
+def make(command: Sequence[str | Path], place: str, *, expected: str, hint: str) -> list[str]:
+    """Run a script of ours; returns what it printed. Raises EnvironmentMissing where it fails."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        got = (done.stdout + done.stderr)[-2000:].strip()
+        raise EnvironmentMissing(place, expected=expected, got=got, hint=hint)
+    return done.stdout.splitlines()

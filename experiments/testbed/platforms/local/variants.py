@@ -1,0 +1,48 @@
+"""Hardened programs that a design's arms ask for: compiled when a fleet first needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.design import load_design
+from experiments.design.fleet import Fleet
+from experiments.design.roles import Role
+from experiments.paths import ROOT
+from experiments.testbed.platforms.local.on_demand_build import make
+from experiments.testbed.platforms.terraform import Progress
+
+BUILD = ROOT / "agents" / "harden" / "services" / "build"
+SETTING = "VARIANT"
+_AS_DEBIAN = "debian"
+_TARGET = "bin/variants/"
+
+
+def asked(folder: Path, fleet: Fleet, roles: Mapping[str, Role]) -> set[tuple[str, str]]:
+    """Programs and variants that arms of the design in `folder` run: {("redis", "ilr"), ...}."""
+    if not (folder / "experiment.toml").is_file():
+        return set()
+    found = set()
+    for arm in load_design(str(folder)).experiment.arms.values():
+        for tier, settings in arm.settings.items():
+            variant = settings.role.get(SETTING, _AS_DEBIAN)
+            if tier not in fleet.tiers or variant == _AS_DEBIAN:
+                continue
+            role = roles[fleet.tiers[tier].role]
+            pattern = roles[role.image_of or fleet.tiers[tier].role].build.get(_TARGET)
+            if pattern is not None:
+                found.add((Path(pattern).parent.name, str(variant)))
+    return found
+
+
+def build(wanted: set[tuple[str, str]], progress: Progress) -> None:
+    """Have these programs where images take them from. Raises EnvironmentMissing."""
+    for program, variant in sorted(wanted):
+        progress(f"{program}, variant {variant}: compiled where it is not here (minutes)")
+        make(
+            [BUILD, program, variant],
+            f"{program}, variant {variant}",
+            expected="the program, compiled by sparecraft-cc",
+            hint=f"`{BUILD.relative_to(ROOT)} {program} {variant}` tries again; it needs Debian "
+            "12, as the images have it.",
+        )

@@ -1,0 +1,338 @@
+"""Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out.
+
+A state lies beside the stack, or where a `backend` block of the stack says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from core.errors import EnvironmentMissing
+from experiments.design.inventory import Identity, Inventory
+
+Progress = Callable[[str], None]
+_Output = TypeVar("_Output", bound=BaseModel)
+_PRIVATE = 0o077  # a state holds the key of the fleet's authority
+_LOCK_WAIT = "-lock-timeout=30s"
+_PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
+_FLEET, _PLATFORM, _STATE = "fleet.tfvars", "platform.tfvars.json", "terraform.tfstate"
+_DEFAULT = "default"  # the workspace that every backend has
+
+
+class Stack:
+    """A root module and the workspace of one experiment in it."""
+
+    def __init__(self, directory: Path, experiment: str) -> None:
+        self.directory = directory
+        self.experiment = experiment
+
+    @property
+    def state_directory(self) -> Path:
+        """The folder of the variables used, and of the state beside them unless a backend keeps
+        it."""
+        return self.directory / "terraform.tfstate.d" / self.experiment
+
+    @property
+    def has_backend(self) -> bool:
+        """True where a backend keeps the states."""
+        return bool(re.search(r'^\s*backend "(?!local")', self._text(), re.MULTILINE))
+
+    def declared(self) -> set[str]:
+        """Names of the stack's variables: a misspelt one in a file is no error to Terraform."""
+        return set(re.findall(r'^\s*variable "(\w+)"', self._text(), re.MULTILINE))
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The platform's own variables of the last apply."""
+        kept = self.state_directory / _PLATFORM
+        return dict(json.loads(kept.read_text())) if kept.exists() else {}
+
+    def apply(
+        self, tfvars: Path, progress: Progress, variables: Mapping[str, Any] | None = None
+    ) -> None:
+        """Bring the fleet to what `tfvars` and the platform's own `variables` say.
+
+        Raises EnvironmentMissing with Terraform's diagnostics.
+        """
+        _keep(self.state_directory, tfvars, {**(variables or {}), **_roles_beside(tfvars)})
+        self._init()
+        self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
+
+    def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """The plan of an apply, as `terraform show -json` has it; nothing is kept."""
+        self._init()
+        with tempfile.TemporaryDirectory() as scratch:
+            kept, plan = Path(scratch), Path(scratch) / "plan"
+            _keep(kept, tfvars, {**variables, **_roles_beside(tfvars)})
+            try:
+                for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
+                    pass
+                return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
+            finally:
+                if not any(self.state_directory.glob("*")) and not self.held():
+                    self.forget()  # the workspace that Terraform made for the plan
+
+    def replace(self, address: str, progress: Progress) -> None:
+        """Make one resource anew and touch no other. Raises EnvironmentMissing."""
+        only = [f"-replace={address}", f"-target={address}"]
+        self._stream(
+            ["apply", "-auto-approve", *only, *self._common(self.state_directory)], progress
+        )
+
+    def destroy(self, progress: Progress) -> None:
+        """Remove what the workspace's state holds; nothing to do if there is no state, or the
+        variables are in another checkout."""
+        if not (self.state_directory / _FLEET).exists() or not self._state():
+            return
+        self._init()
+        self._stream(["destroy", "-auto-approve", *self._common(self.state_directory)], progress)
+        self.forget()
+
+    def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
+        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found.
+        Raises EnvironmentMissing, with nothing done, where a backend does not answer."""
+        failed = False
+        try:
+            self.held()
+        except EnvironmentMissing:
+            if self.has_backend:
+                raise
+            self.forget()  # a state that is not whole: the sweep does it all
+        try:
+            self.destroy(progress)
+        except EnvironmentMissing:
+            failed = True
+        swept = sweep()
+        if failed and self.state_directory.exists():
+            # The sweep removed everything that the state could name: one more destroy empties it.
+            self.destroy(progress)
+        elif self.state_directory.exists() or self.held():
+            self.forget()  # variables without a state, or a state whose variables are elsewhere
+        return swept
+
+    def forget(self) -> None:
+        """Drop the state, whatever it holds."""
+        self._delete_workspace()
+        shutil.rmtree(self.state_directory, ignore_errors=True)
+
+    def held(self) -> list[dict[str, Any]]:
+        """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
+        whole: the disk was full, the machine went down."""
+        try:
+            state = json.loads(self._state() or "{}")
+        except ValueError as error:
+            raise EnvironmentMissing(
+                f"Terraform's state {self.state_directory / _STATE}",
+                expected="JSON",
+                got=str(error),
+                hint=f"Call `sparecraft down {self.experiment}`: it removes the fleet and this "
+                f"file.",
+            ) from error
+        resources = state.get("resources", [])
+        return [i["attributes"] for resource in resources for i in resource["instances"]]
+
+    def changes(self) -> list[str]:
+        """Addresses that `terraform plan` would change; empty when the fleet is as described."""
+        lines = self._messages(["plan", *self._common(self.state_directory)])
+        planned = (m for m in lines if m.get("type") in ("planned_change", "resource_drift"))
+        return [m["change"]["resource"]["addr"] for m in planned]
+
+    def output(self, name: str) -> Any:
+        """One output's value."""
+        done = self._run(["output", "-json", name])
+        return json.loads(done.stdout)
+
+    def inventory(self) -> Inventory:
+        """The outputs of the state. Raises EnvironmentMissing where it is none of ours."""
+        if not self.held():
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}",
+                expected="one that was made from this checkout, or is in its backend",
+                got=f"nothing in {'the backend' if self.has_backend else self.state_directory}",
+                hint="Go to the checkout that made it.",
+            )
+        return self._output_as("fleet", Inventory)
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return self._output_as("identity", Identity)
+
+    def _output_as(self, name: str, kind: type[_Output]) -> _Output:
+        try:
+            return kind.model_validate(self.output(name))
+        except ValidationError as error:
+            raise EnvironmentMissing(
+                f"terraform output {name}",
+                expected=f"the {name} that infra/README.md describes",
+                got=str(error),
+                hint="Stack, runner and fleet are of different versions: run `make setup`, then "
+                f"`sparecraft down {self.experiment}` and make the fleet anew.",
+            ) from error
+
+    def _common(self, kept: Path) -> list[str]:
+        files = [kept.resolve() / name for name in (_FLEET, _PLATFORM)]
+        chosen = [f"-var-file={file}" for file in files if file.exists()]
+        return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
+
+    def _init(self) -> None:
+        # A backend that is new to this checkout refuses a workspace that it does not hold.
+        self._run(["init", "-input=false", "-no-color"], workspace=_DEFAULT)
+
+    def _text(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
+
+    def _state(self) -> str:
+        """As it is written; empty where there is none."""
+        if not self.has_backend:
+            state = self.state_directory / _STATE
+            return state.read_text() if state.exists() else ""
+        return self._run(["state", "pull"]).stdout if self._has_workspace() else ""
+
+    def _has_workspace(self) -> bool:
+        """Of the backend: to ask for the state of one that is not there makes it."""
+        self._init()
+        listed = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
+        return self.experiment in listed.replace("*", " ").split()
+
+    def _delete_workspace(self) -> None:
+        if self.has_backend and self._has_workspace():
+            self._run(["workspace", "delete", "-force", self.experiment], workspace=_DEFAULT)
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        program = shutil.which("terraform")
+        if program is None:
+            raise EnvironmentMissing(
+                "terraform",
+                expected="Terraform 1.9 or later on PATH",
+                got="no such program",
+                hint="Install Terraform, or run `make setup`, which says where to get it.",
+            )
+        return [program, f"-chdir={self.directory}", *arguments]
+
+    def _environment(self, workspace: str | None = None) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "TF_WORKSPACE": workspace or self.experiment,
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+        }
+        # A configuration file that is named but absent makes Terraform warn at every call.
+        if not Path(environment.get("TF_CLI_CONFIG_FILE", "/")).exists():
+            del environment["TF_CLI_CONFIG_FILE"]
+        return environment
+
+    def _run(
+        self, arguments: list[str], workspace: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self._command(arguments),
+            env=self._environment(workspace),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            umask=_PRIVATE,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise self._failure(arguments[0], done.stderr.strip() or done.stdout.strip())
+        return done
+
+    def _messages(self, arguments: list[str]) -> Iterator[dict[str, Any]]:
+        # Its own session: Ctrl-C must not reach Terraform, which would lose track of half a fleet.
+        with subprocess.Popen(
+            self._command(arguments),
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            umask=_PRIVATE,
+        ) as process:
+            diagnostics: list[str] = []
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    message = _parse(line)
+                    diagnostic = message.get("diagnostic", {})
+                    if diagnostic.get("severity") == "error":
+                        diagnostics.append(_diagnostic_text(diagnostic))
+                    yield message
+            except KeyboardInterrupt:
+                process.terminate()  # Terraform finishes what is under way and writes its state
+                process.wait(timeout=120)
+                raise
+        if process.returncode != 0:
+            raise self._failure(arguments[0], "\n".join(diagnostics) or "no diagnostic was given")
+
+    def _stream(self, arguments: list[str], progress: Progress) -> None:
+        for message in self._messages(arguments):
+            said = str(message.get("@message", ""))
+            done = message.get("type") in ("apply_complete", "apply_errored", "change_summary")
+            if done and not said.startswith("data."):
+                progress(said)
+
+    def _failure(self, verb: str, said: str) -> EnvironmentMissing:
+        hint = "Mend what it names and call again; `sparecraft down` removes what was made."
+        if verb == "init" and _PROVIDER in said:
+            hint = "Run `make setup`, which builds and installs this provider, and call again."
+        return EnvironmentMissing(
+            f"terraform {verb} ({self.directory.name}, workspace {self.experiment})",
+            expected="success",
+            got=said,
+            hint=hint,
+        )
+
+
+def stated(stack: Path) -> list[str]:
+    """The experiments that a root module has states of."""
+    return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))
+
+
+def _roles_beside(tfvars: Path) -> dict[str, Any]:
+    """The stack's variable for a design that brings roles of its own."""
+    own = tfvars.resolve().parent / "roles"
+    return {"roles_dirs": ["infra/roles", str(own)]} if any(own.glob("*/role.json")) else {}
+
+
+def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
+    """Both files of variables, so that what was applied can be destroyed whatever became of
+    the design."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    if tfvars.resolve() != (folder / _FLEET).resolve():
+        _private(folder / _FLEET).write_text(tfvars.read_text())
+    _private(folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
+    for one in folder.iterdir():
+        one.chmod(0o700 if one.is_dir() else 0o600)  # of a version that left them to all
+
+
+def _private(file: Path) -> Path:
+    """The file, for nobody else from its first byte on."""
+    file.touch(mode=0o600)
+    return file
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except json.JSONDecodeError:
+        return {"@message": line.rstrip()}
+    return message if isinstance(message, dict) else {"@message": line.rstrip()}
+
+
+def _diagnostic_text(diagnostic: dict[str, Any]) -> str:
+    detail = diagnostic.get("detail", "").strip()
+    summary = str(diagnostic.get("summary", "")).strip()
+    return f"{summary}: {detail}" if detail else summary

@@ -1,0 +1,137 @@
+"""The process that undoes the machine faults of a run that is no more.
+
+It holds the other end of a pipe of the run's, which the kernel closes at the run's end, however
+that comes. It says when it is ready, and no fault of a machine is made before. Where it ends while
+the run goes on, the run ends too: nothing would undo what a killed run left.
+
+`program("experiments.testbed.platforms.watchdog", PLATFORM, EXPERIMENT, JOURNAL, PID_OF_THE_RUN)`
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from core.errors import EnvironmentMissing, as_reason
+from experiments.program import program
+from experiments.testbed import runs
+
+LOG = "watchdog.log"
+_READY = b"ready\n"
+_READY_S = 60.0  # it imports the platform, on a host that may be busy
+_TRY_FOR_S, _PAUSE_S = 300.0, 2.0  # an engine is busy, a controller of power restarts
+_SAID_MAX = 500  # characters of its log
+
+
+class Watchdog:
+    """One that is ready, and whose end is seen."""
+
+    def __init__(self, platform: str, experiment: str, folder: Path) -> None:
+        """Raises EnvironmentMissing with what it said where it does not become ready."""
+        self._log = folder / LOG
+        self._ended = threading.Event()
+        self.pid, ready = self._start(platform, experiment, folder)
+        try:
+            self._await(ready)
+        finally:
+            os.close(ready)
+        watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        watcher.start()
+
+    @property
+    def lives(self) -> bool:
+        """True until its end is seen."""
+        return not self._ended.is_set()
+
+    def _start(self, platform: str, experiment: str, folder: Path) -> tuple[int, int]:
+        """Its process id, and where it says that it is ready. In a session of its own: what
+        interrupts the run does not reach it. The pipe's own end is never closed: the kernel does
+        it, at the end of this process."""
+        command = program(__name__, platform, experiment, str(folder), str(os.getpid()))
+        held, _ = os.pipe()
+        ready, says = os.pipe()
+        fresh = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                command,
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, held, 0),
+                    (os.POSIX_SPAWN_DUP2, says, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, str(self._log), fresh, 0o600),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.close(held)
+            os.close(says)
+        return pid, ready
+
+    def _await(self, ready: int) -> None:
+        waiting = select.poll()
+        waiting.register(ready, select.POLLIN)
+        if waiting.poll(_READY_S * 1e3) and os.read(ready, len(_READY)) == _READY:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise EnvironmentMissing(
+            "watchdog of machine faults",
+            expected=f"to be ready within {_READY_S:g} s",
+            got=self._said() or "no word",
+            hint=f"See {self._log}. Without it a killed run would leave machines crashed or "
+            f"frozen.",
+        )
+
+    def _watch(self) -> None:
+        """Until it ends. Where the run is still there then, the run ends too."""
+        _, status = os.waitpid(self.pid, 0)
+        self._ended.set()
+        code = os.waitstatus_to_exitcode(status)
+        reason = f"the watchdog of machine faults ended with code {code}: {self._said()}"
+        runs.halt_this(reason.rstrip(": "), "watchdog")
+
+    def _said(self) -> str:
+        try:
+            return self._log.read_text(errors="replace").strip()[-_SAID_MAX:]
+        except FileNotFoundError:
+            return ""
+
+
+def main() -> None:
+    """Undo what the run that started this leaves, when it has ended."""
+    from experiments.testbed.platforms import entry
+    from experiments.testbed.platforms.journal import MachineJournal, Undoes
+
+    name, experiment, folder, run = sys.argv[1:]
+    # What ends a whole session or service ends the run in an orderly way, and this one after it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which commands would inherit
+    platform = entry(name).for_run(experiment)
+    assert isinstance(platform, Undoes)
+    with suppress(BrokenPipeError):  # the run has ended already
+        os.write(1, _READY)
+    os.dup2(2, 1)
+    while os.read(0, 1):
+        pass
+    journal = MachineJournal(name, experiment, Path(folder))
+    deadline = time.monotonic() + _TRY_FOR_S
+    while time.monotonic() < deadline:
+        try:
+            journal.undo_left(platform.undo)
+        except Exception as error:  # whatever it is: it may pass
+            print(as_reason(error), file=sys.stderr, flush=True)
+        if not any(note.pid == int(run) for note in journal.notes()):
+            return
+        time.sleep(_PAUSE_S)
+
+
+if __name__ == "__main__":
+    main()

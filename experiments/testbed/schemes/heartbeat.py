@@ -1,0 +1,82 @@
+"""Heartbeats: a machine is lost when it left several in a row without an answer.
+
+A watch reports a loss once and ends; whoever has replaced the machine watches it anew. So one loss
+is one replacement, whatever the machine does meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from core.errors import SparecraftError
+
+_JOIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A machine that does not answer: since when and when that was believed (monotonic [s])."""
+
+    machine: str
+    since: float
+    at: float
+    text: str
+
+
+@dataclass
+class Heartbeats:
+    """Asks each watched machine every `period_s`; `on_lost` is called from the watch's thread.
+
+    `ask(machine, timeout_s)` returns for a machine that is well and raises SparecraftError
+    otherwise: its agent does not answer in time, or its role is not ready.
+    """
+
+    ask: Callable[[str, float], None]
+    period_s: float
+    misses: int
+    on_lost: Callable[[Lost], None]
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _watched: set[str] = field(default_factory=set)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def watch(self, machine: str) -> None:
+        """Begin to ask; nothing to do where the machine is watched."""
+        with self._guard:
+            if machine in self._watched:
+                return
+            self._watched.add(machine)
+            thread = threading.Thread(
+                target=self._follow, args=(machine,), name=f"heartbeat-{machine}", daemon=True
+            )
+            self._threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; returns when what `on_lost` does has ended."""
+        self._stop.set()
+        with self._guard:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(timeout=_JOIN_S)
+
+    def _follow(self, machine: str) -> None:
+        missed, since = 0, 0.0
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            asked = time.monotonic()
+            try:
+                self.ask(machine, self.period_s)
+                missed = 0
+            except SparecraftError as error:
+                missed += 1
+                since = asked if missed == 1 else since
+                if missed >= self.misses and not self._stop.is_set():
+                    with self._guard:
+                        self._watched.discard(machine)
+                    self.on_lost(Lost(machine, since, time.monotonic(), error.got))
+                    return
+            due = max(due + self.period_s, time.monotonic())

@@ -1,0 +1,133 @@
+"""Lines of events.jsonl on machines that fail and are replaced.
+
+| what | kind | action | of |
+|---|---|---|---|
+| `member` | tier | start, end | a machine is in its tier's service, from start to end |
+| `fault` | `machine.crash` | inject, revert | a crash of ours; reverted when it is mended |
+| `failover` | `cloud`, `pf`, `ara` | start, end, error | a lost machine; `end` has the parts |
+| `failover` | `standby_pool_empty` | start, end | a fail-over waits for a standby |
+| `repair` | tier | start, end | a machine is repaired; then it is in the pool, or powered on |
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.runfiles.events import Dose
+from experiments.design.contracts import PLATFORM_DOSE
+from experiments.testbed.faults import Tally
+
+
+@dataclass
+class Journal:
+    """Thread-safe; knows which machines are in service and which crashes are not mended.
+
+    `log` is as `Recorder.event`; `tiers`: the tier of each machine.
+    """
+
+    log: Callable[..., None]
+    tally: Tally
+    tiers: Mapping[str, str]
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _in_service: set[str] = field(default_factory=set)
+    _crashes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _count: int = 0
+    _silent: dict[str, float] = field(default_factory=dict)
+    _asked: float | None = None
+
+    @property
+    def in_service(self) -> frozenset[str]:
+        """The machines that carry load, or are believed to."""
+        with self._guard:
+            return frozenset(self._in_service)
+
+    def enter(self, machine: str, at: float) -> None:
+        """The machine carries load from now on."""
+        with self._guard:
+            if machine in self._in_service:
+                return
+            self._in_service.add(machine)
+        self.log(at, what="member", kind=self.tiers[machine], action="start", machine=machine)
+
+    def leave(self, machine: str, at: float) -> bool:
+        """The machine carries no load since `at`; False where that was known."""
+        with self._guard:
+            if machine not in self._in_service:
+                return False
+            self._in_service.discard(machine)
+        self.log(at, what="member", kind=self.tiers[machine], action="end", machine=machine)
+        return True
+
+    def crashed(self, machine: str, at: float) -> None:
+        """The crash process took the machine's power away."""
+        with self._guard:
+            self._count += 1
+            self._crashes[machine] = (name := f"crash-{self._count}", at)
+            self.tally.planned += 1
+            self.tally.injected += 1
+            self.tally.struck.add(machine)
+        self.log(at, what="fault", kind="machine.crash", action="inject", machine=machine, id=name)
+        self.leave(machine, at)
+
+    def crashed_at(self, machine: str) -> float | None:
+        """When the machine crashed [monotonic s]; None where no crash of ours is open."""
+        with self._guard:
+            return self._crashes[machine][1] if machine in self._crashes else None
+
+    def unanswered(self, machine: str, since: float) -> None:
+        """The machine has missed its heartbeats from then on [monotonic s]."""
+        with self._guard:
+            self._silent[machine] = since
+
+    def end_asked(self) -> None:
+        """From now on machines are mended because the block is over."""
+        self._asked = time.monotonic()
+
+    def mended(self, machine: str) -> None:
+        """The machine's crash is undone."""
+        now = time.monotonic()
+        with self._guard:
+            crash = self._crashes.pop(machine, None)
+            if crash is None:
+                return
+            self.tally.reverted += 1
+            silent_since = self._silent.pop(machine, None)
+        name, at = crash
+        silent_s = None if silent_since is None else now - silent_since
+        dose: Dose = {
+            "asked": now - at, "measured": silent_s, "unit": PLATFORM_DOSE.unit,
+            "how": "time from the first heartbeat missed until another serves",
+            "bit": None if silent_s is None else True, "samples": 0 if silent_s is None else 1,
+            "seconds": now - at, "problem": None,
+        }  # fmt: skip
+        self.log(
+            now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
+            duration_s=now - at, asked=self._asked, dose=dose,
+        )  # fmt: skip
+
+    def failed(self, machine: str, what: str, error: Exception) -> None:
+        """Something of a fail-over went wrong; it is in the run's verdicts too."""
+        with self._guard:
+            self.tally.errors.append(f"fail-over of {machine}: {what}: {error}")
+        self.note("failover", what, "error", machine, text=str(error))
+
+    def note(
+        self,
+        what: str,
+        kind: str,
+        action: str,
+        machine: str,
+        *,
+        at: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        text: str = "",
+    ) -> None:
+        """Any other line; now, unless `at` [monotonic s] says when."""
+        self.log(
+            time.monotonic() if at is None else at,
+            what=what, kind=kind, action=action, machine=machine, parameters=parameters, text=text,
+        )  # fmt: skip

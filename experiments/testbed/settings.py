@@ -1,0 +1,58 @@
+"""Settings of an arm: its tiers' arbiters, and what their roles may be told (role.json,
+`settings`).
+
+A role's settings are put to every machine of a tier before a block, and its service is restarted
+where they changed. They are held by a lease until the next arm's, or the end of the run. A tier
+that no arm sets anything of is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.design import Design
+from experiments.design.contracts import COMPARE_OFF
+from experiments.design.experiment import Experiment, TierSettings
+from experiments.testbed.agents import Arbiter
+from experiments.testbed.live_fleet import Fleet, serving
+from experiments.testbed.restart import await_serving
+
+
+def configure(design: Design, arm: str, fleet: Fleet) -> None:
+    """Bring the fleet to an arm; returns when every machine serves with it."""
+    spec = design.experiment.arms[arm]
+    for tier, arbiter in fleet.arbiters.items():
+        arbiter.set_policy(spec.of(tier).policy, spec.tokens_of(tier, design.fleet))
+        _replicate(arbiter, spec.of(tier))
+    changed = _put(fleet, role_settings(design.experiment, arm))
+    if changed:
+        await_serving(design, fleet, changed)
+
+
+def _replicate(arbiter: Arbiter, settings: TierSettings) -> None:
+    """Replicas and what is made of their replies, in the order that the arbiter takes: nothing is
+    compared with one replica."""
+    if settings.compare == COMPARE_OFF:
+        arbiter.set_compare(settings.compare)
+        arbiter.set_replicas(settings.replicas)
+    else:
+        arbiter.set_replicas(settings.replicas)
+        arbiter.set_compare(settings.compare)
+
+
+def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:
+    """By tier, what the arm sets of its role; nothing, its defaults, where only others set some."""
+    arms = experiment.arms.values()
+    tiers = {tier for one in arms for tier, made in one.settings.items() if made.role}
+    return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}
+
+
+def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The machines whose service is restarted for it."""
+    return [
+        machine.name
+        for machine in serving(fleet.inventory, settings)
+        if (agent := fleet.agents.get(machine.name))
+        and fleet.settings.put(machine.name, agent, settings[str(machine.tier)])
+    ]

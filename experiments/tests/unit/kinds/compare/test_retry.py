@@ -1,0 +1,174 @@
+"""Which blocks are measured again on a shared host, how often, and what then counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from core.runfiles.events import read_events, without_discarded
+from core.runfiles.requests import measured
+from experiments import kinds
+from experiments.cli import command
+from experiments.console import Narrator
+from experiments.design.schedule import Block
+from experiments.kinds.compare import CompareKind
+from experiments.kinds.compare.folder import read_folder
+from experiments.kinds.compare.host import host_table
+from experiments.kinds.compare.retry import measure_with_retries, spoiled_by
+from experiments.record.metrics.frames import prepared
+from experiments.record.metrics.performability import Ideal, user_metrics
+from experiments.record.metrics.saturation import saturation
+from experiments.record.metrics.verdicts import measurement_reasons
+from experiments.testbed.host import HostBlock
+from experiments.tests.report_fixture import event, fake_run
+
+QUIET = HostBlock(0, "baseline", 0.5, 0.01, 20.0, 60)
+STOLEN = dataclasses.replace(QUIET, stolen_share=0.12)
+DISTURBED = dataclasses.replace(QUIET, others_share=0.31)
+
+
+@pytest.fixture(scope="module")
+def requests() -> pl.DataFrame:
+    """One block."""
+    return fake_run().requests.filter(repeat=0)
+
+
+class _Host:
+    """Runs no block; `spoils` says which of them, in order of running, the host spoils."""
+
+    def __init__(self, requests: pl.DataFrame, spoils: set[int]) -> None:
+        self._requests = requests
+        self._spoils = spoils
+        self.ran: list[Block] = []
+        self.host: list[HostBlock] = []
+        self.handles: list[Any] = []
+        self.discarded: list[int] = []
+
+    def run(self, block: Block, *_: Any) -> None:
+        self.host.append(STOLEN if len(self.ran) in self._spoils else QUIET)
+        self.handles.append(self)
+        self.ran.append(block)
+
+    def records(self) -> pl.DataFrame:
+        return self._requests
+
+    def set_aside(self, block: Block, why: str) -> None:
+        assert "12% of the cores" in why
+        self.discarded.append(block.repeat)
+
+
+def _measured(host: _Host, count: int) -> str:
+    asked = [Block(n, n // 2, "ab"[n % 2], n // 2) for n in range(count)]
+    text = io.StringIO()
+    runner: Any = host
+    done = list(measure_with_retries(runner, asked, Narrator(Console(file=text, width=200))))
+    assert done == asked
+    return text.getvalue()
+
+
+def test_a_quiet_host_measures_each_block_once(requests: pl.DataFrame) -> None:
+    host = _Host(requests, set())
+    assert "again" not in _measured(host, 4)
+    assert [block.repeat for block in host.ran] == [0, 1, 2, 3]
+    assert host.discarded == []
+
+
+def test_a_spoiled_block_comes_again_with_its_seed_and_a_number_of_its_own(
+    requests: pl.DataFrame,
+) -> None:
+    host = _Host(requests, {1})
+    _measured(host, 4)
+    again = [(block.repeat, block.pair, block.arm, block.seed) for block in host.ran]
+    assert again[1:3] == [(1, 0, "b", 0), (2, 0, "b", 0)]
+    assert [block.repeat for block in host.ran] == [0, 1, 2, 3, 4]
+    assert host.discarded == [1]
+
+
+def test_the_tries_of_a_block_and_of_a_run_are_bounded(requests: pl.DataFrame) -> None:
+    host = _Host(requests, set(range(100)))
+    said = _measured(host, 8)
+    assert len(host.ran) == 8 + 4  # at most half as many again
+    assert host.discarded == [0, 1, 3, 4]  # three tries of the first block, three of the second
+    assert said.count("that was the last try") == 8
+
+
+def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
+    def late(phase: str) -> pl.DataFrame:
+        lag_ms = pl.when(pl.col("phase") == phase).then(900.0).otherwise("lag_ms")
+        return requests.with_columns(lag_ms=lag_ms)
+
+    assert spoiled_by(QUIET, requests) == ""
+    assert spoiled_by(STOLEN, requests) == "other guests took 12% of the cores"
+    assert spoiled_by(DISTURBED, requests) == "other work on this host took 31% of the cores"
+    little = dataclasses.replace(DISTURBED, others_share=0.08)
+    assert spoiled_by(little, requests) == ""
+    assert spoiled_by(QUIET, late("warm-up")) == ""
+    assert "requests left late" in spoiled_by(QUIET, late("measure"))
+    dropped = requests.with_columns(outcome=pl.lit("dropped"))
+    assert spoiled_by(QUIET, dropped) == ""  # the fleet's doing
+
+
+@pytest.mark.parametrize(
+    ("median_ms", "lag_ms", "late"),
+    [(2.0, 0.9, False), (2.0, 1.1, True), (100.0, 4.9, False), (100.0, 5.1, True)],
+)
+def test_a_lag_is_late_above_1_ms_and_5_percent_for_a_block_and_a_run_alike(
+    requests: pl.DataFrame, median_ms: float, lag_ms: float, late: bool
+) -> None:
+    def voids(block: pl.DataFrame) -> bool:
+        figures = user_metrics(measured(prepared(block, 6000.0)), 60.0, Ideal(None, "none"))
+        return measurement_reasons({"baseline": figures}, None) != []
+
+    block = requests.with_columns(latency_ms=pl.lit(median_ms), lag_ms=pl.lit(lag_ms))
+    assert voids(block) is late
+    assert saturation(block, []).ok is not late
+    assert (spoiled_by(QUIET, block) != "") is late
+
+
+def test_a_block_without_an_answer_is_the_fleets_doing(requests: pl.DataFrame) -> None:
+    refused = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
+    assert spoiled_by(QUIET, refused) == ""  # no median to hold it against: the fleet's doing
+
+
+def test_the_help_names_the_kinds_that_measure_a_spoiled_block_again() -> None:
+    [written] = [one.help for one in command("run").params if one.name == "quiet_wait_s"]
+    named = {name for name in kinds.names() if re.search(rf"\b{name}\b", written)}
+    again = {name for name in kinds.names() if isinstance(kinds.find(name), CompareKind)}
+    assert named == again
+
+
+def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
+    run = fake_run()
+    whole = read_folder(run.write(tmp_path / "whole"))
+    run.events.append(
+        event(80.0, "block", "baseline", "spoiled", arm="baseline", repeat=0, text="stolen")
+    )
+    run.requests = run.requests.filter(pl.col("repeat") != 0)
+    run.manifest["host"]["blocks"] = [
+        dataclasses.asdict(dataclasses.replace(QUIET, spoiled="stolen"))
+    ]
+    folder = run.write(tmp_path / "part")
+    part = read_folder(folder)
+    assert {window.repeat for window in part.windows} == {1, 2, 3}
+    assert {window.repeat for window in whole.windows} == {0, 1, 2, 3}
+    first = [window for window in whole.windows if window.repeat == 0 and window.what == "arm"]
+    inside = pl.col("time_s").is_between(first[0].start_s, first[0].end_s)
+    for name in ("arbiters", "hosts"):
+        assert getattr(whole, name).filter(inside).height > 0
+        assert getattr(part, name).filter(inside).height == 0
+        assert getattr(part, name).height > 0
+    injected = [folder.summary["faults"]["injected"] for folder in (whole, part)]
+    assert injected[1] < injected[0]
+    table = host_table(part.manifest["host"]["blocks"])
+    assert table is not None
+    assert table.rows[0][-1].text == "set aside: stolen"
+    events = read_events(folder / "events.jsonl")
+    assert len(without_discarded(events)) < len(events)
+    assert without_discarded(without_discarded(events)) == without_discarded(events)

@@ -1,0 +1,149 @@
+"""Sharding of a plan, comparison of clocks, and the limit of a generator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from experiments.load.generator import remote_workers
+from experiments.load.plan import PLAN, LoadPlan
+from experiments.load.workers.locust.clock import Exchange, Offset, offset_of
+from experiments.load.workers.locust.sharding import share
+from experiments.record.metrics.saturation import saturation
+from experiments.tests.load_fixture import make_plan
+
+PATHS = ["good", "fails", "chunked", "good", "leave", "good", "cut"]
+
+
+@given(st.integers(1, 60), st.integers(1, 16), st.integers(16, 400))
+def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
+    arrivals: int, workers: int, in_flight: int
+) -> None:
+    plan = make_plan("http://127.0.0.1/", (PATHS * 9)[:arrivals], max_in_flight=in_flight)
+    shares = [share(plan, worker, workers) for worker in range(workers)]
+    found: dict[int, tuple[Any, ...]] = {}
+    for part in shares:
+        for place in range(len(part.offsets_s)):
+            assert part.index_of(place) not in found
+            found[part.index_of(place)] = _arrival(part, place)
+    assert found == {place: _arrival(plan, place) for place in range(arrivals)}
+    assert sum(part.load.max_in_flight for part in shares) == in_flight
+    assert math.isclose(sum(part.load.rate_per_s for part in shares), plan.load.rate_per_s)
+    for part in shares:
+        assert PLAN.validate_json(PLAN.dump_json(part)) == part, "it survives the message"
+
+
+def _arrival(plan: LoadPlan, place: int) -> tuple[Any, ...]:
+    offset_s = plan.offsets_s[place]
+    return offset_s, plan.operations[plan.operation_of[place]], plan.phase_at(offset_s)
+
+
+def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> None:
+    assert remote_workers(1, 3) is None
+    assert remote_workers(4, 0) is None
+    found = remote_workers(3, 3)
+    assert found is not None
+    assert (found.bind, found.port) == ("*", 5557)
+    with pytest.raises(InputError, match=r"at most 2: .*; got 4\. .* load_machines = 5"):
+        remote_workers(4, 2)
+
+
+def test_the_quickest_exchange_gives_the_offset_and_its_uncertainty() -> None:
+    slow, quick = Exchange(10.0, 1010.9, 11.0), Exchange(20.0, 1020.004, 20.010)
+    found = offset_of([slow, quick], same_clock=False)
+    assert found.offset_s == pytest.approx(999.999)
+    assert found.uncertainty_s == pytest.approx(0.005)
+
+
+def test_one_kernel_means_one_clock_unless_the_exchanges_deny_it() -> None:
+    near = Exchange(10.0, 10.0003, 10.001)
+    assert offset_of([near], same_clock=True) == Offset(0.0, 0.0)
+    assert offset_of([near], same_clock=False).uncertainty_s == pytest.approx(0.0005)
+    elsewhere = replace(near, worker_s=7.0)
+    assert offset_of([elsewhere], same_clock=True).offset_s == pytest.approx(-3.0005)
+
+
+def records(count: int = 1000, **columns: Any) -> pl.DataFrame:
+    """Requests 10 ms apart that left at once and were answered after 20 ms."""
+    frame = pl.DataFrame({"index": range(count)}).with_columns(
+        intended_s=pl.col("index") * 0.01,
+        lag_ms=pl.lit(0.1),
+        latency_ms=pl.lit(20.0),
+        outcome=pl.lit("ok"),
+    )
+    return frame.with_columns(**columns)
+
+
+def worker(cpu_share: float | None = 0.2, **changes: Any) -> dict[str, Any]:
+    return {"worker": 0, "planned": 1000, "recorded": 1000, "cpu_share": cpu_share, **changes}
+
+
+def test_a_load_that_left_in_time_from_workers_with_room_is_as_asked() -> None:
+    found = saturation(records(), [worker(0.9), worker(0.4, worker=1)])
+    assert found.ok
+    assert found.sent_share == pytest.approx(1.0, abs=1e-4)
+    assert (found.lag_ms_p99, found.cpu_share) == (0.1, 0.9)
+    assert saturation(records(), []).cpu_share is None
+
+
+NONE = pl.lit(None, dtype=pl.Float64)
+
+
+@pytest.mark.parametrize(
+    ("frame", "workers", "limits", "said"),
+    [
+        (records(), [worker(0.91)], ("cpu",), "load worker 0 took 91% of a core"),
+        (records(lag_ms=pl.lit(1.2)), [worker()], ("lag",), "lag p99 1.20 ms, 1.00 ms"),
+        (
+            records(lag_ms=pl.col("index") * 0.2),
+            [worker()],
+            ("lag", "pace"),
+            "98.0% of the offered",
+        ),
+        (
+            records(
+                outcome=pl.when(pl.col("index") < 20).then(pl.lit("dropped")).otherwise("outcome")
+            ),
+            [worker()],
+            ("in-flight",),
+            "20 of 1000 requests were dropped",
+        ),
+        (
+            records(outcome=pl.when(pl.col("index") < 3).then(pl.lit("lost")).otherwise("outcome")),
+            [worker(recorded=997)],
+            ("lost",),
+            "3 of 1000 requests were lost with load worker 0",
+        ),
+    ],
+)
+def test_each_limit_is_named_with_its_figures(
+    frame: pl.DataFrame, workers: list[dict[str, Any]], limits: tuple[str, ...], said: str
+) -> None:
+    found = saturation(frame, workers)
+    assert found.limits == limits
+    assert said in " ".join(found.reasons)
+
+
+def test_a_lag_is_held_against_the_latency_where_that_is_long() -> None:
+    assert saturation(records(lag_ms=pl.lit(4.0), latency_ms=pl.lit(100.0)), [worker()]).ok
+
+
+def test_lag_and_latency_are_percentiles_by_rank_as_everywhere() -> None:
+    few = records().head(100).with_columns(lag_ms=pl.col("index") * 0.01)
+    assert saturation(few, []).lag_ms_p99 == pytest.approx(0.98)
+    # the median by rank is 20 ms, which allows 1 ms; the mean of the middle two would allow 2
+    late = few.with_columns(lag_ms=pl.lit(1.5), latency_ms=20.0 + 40.0 * (pl.col("index") >= 50))
+    assert saturation(late, []).limits == ("lag",)
+
+
+def test_nothing_sent_is_all_lost_or_dropped() -> None:
+    found = saturation(records(outcome=pl.lit("lost"), lag_ms=NONE), [worker(None, recorded=0)])
+    assert found.limits == ("lost",)
+    assert (found.sent_share, found.lag_ms_p99) == (0.0, None)

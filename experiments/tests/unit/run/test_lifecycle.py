@@ -1,0 +1,229 @@
+"""The life of a run whatever its kind: what is kept, what is raised, what is left behind."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from core.errors import DiskFull, Interrupted, MeasurementFailed
+from experiments.console import Narrator
+from experiments.design import load_design
+from experiments.paths import ROOT
+from experiments.record.records import write_json
+from experiments.record.result import Findings, read_manifest, read_result
+from experiments.run.kind import Kind
+from experiments.run.lifecycle import Outcome, run_experiment
+from experiments.testbed.platforms import Platform, entry
+from experiments.testbed.runs import active
+from experiments.testbed.testbed import Testbed
+from experiments.tests.quiet import NOBODY
+
+pytestmark = pytest.mark.usefixtures("own_runs")
+
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
+BROKEN = MeasurementFailed("here", expected="an answer", got="none", hint="Nothing.")
+
+
+class Counting(Kind):
+    """Counts to three and ends as it is told to."""
+
+    name = "counting"
+    summary = "one, two, three"
+    needs_fleet = False
+
+    def __init__(self, ends: BaseException | None = None, counts: bool = True) -> None:
+        self.ends = ends
+        self.counts = counts
+
+    def measure(self, testbed: Testbed, section: Any) -> None:
+        assert section is None
+        seen = [1, 2, 3] if self.counts else []
+
+        def write(folder: Path) -> dict[str, Any] | None:
+            write_json(folder / "seen.json", seen)
+            return {"counted": len(seen)} if seen else None
+
+        testbed.keep(write)
+        if self.ends is not None:
+            raise self.ends
+
+    def analyse(self, folder: Path) -> Findings:
+        manifest = read_manifest(folder)
+        return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
+
+    def write_page(self, folder: Path) -> Path:
+        (folder / "report.html").write_text("counted")
+        return folder / "report.html"
+
+
+class WithFleet(Counting):
+    """The same, on a fleet as far as the clean-up knows."""
+
+    def measure(self, testbed: Testbed, section: Any) -> None:
+        testbed._applied = True
+        super().measure(testbed, section)
+
+
+def carried_out(
+    kind: Kind, results: Path, platform: Platform | None = None, narrator: Narrator = NOBODY
+) -> Outcome:
+    return run_experiment(
+        kind, load_design(SMALL), None, results=results,
+        platform=platform or entry("local").for_run("tst-small"),
+        keep=False, command=["sparecraft", "run"], narrator=narrator,
+    )  # fmt: skip
+
+
+def folders(results: Path) -> list[Path]:
+    return [path for path in results.glob("tst-small/counting/*") if not path.is_symlink()]
+
+
+def test_a_run_of_another_kind_than_the_designs_own_has_a_folder_of_that_kind(
+    tmp_path: Path,
+) -> None:
+    outcome = carried_out(Counting(), tmp_path)
+    assert outcome.passed
+    assert [outcome.folder] == folders(tmp_path)
+    assert read_result(outcome.folder)["counting"] == {"counted": 3}
+    assert (tmp_path / "tst-small" / "counting" / "latest").resolve() == outcome.folder
+    manifest = read_manifest(outcome.folder)
+    assert (manifest["counted"], manifest["cut_short"]) == (3, False)
+
+
+@pytest.mark.parametrize("ends", [BROKEN, KeyboardInterrupt()])
+def test_what_was_measured_before_the_end_is_kept_and_not_valid(
+    tmp_path: Path, ends: BaseException
+) -> None:
+    raised = Interrupted if isinstance(ends, KeyboardInterrupt) else MeasurementFailed
+    with pytest.raises(raised) as caught:
+        carried_out(Counting(ends), tmp_path)
+    [folder] = folders(tmp_path)
+    result = read_result(folder)
+    assert (result["valid"], result["counting"]) == (False, {"counted": 3})
+    assert read_manifest(folder)["cut_short"]
+    assert len(result["verdicts"]["measurement"]["reasons"]) == 1
+    if raised is Interrupted:
+        assert caught.value.exit_code == 130
+        assert str(folder / "report.html") in caught.value.hint
+
+
+@pytest.mark.parametrize("ends", [BROKEN, KeyboardInterrupt()])
+def test_a_run_that_measured_nothing_leaves_no_folder(tmp_path: Path, ends: BaseException) -> None:
+    with pytest.raises((Interrupted, MeasurementFailed)):
+        carried_out(Counting(ends, counts=False), tmp_path)
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("broken", ["collect", "down"])
+@pytest.mark.parametrize("error", [BROKEN, TimeoutError("60 s")])
+def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
+) -> None:
+    calls: list[str] = []
+
+    def called(name: str) -> list[str]:
+        calls.append(name)
+        if name == broken:
+            raise error
+        return []
+
+    monkeypatch.setattr(Testbed, "collect", lambda _: called("collect"))
+    platform: Any = SimpleNamespace(name="local", down=lambda _: called("down"), left=list)
+    outcome = carried_out(WithFleet(), tmp_path, platform)
+    assert calls == ["collect", "down"]
+    result = read_result(outcome.folder)
+    assert (result["valid"], result["counting"]) == (True, {"counted": 3})
+    assert len(result["verdicts"]["cleanup"]["reasons"]) == 1
+    assert not outcome.passed
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
+    tmp_path: Path, counts: bool
+) -> None:
+    def down(_: object) -> list[str]:
+        raise BROKEN
+
+    said = io.StringIO()
+    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    with pytest.raises(Interrupted) as caught:
+        carried_out(
+            WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
+            Narrator(Console(file=said)),
+        )  # fmt: skip
+    assert "`sparecraft down tst-small`" in caught.value.hint
+    assert str(BROKEN) in " ".join(said.getvalue().split())
+    assert len(folders(tmp_path)) == counts
+
+
+def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(_: Testbed) -> None:
+        try:
+            raise BROKEN
+        finally:
+            raise TimeoutError("60 s")
+
+    monkeypatch.setattr(Testbed, "collect", collect)
+    said = io.StringIO()
+    platform: Any = SimpleNamespace(name="local", down=lambda _: [], left=list)
+    with pytest.raises(Interrupted) as caught:
+        carried_out(
+            WithFleet(KeyboardInterrupt()), tmp_path, platform, Narrator(Console(file=said))
+        )
+    assert "The fleet was removed" in caught.value.hint
+    assert "sparecraft down" not in caught.value.hint
+    told = " ".join(said.getvalue().split())
+    assert str(BROKEN) in told
+    assert "60 s" in told
+
+
+def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = DiskFull("result.json", expected="room", got="none", hint="Make room.")
+    monkeypatch.setattr(
+        "experiments.run.lifecycle.write_json", lambda *_: (_ for _ in ()).throw(full)
+    )
+    with pytest.raises(DiskFull):
+        carried_out(Counting(), tmp_path)
+    [folder] = folders(tmp_path)
+    assert (folder / "seen.json").is_file()
+
+
+class WithoutPage(Counting):
+    """The same, with a defect where its page is made."""
+
+    def write_page(self, folder: Path) -> Path:
+        raise ValueError(f"no rows in {folder.name}")
+
+
+@pytest.mark.parametrize(
+    ("ends", "raised"),
+    [(None, ValueError), (BROKEN, MeasurementFailed), (KeyboardInterrupt(), Interrupted)],
+)
+def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
+    tmp_path: Path, ends: BaseException | None, raised: type[Exception]
+) -> None:
+    said = io.StringIO()
+    with pytest.raises(raised) as caught:
+        carried_out(WithoutPage(ends), tmp_path, narrator=Narrator(Console(file=said)))
+    [folder] = folders(tmp_path)
+    assert read_result(folder)["counting"] == {"counted": 3}
+    assert "ValueError: no rows" in said.getvalue()
+    if isinstance(caught.value, Interrupted):
+        assert str(folder) in caught.value.hint
+
+
+@pytest.mark.parametrize("ends", [BROKEN, ValueError("a defect")])
+def test_another_run_may_begin_however_one_ended(tmp_path: Path, ends: Exception) -> None:
+    with pytest.raises(type(ends)) as caught:
+        carried_out(Counting(ends), tmp_path)
+    assert caught.value is ends
+    assert active() == []

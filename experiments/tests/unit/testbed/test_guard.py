@@ -1,0 +1,512 @@
+"""`[guard]` and `sparecraft halt`: what ends a run, what is undone then, and what is kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from core.errors import EnvironmentMissing
+from core.runfiles.events import read_events
+from experiments.cli import app
+from experiments.console import Narrator
+from experiments.design import Design, load_design
+from experiments.design.experiment import Fault, Interference, Phases, Selector
+from experiments.design.guard import Guard
+from experiments.design.inventory import Endpoints, Entry, Inventory, Machine
+from experiments.design.schedule import Block
+from experiments.design.workloads import Operation, Population, Workload
+from experiments.load.generator import LoadGenerator
+from experiments.paths import ROOT
+from experiments.record.recorder import Clock, Recorder
+from experiments.record.records import RequestRecord
+from experiments.record.result import Findings, read_manifest, read_result
+from experiments.record.telemetry import Account, InfluxWriter
+from experiments.run.block import BlockRun
+from experiments.run.kind import Kind
+from experiments.run.lifecycle import run_experiment
+from experiments.testbed import monitor as monitors
+from experiments.testbed import runs
+from experiments.testbed.faults import Tally
+from experiments.testbed.guard import GuardWatch, Stop, Stopped, Unready, stopped_json
+from experiments.testbed.live_fleet import Fleet
+from experiments.testbed.monitor import Monitor
+from experiments.testbed.platforms import entry
+from experiments.testbed.testbed import Testbed
+from experiments.tests.servers import Server
+from experiments.tests.started import until
+
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
+PATIENCE_S = 60.0
+
+
+def record(outcome: str = "ok", latency_ms: float | None = 10.0) -> RequestRecord:
+    return RequestRecord(
+        phase="measure", index=0, name="page", intended_s=0.0, sent_s=0.0, done_s=0.0,
+        latency_ms=latency_ms, lag_ms=0.0, outcome=outcome, status=200, bytes=1,
+    )  # fmt: skip
+
+
+def stop_of(
+    guard: Guard,
+    *seconds: tuple[float, list[RequestRecord]],
+    unready: Mapping[str, Unready] | None = None,
+    disturbed: tuple[str, ...] = (),
+    healed: Mapping[str, float] | None = None,
+) -> Stop | None:
+    """The guard's answers to requests that came at these times."""
+    watch = GuardWatch(guard, 100.0, 6000.0)
+    try:
+        for now, records in seconds:
+            watch.requests(100.0 + now, records)
+            watch.look(100.0 + now, unready or {}, disturbed, healed or {})
+    except Stopped as stopped:
+        return stopped.stop
+    return None
+
+
+pytestmark = pytest.mark.usefixtures("own_runs")
+
+FAILED = [record("bad_status")] * 6 + [record()] * 14
+
+
+def test_too_large_a_share_of_failed_requests_ends_the_run() -> None:
+    stop = stop_of(Guard(error_share_max=0.25), (1.0, FAILED))
+    assert stop is not None
+    assert (stop.by, stop.condition, stop.at_monotonic) == ("guard", "error_share_max", 101.0)
+    assert stop_of(Guard(error_share_max=0.3), (1.0, FAILED)) is None
+
+
+def test_the_reason_has_how_requests_failed() -> None:
+    failed = [record("time_out", 6000.0)] * 12 + [record("bad_status")] * 3 + [record()] * 5
+    stop = stop_of(Guard(error_share_max=0.5), (1.0, failed))
+    assert stop is not None
+    assert "time_out 12, bad_status 3" in stop.reason
+
+
+def test_too_long_a_p99_ends_the_run() -> None:
+    slow = [record(latency_ms=900.0)] * 30
+    stop = stop_of(Guard(p99_ms_max=800.0), (1.0, slow))
+    assert stop is not None
+    assert stop.condition == "p99_ms_max"
+    assert stop_of(Guard(p99_ms_max=1000.0), (1.0, slow)) is None
+
+
+@pytest.mark.parametrize("outcome", ["dropped", "time_out", "connection_error"])
+def test_a_request_that_was_never_answered_is_a_failed_one(outcome: str) -> None:
+    assert stop_of(Guard(error_share_max=0.5), (1.0, [record(outcome, None)] * 20)) is not None
+
+
+def test_what_failed_at_once_is_in_p99_at_the_time_out() -> None:
+    refused = [record("connection_error", 0.03)] * 6 + [record()] * 14
+    stop = stop_of(Guard(p99_ms_max=5999.0), (1.0, refused))
+    assert stop is not None
+    assert stop.condition == "p99_ms_max"
+    assert stop_of(Guard(p99_ms_max=6000.0), (1.0, refused)) is None
+
+
+def test_what_the_load_worker_lost_says_nothing_of_the_service() -> None:
+    assert stop_of(Guard(error_share_max=0.0), (1.0, [record("lost", None)] * 50)) is None
+
+
+def test_few_requests_say_nothing() -> None:
+    guard = Guard(error_share_max=0.0, p99_ms_max=1.0)
+    assert stop_of(guard, (1.0, [record("time_out")] * 19)) is None
+    assert stop_of(guard, (1.0, [record("time_out")] * 20)) is not None
+
+
+def test_what_is_older_than_the_window_is_forgotten() -> None:
+    guard = Guard(error_share_max=0.25, window_s=5.0)
+    assert stop_of(guard, (0.5, FAILED), (6.0, [record()] * 30)) is None
+    assert stop_of(guard, (0.5, FAILED), (5.0, [record()])) is not None
+
+
+def test_without_keys_nothing_ends_a_run() -> None:
+    down = {"web-1": Unready(0.0, 1000.0)}
+    assert stop_of(Guard(), (999.0, [record("time_out", 9e9)] * 99), unready=down) is None
+
+
+def test_a_machine_that_nobody_disturbs_and_is_down_ends_the_run() -> None:
+    guard, look = Guard(down_s_max=10.0), (30.0, [record()])
+    down = {"web-1": Unready(105.0, 116.0)}
+    stop = stop_of(guard, look, unready=down)
+    assert stop is not None
+    assert stop.condition == "down_s_max"
+    assert stop.reason.startswith("web-1 ")
+    assert stop_of(guard, look, unready={"web-1": Unready(105.0, 114.0)}) is None
+    assert stop_of(guard, look, unready=down, disturbed=("web-1",)) is None
+    assert stop_of(guard, look, unready=down, healed={"web-1": 107.0}) is None
+    before = {"web-1": Unready(50.0, 109.0)}  # restarted for its arm, before the block
+    assert stop_of(guard, look, unready=before) is None
+
+
+def test_how_long_faults_took_to_be_undone_is_taken_from_the_events() -> None:
+    clock = Clock(100.0, datetime.now(UTC))
+    events = [{"action": "revert", "time_s": at_s} for at_s in (3.0, 21.5, 20.4)]
+    stop = Stop("guard", "p99_ms_max", "slow", 120.0)
+    assert stopped_json(stop, clock, events)["undone_after_s"] == 1.5
+    assert stopped_json(stop, clock, events[:1])["undone_after_s"] == 0.0
+    assert stopped_json(stop, clock, [])["at_s"] == 20.0
+
+
+class _Agent:
+    """A machine in memory: what is injected, whether its service is ready."""
+
+    def __init__(self) -> None:
+        self.ready: bool | None = True
+        self.active: set[str] = set()
+        self.injected = threading.Event()
+
+    def health(self) -> dict[str, Any]:
+        if self.ready is None:
+            raise EnvironmentMissing("web-1", expected="an answer", got="none", hint="Wait.")
+        return {"ready": self.ready}
+
+    def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
+        del parameters, lease_s
+        self.active.add(kind)
+        self.injected.set()
+        return kind
+
+    def renew(self, fault: str, lease_s: float) -> None:
+        """Nothing ends by itself here."""
+
+    def revert(self, fault: str) -> dict[str, Any]:
+        self.active.discard(fault)
+        return {}
+
+
+def _ignored(*_: object) -> None:
+    """The monitor's answer."""
+
+
+def test_an_arbiter_that_was_started_again_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitors, "_POLL_S", 0.001)
+    told: list[str] = []
+    polled = threading.Event()
+    uptimes_s = iter([5.0, 6.0, 0.5, 1.5])
+
+    def stats() -> dict[str, Any]:
+        if (uptime_s := next(uptimes_s, None)) is None:
+            polled.set()
+            raise EnvironmentMissing("arbiter", expected="an answer", got="none", hint="Wait.")
+        return {"uptime_s": uptime_s}
+
+    arbiters = cast(Any, {"web": SimpleNamespace(stats=stats)})
+    watching = Monitor(arbiters, {}, _ignored, _ignored, told.append)
+    watching.start()
+    assert polled.wait(PATIENCE_S)
+    watching.stop()
+    assert told == ["web"]
+
+
+@pytest.mark.parametrize("state", [False, None], ids=["not ready", "no answer"])
+def test_the_monitor_says_since_when_a_machine_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch, state: bool | None
+) -> None:
+    monkeypatch.setattr(monitors, "_POLL_S", 0.01)
+    agent = _Agent()
+    watching = Monitor({}, cast(Any, {"web-1": agent}), _ignored, _ignored, _ignored)
+    watching.start()
+    try:
+        assert watching.unready == {}
+        agent.ready = state
+        until("sight of it", lambda: "web-1" in watching.unready)
+        first = watching.unready["web-1"].first
+        until("second sight of it", lambda: watching.unready["web-1"].last > first)
+        assert watching.unready["web-1"].first == first
+        agent.ready = True
+        until("readiness", lambda: watching.unready == {})
+    finally:
+        watching.stop()
+
+
+# A block of load at a server that fails every request, a fault active.
+
+
+def failing(guard: Guard) -> Design:
+    design = load_design(SMALL)
+    limp = Fault(
+        kind="net.limp", select=Selector(machine="db-1"), at_s=0.0, sticky=True,
+        parameters={"factor": 10.0},
+    )  # fmt: skip
+    experiment = design.experiment.model_copy(
+        update={
+            "load": design.experiment.load.model_copy(update={"rate_per_s": 50.0}),
+            "phases": Phases(warm_up=0.0, measure=600.0),
+            "interference": Interference(pattern="none"),
+            "faults": (limp,),
+            "guard": guard,
+        }
+    )
+    population = Population((Operation("fails", "/fails", "Abash"),), zipf=0.8)
+    workload = Workload(lambda: population, ("mediawiki",))
+    return replace(design, experiment=experiment, workloads={"wiki-reader": workload})
+
+
+class _Quiet:
+    """Arbiters and the platform: they take what they are told."""
+
+    through_agent: Mapping[str, str] = {}
+
+    def cpu_s(self) -> Mapping[str, float]:
+        """None of them is a process of this host."""
+        return {}
+
+    def set_policy(self, policy: str, tokens: int | None) -> None:
+        """As it is told."""
+
+    def set_replicas(self, replicas: int) -> None:
+        """As it is told."""
+
+    def set_compare(self, mode: str) -> None:
+        """As it is told."""
+
+
+class _Watching:
+    """A monitor that sees what it is told, once the fault is in: no guard trips before."""
+
+    def __init__(self, unready: Mapping[str, Unready], injected: threading.Event) -> None:
+        self._unready, self._injected = unready, injected
+
+    @property
+    def unready(self) -> Mapping[str, Unready]:
+        assert self._injected.wait(PATIENCE_S)
+        return self._unready
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A run of blocks on a fleet in memory whose InfluxDB is away: what it is told is spooled."""
+
+    run: BlockRun
+    agents: Mapping[str, _Agent]
+    writer: InfluxWriter
+
+    def told(self, folder: Path) -> list[str]:
+        """The points, once the run is closed."""
+        self.run.recorder.close()
+        self.writer.close(1.0)
+        return (folder / "telemetry.lp").read_text().splitlines()
+
+
+def _staged(
+    folder: Path, server: Server, design: Design, unready: Mapping[str, Unready]
+) -> _Staged:
+    machines = tuple(
+        Machine(
+            name=name, tier=tier, role=design.fleet.tiers[tier].role, place=None, standby=False,
+            address="198.18.0.2", agent_url="https://198.19.0.2:7443", instance_type=None,
+            usd_per_hour=None,
+        )
+        for tier in design.fleet.tiers
+        for name in design.fleet.nodes_of(tier)
+    )  # fmt: skip
+    ends = Endpoints(
+        entries=(Entry(tier="web", protocol="http", urls=(server.url,)),),
+        influxdb="http://127.0.0.1:9", grafana=None,
+    )  # fmt: skip
+    inventory = Inventory(
+        experiment="tst", platform="local", scheme="on-prem", machines=machines, endpoints=ends
+    )
+    agents = {machine.name: _Agent() for machine in machines}
+    arbiters = {tier: _Quiet() for tier in design.fleet.arbiters}
+    fleet = Fleet(
+        cast(Any, _Quiet()), inventory, ends.influxdb, cast(Any, agents), cast(Any, arbiters)
+    )
+    clock = Clock(time.monotonic(), datetime.now(UTC))
+    writer = InfluxWriter(ends.influxdb, folder / "telemetry.lp")
+    recorder = Recorder(folder, clock, "tst", "run", writer, Account({"p95_ms": 5.0}))
+    run = BlockRun(
+        design, fleet, recorder,
+        cast(Monitor, _Watching(unready, agents["db-1"].injected)),
+        LoadGenerator(folder / "load", t0_monotonic_s=clock.monotonic), Tally(),
+    )  # fmt: skip
+    return _Staged(run, agents, writer)
+
+
+@pytest.mark.parametrize(
+    ("guard", "unready", "condition"),
+    [
+        (Guard(error_share_max=0.5, window_s=5.0), {}, "error_share_max"),
+        (Guard(down_s_max=1.0), {"web-2": Unready(0.0, 1e12)}, "down_s_max"),
+    ],
+)
+def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
+    tmp_path: Path,
+    server: Server,
+    guard: Guard,
+    unready: Mapping[str, Unready],
+    condition: str,
+) -> None:
+    design = failing(guard)
+    staged = _staged(tmp_path, server, design, unready)
+    run, tally = staged.run, staged.run.tally
+    with pytest.raises(Stopped) as caught:
+        run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
+    staged.told(tmp_path)
+    assert caught.value.stop.condition == condition
+    assert caught.value.exit_code == 1
+    assert not any(agent.active for agent in staged.agents.values())
+    assert (tally.injected, tally.reverted, tally.errors) == (1, 1, [])
+    assert run.handles[0].records().height > 0
+    stopped = stopped_json(
+        caught.value.stop, run.recorder.clock, read_events(tmp_path / "events.jsonl")
+    )
+    assert stopped["undone_after_s"] > 0
+
+
+def test_a_block_that_ends_tells_the_limits_and_what_its_arm_came_to(
+    tmp_path: Path, server: Server
+) -> None:
+    design = failing(Guard())
+    short = design.experiment.model_copy(update={"phases": Phases(warm_up=0.0, measure=2.0)})
+    staged = _staged(tmp_path, server, replace(design, experiment=short), {})
+    staged.run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
+    told = staged.told(tmp_path)
+    assert "slo" in {line.split(",")[0] for line in told}
+    [verdict] = [line for line in told if "what=verdict" in line]
+    assert "kind=baseline" in verdict
+    assert "baseline: SLO missed" in verdict
+    requests = [line for line in told if line.startswith("request,")]
+    assert requests
+    assert all("burn_p95=20.0" in line for line in requests), "each of them failed"
+
+
+@pytest.mark.parametrize("name", ["mediawiki-noisy", "nginx-python", "postgresql"])
+def test_designs_that_are_shipped_show_their_guard(name: str) -> None:
+    for words in (("check", name), ("run", name, "--dry-run")):
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)
+        guard = found["guard"]
+        assert (guard["error_share_max"], guard["down_s_max"]) == (0.2, 30.0)
+
+
+# Runs that go on, and `sparecraft halt`.
+
+
+class Counting(Kind):
+    """Counts to three, and then does as it is told."""
+
+    name = "counting"
+    summary = "one, two, three"
+    needs_fleet = False
+
+    def __init__(self, then: Any) -> None:
+        self.then = then
+
+    def measure(self, testbed: Testbed, section: Any) -> None:
+        assert section is None
+        testbed.keep(lambda _: {"counted": 3})
+        self.then()
+
+    def analyse(self, folder: Path) -> Findings:
+        manifest = read_manifest(folder)
+        return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
+
+    def write_page(self, folder: Path) -> Path:
+        (folder / "report.html").write_text("counted")
+        return folder / "report.html"
+
+
+def carried_out(kind: Kind, results: Path) -> tuple[Stopped, dict[str, Any]]:
+    with pytest.raises(Stopped) as caught:
+        run_experiment(
+            kind, load_design(SMALL), None, results=results,
+            platform=entry("local").for_run("tst-small"), keep=False,
+            command=["sparecraft", "run"], narrator=Narrator(Console(file=io.StringIO())),
+        )  # fmt: skip
+    return caught.value, read_result(results / "tst-small" / "counting" / "latest")
+
+
+def test_a_run_that_its_guard_ends_is_kept_not_valid_and_says_why(tmp_path: Path) -> None:
+    def trip() -> None:
+        raise Stopped(Stop("guard", "p99_ms_max", "p99 900 ms, limit 800", time.monotonic()))
+
+    error, result = carried_out(Counting(trip), tmp_path)
+    assert error.exit_code == 1
+    assert str(tmp_path) in error.hint
+    assert result["valid"] is False
+    assert result["counting"] == {"counted": 3}
+    assert (result["stopped"]["by"], result["stopped"]["condition"]) == ("guard", "p99_ms_max")
+    (reason,) = result["verdicts"]["measurement"]["reasons"]
+    assert "stopped by guard" in reason
+
+
+@pytest.mark.parametrize("named", [(), ("tst-small",), ("small",)])
+def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path, named: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "experiments.cli", "halt", *named, "--reason", "too hot"]
+    others: list[subprocess.Popen[str]] = []
+
+    def from_another_terminal() -> None:
+        others.append(subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True))
+        time.sleep(PATIENCE_S)  # the signal ends it
+
+    error, result = carried_out(Counting(from_another_terminal), tmp_path)
+    said, _ = others[0].communicate(timeout=PATIENCE_S)
+    assert [one["experiment"] for one in json.loads(said)["halted"]] == ["tst-small"]
+    assert others[0].returncode == 0
+    assert error.exit_code == 1
+    assert (result["stopped"]["by"], result["stopped"]["reason"]) == ("halt", "too hot")
+    assert 0 <= result["stopped"]["at_s"] < PATIENCE_S
+    assert runs.active() == []
+
+
+def test_halting_a_name_that_does_not_run_is_wrong_usage(own_runs: Path) -> None:
+    done = CliRunner().invoke(app, ["halt", "shop"])
+    assert done.exit_code != 0
+    assert getattr(done.exception, "exit_code", None) == 2
+    done = CliRunner().invoke(app, ["halt", "--reason", "x", "--json"])
+    assert (done.exit_code, json.loads(done.output)["halted"]) == (0, [])
+    assert not own_runs.exists()
+
+
+def test_a_run_that_was_killed_is_not_found_and_its_file_goes(own_runs: Path) -> None:
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+from experiments.testbed import runs
+with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", ""), Path({str(own_runs)!r})):
+    print("ready", flush=True)
+    signal.pause()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    assert [run.pid for run in runs.active()] == [process.pid]
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert runs.active() == []
+    assert list(own_runs.glob("*.json")) == []
+
+
+def test_only_the_run_that_is_meant_is_told(own_runs: Path) -> None:
+    mine = runs.Active(1, "shop", "shop", "", "")  # never signalled: another is named
+    with runs.registered(mine) as told:
+        assert runs.asked(told) is None
+        done = CliRunner().invoke(app, ["halt", "wiki", "--reason", "x"])
+        assert getattr(done.exception, "exit_code", None) == 2
+        assert runs.asked(told) is None
+    assert list(own_runs.glob("*.json")) == []

@@ -1,0 +1,105 @@
+"""Leases of an arm's settings: renewed while they are wanted, put again where they are gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from experiments.testbed import held_settings
+from experiments.testbed.agents import AgentError
+from experiments.testbed.held_settings import LEASE_S, HeldSettings
+
+LRU, LFU = {"MAXMEMORY_POLICY": "allkeys-lru"}, {"MAXMEMORY_POLICY": "allkeys-lfu"}
+
+
+class _Agent:
+    """An agent that records its calls, and holds the last settings until it is restarted."""
+
+    def __init__(self) -> None:
+        self.puts: list[Mapping[str, Any]] = []
+        self.leases_s: list[float] = []
+        self.renewed: list[str] = []
+        self.held: str | None = None
+        self.is_off = False
+        self.was_renewed = threading.Event()
+
+    def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
+        self._answer(None)
+        self.puts.append(settings)
+        self.leases_s.append(lease_s)
+        self.held = f"f{len(self.puts)}" if settings else None
+        return True, self.held
+
+    def renew(self, held: str, lease_s: float) -> None:
+        self._answer(404 if held != self.held else None)
+        self.renewed.append(held)
+        self.leases_s.append(lease_s)
+        self.was_renewed.set()
+
+    def _answer(self, status: int | None) -> None:
+        if self.is_off or status is not None:
+            error = AgentError("store-1", expected="success", got="none")
+            error.status = status
+            raise error
+
+
+@pytest.fixture
+def agent() -> Any:
+    return _Agent()
+
+
+def test_what_was_put_last_is_renewed_with_a_lease_that_agents_take(agent: Any) -> None:
+    held = HeldSettings()
+    assert held.put("store-1", agent, LRU)
+    held.put("store-1", agent, LFU)
+    held.renew()
+    held.close()
+    assert agent.renewed == ["f2"]
+    assert agent.leases_s == [LEASE_S] * 3
+
+
+def test_what_is_gone_is_put_again_and_told(agent: Any) -> None:
+    held = HeldSettings()
+    held.put("store-1", agent, LRU)
+    agent.held = None
+    held.renew()
+    held.renew()
+    held.close()
+    assert (agent.puts, agent.renewed, held.lost) == ([LRU, LRU], ["f2"], {"store-1"})
+
+
+def test_a_machine_that_does_not_answer_is_asked_again_and_not_lost(agent: Any) -> None:
+    held = HeldSettings()
+    held.put("store-1", agent, LRU)
+    agent.is_off = True
+    held.renew()
+    agent.is_off = False
+    held.renew()
+    held.close()
+    assert (agent.puts, agent.renewed, held.lost) == ([LRU], ["f1"], set())
+
+
+def test_nothing_is_renewed_of_defaults_or_of_what_was_forgotten(agent: Any) -> None:
+    held, other = HeldSettings(), _Agent()
+    held.put("store-1", agent, LRU)
+    held.put("store-1", agent, {})
+    held.put("store-2", other, LRU)  # type: ignore[arg-type]
+    held.forget("store-2")
+    held.renew()
+    held.close()
+    assert (agent.renewed, other.renewed) == ([], [])
+
+
+def test_a_thread_renews_until_it_is_closed(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_settings, "_RENEW_EVERY_S", 0.001)
+    held = HeldSettings()
+    held.put("store-1", agent, LRU)
+    assert agent.was_renewed.wait(60.0)
+    held.close()
+    renewed = list(agent.renewed)
+    agent.was_renewed.clear()
+    assert not [one for one in threading.enumerate() if one.name == "settings" and one.is_alive()]
+    assert agent.renewed == renewed

@@ -1,7 +1,0 @@
-"""What is asked: a results folder, a plan.toml or both, checked and fitted, as a case to solve.
-
-`question.py` first (the ways in), then `plan_file.py` (the schema), `stated.py` and `capacity.py`
-(what stands in for a measurement), `demand.py` and `load.py` (the tiers' load, its peak and
-growth), `evidence.py` (latency, calibrated by the run), `margin.py` (how sure that is),
-`purchase.py` (reserved and spot machines), `case.py`.
-"""

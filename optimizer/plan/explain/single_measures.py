@@ -1,0 +1,96 @@
+"""One way against limping by itself: spares without a copy more, or copies without a spare more.
+
+Both begin with the cheapest fleet that would do if no machine limped, of several equally cheap ones
+one with few copies, and keep its machine types.
+
+    spares        replicas are held. How many machines a tier has is free, and what they do: carry
+                  load, stand in (ara), stand by (pf). Were standbys alone free, the question would
+                  be answered before it is asked: a pool replaces crashed machines, no limping ones.
+    replication   the replicas of each tier may rise. Copies are load, so a tier that gets k times
+                  the copies may have k times the machines that carry it; there are no other
+                  machines more. What the machines do is free here too: where fewer carry load,
+                  more are spare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.tolerances import CENT
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.presolve import cost
+from optimizer.plan.solve.problem import Path, Problem
+from optimizer.plan.solve.table import columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.plan.solve.table import Columns
+
+    Floats = NDArray[np.float64]
+
+Most = Callable[["Columns", Option], "Floats"]
+"""How many machines each option may have, beside the tier as it is if nothing limps."""
+
+
+def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:
+    """A fleet as cheap as `plain`, none of whose tiers could do with fewer copies at that price."""
+    for fewer in (old.tier for old in plain if old.replicas > 1):
+        most = [old.replicas - (old.tier == fewer) for old in plain]
+        tiers = (_within(*one, cost(plain)) for one in zip(problem.options, most, strict=True))
+        found = solved(replace(problem, options=tuple(tiers)))
+        if found is not None and cost(found) <= cost(plain) + CENT:
+            return fewest_copies(problem, found, solved)
+    return plain
+
+
+def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, ...]:
+    """Options with at most so many replicas, at this price."""
+    c = columns(tier)
+    rows = np.flatnonzero((c.replicas <= replicas) & (c.usd <= usd + CENT))
+    return tuple(tier[int(row)] for row in rows)
+
+
+def spares_alone(problem: Problem, plain: Path) -> Problem:
+    """The problem with more machines than `plain` as the only way out."""
+    return _held(problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0))
+
+
+def replication_alone(problem: Problem, plain: Path) -> Problem:
+    """The problem with more copies than `plain` as the only way out."""
+    return _held(problem, plain, _no_spare_more)
+
+
+def more_copies(plain: Path, path: Path) -> bool:
+    """True where a tier has more copies than in `plain`."""
+    return any(new.replicas > old.replicas for old, new in zip(plain, path, strict=True))
+
+
+def _no_spare_more(c: Columns, old: Option) -> Floats:
+    """So many that all machines beyond those of `old` carry the load of more copies."""
+    times = c.upstream * c.replicas / (old.upstream * old.replicas)
+    more = np.minimum(np.maximum(0, c.needed - old.needed), np.ceil((times - 1.0) * old.needed))
+    return _machines(old) + more
+
+
+def _machines(one: Option) -> int:
+    return one.needed + one.extra
+
+
+def _held(problem: Problem, plain: Path, most: Most) -> Problem:
+    tiers = zip(problem.options, plain, strict=True)
+    return replace(problem, options=tuple(_of_type(tier, old, most) for tier, old in tiers))
+
+
+def _of_type(tier: Sequence[Option], old: Option, most: Most) -> tuple[Option, ...]:
+    c = columns(tier)
+    machines = most(c, old)
+    # Option by option only where columns do not tell: there may be hundreds of thousands.
+    some = (c.vcpus == old.instance.vcpus) & (c.replicas >= old.replicas) & (c.nodes <= machines)
+    found = ((tier[int(row)], machines[row]) for row in np.flatnonzero(some))
+    name = old.instance.name
+    return tuple(one for one, n in found if one.instance.name == name and _machines(one) <= n)

@@ -1,0 +1,208 @@
+"""PCRAFT's two phases: what one node was measured to carry goes into the plan as it is.
+
+A tier of plan.toml may name a run of a capacity design instead of stating processing_s. A node is
+full at NodT, the rate at which its p95 passed the run's limit; the low end of its interval is used.
+A node of another size carries so much per core, which is an assumption and said. The limit of p95
+is in NodT already, so a plan with such a tier is not asked for latencies: the model would judge by
+the CPU alone what was measured with all that fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from core.config_file import ConfigFile, Positive, Written, check, read_json, refusal
+from core.errors import InputError
+from core.runfiles.manifest import against
+from optimizer.plan.inputs.demand import within_range
+from optimizer.plan.inputs.plan_file import DeclaredTier, PlanFile
+
+_OF_CAPACITY = ("capacity", "workload")
+_CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
+
+
+class Machine(Written):
+    """The node that was measured."""
+
+    tier: str
+    role: str
+    cpus: Positive
+    memory_mb: Positive
+    nic_mbps: Positive
+    disk_mbps: Positive
+
+
+class _Interval(Written):
+    low: Positive
+    high: Positive
+
+    @model_validator(mode="after")
+    def _in_order(self) -> _Interval:
+        if self.high < self.low:
+            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
+        return self
+
+
+class _Workload(Written):
+    nodt_per_s: _Interval | None
+    limit_ms: Positive
+    cv2: Annotated[float, Field(ge=0)] | None
+    utilisation: Annotated[float, Field(ge=0)] | None
+    reason: str
+
+
+class _Body(Written):
+    machine: Machine
+    workloads: dict[str, _Workload]
+
+
+class _Head(Written):
+    experiment: str
+    run: str
+
+
+@dataclass(frozen=True)
+class NodeThroughput:
+    """One workload of a capacity run; per_s, per_s_most: the ends of NodT's interval [1/s]."""
+
+    experiment: str
+    run: str
+    workload: str
+    per_s: float
+    per_s_most: float
+    limit_ms: float
+    machine: Machine
+    cv2: float | None
+    utilisation: float | None
+
+
+def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThroughput:
+    """NodT of a workload (needed where the run has several).
+
+    Raises: InputError for a folder that is no capacity run's, a workload that it does not have, and
+    one of which no NodT was found, with the run's reason.
+    """
+    result, of_body = _result(folder, place)
+    _refuse_failed(folder, result.values, place)
+    head, body = check(result, _Head), check(of_body, _Body)
+    if workload is None and len(body.workloads) == 1:
+        workload = next(iter(body.workloads))
+    if workload is None or workload not in body.workloads:
+        known = ", ".join(body.workloads)
+        raise InputError(place, expected=f"one of the workloads {known}", got=repr(workload))
+    found = body.workloads[workload]
+    if found.nodt_per_s is None:
+        raise InputError(
+            place,
+            expected=f"a run that found NodT of {workload}",
+            got=found.reason,
+            hint="Measure again; its report says what each step came to.",
+        )
+    return NodeThroughput(
+        experiment=head.experiment,
+        run=head.run,
+        workload=workload,
+        per_s=found.nodt_per_s.low,
+        per_s_most=found.nodt_per_s.high,
+        limit_ms=found.limit_ms,
+        machine=body.machine,
+        cv2=found.cv2,
+        utilisation=found.utilisation,
+    )
+
+
+def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
+    """Of a workload without NodT its own reason tells, so the head's `valid` is not asked; this is
+    of what spoils all of them."""
+    manifest = folder / "manifest.json"
+    failed = against(read_json(manifest).values) if manifest.is_file() else ""
+    spoilt = against(head) if head.get("disturbed") else failed
+    if spoilt:
+        raise InputError(
+            place,
+            expected="a run whose measurement, injection and revert went well",
+            got=f"{folder.name}: {spoilt}",
+            hint="Its report says why; measure again.",
+        )
+
+
+def _result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
+    """The whole and the body of result.json; of capacity.json in a folder from before 0.2."""
+    for file in (folder / "result.json", folder / "capacity.json"):
+        if not file.is_file():
+            continue
+        whole = read_json(file)
+        if file.name == "capacity.json":
+            return whole, whole
+        if not isinstance(whole.values.get("capacity"), dict):
+            raise whole.error("capacity", expected="the result of a capacity run", got="none")
+        return whole, whole.section("capacity")
+    raise InputError(
+        place,
+        expected="a run of a capacity design, with result.json in it",
+        got=str(folder),
+        hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+    )
+
+
+def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:
+    """The plan.toml with its capacity runs' figures in the tiers, and what has to be said of them.
+
+    Raises: InputError as `read_capacity`, and for a latency limit beside a capacity.
+    """
+    plan = file.stated
+    if all(tier.capacity is None for tier in plan.tiers):
+        return file, ()
+    if plan.slo.latency_ms:
+        raise file.source.error(
+            "slo",
+            expected="an availability only: a capacity run's NodT keeps the limit of p95 already",
+            got=", ".join(f"p{q}_ms" for q in plan.slo.latency_ms),
+            hint="Leave it out, or measure with this limit: [slo] p95_ms of the capacity design.",
+        )
+    tiers, said = [], []
+    for number, tier in enumerate(plan.tiers):
+        if tier.capacity is not None:
+            tier, text = _filled(tier, number, file)
+            said.append(text)
+        tiers.append(tier)
+    return file.having(tiers=tiers), tuple(said)
+
+
+def _filled(tier: DeclaredTier, number: int, file: PlanFile) -> tuple[DeclaredTier, str]:
+    key = ("tiers", number)
+    if tier.processing_s is not None:
+        raise file.source.error(
+            *key, "processing_s", expected="none beside a capacity", got="a value"
+        )
+    folder, place = file.folder / str(tier.capacity), file.source.place(*key, "capacity")
+    found = read_capacity(folder, tier.workload, place)
+    cpus = found.machine.cpus
+    measured = {
+        "role": found.machine.role,
+        "memory_mb": int(found.machine.memory_mb),
+        "nic_mbps": found.machine.nic_mbps,
+        "disk_mbps": found.machine.disk_mbps,
+        # So that a node which carries NodT is used to the limit of utilisation, and not beyond.
+        "processing_s": file.stated.limits.max_utilisation * cpus / found.per_s,
+    }
+    if found.cv2:
+        measured["cv2"] = within_range(found.cv2)
+    text = (
+        f"tier {tier.name}: a node of {cpus:g} CPU carries {found.per_s:.4g} requests/s "
+        f"({found.workload}, p95 within {found.limit_ms:g} ms; low end of NodT's interval in run "
+        f"{found.run} of {found.experiment}), other sizes in proportion to their cores"
+    )
+    if found.utilisation is not None and found.utilisation < _CPU_BOUND:
+        text += (
+            f"; its CPU was at {found.utilisation:.0%} of its cap then: something else filled up, "
+            "which need not grow with the cores"
+        )
+    stated = {key: value for key, value in tier.values.items() if key not in _OF_CAPACITY}
+    filled = DeclaredTier.model_validate({**measured, **stated})
+    return filled.model_copy(update={"variants": tier.variants}), text

@@ -1,0 +1,315 @@
+"""A plan's case, complete and checked, and the optimization problem that follows.
+
+A case can be changed in one input and asked again: that is how the explanations find out what an
+uncertain input would do to the cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from core.config_file import ConfigFile, Positive, Strict, check, refusal
+from core.errors import InputError
+from core.vocabulary import scheme_of
+from optimizer.availability import FailureRates, availability
+from optimizer.availability.rates import require_target
+from optimizer.fit import ServiceFit
+from optimizer.latency import zero_load_s
+from optimizer.plan.inputs.domains import Domain, Machines, covers_of, placed
+from optimizer.plan.inputs.evidence import CalibratedLatency
+from optimizer.plan.inputs.integrity import IntegritySlo
+from optimizer.plan.inputs.performability import Bound, UsersSlo
+from optimizer.plan.inputs.remedy import Remedy, without_limping
+from optimizer.plan.solve.deadline import Check, unbounded
+from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
+from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.spread import Spread
+from optimizer.plan.solve.table import OptionTable, tier_table
+from optimizer.prices import Instance, PriceBook
+
+PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
+CONFIDENCE_LEAST = 1e-3  # quantiles below are no numbers
+_NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep
+_CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
+
+
+class Slo(Strict):
+    """The limits to keep. `confidence`: with at least this probability all of it, whatever the
+    uncertain figures turn out to be (`margin`)."""
+
+    availability: Annotated[float, Field(gt=0, lt=1)] | None = None
+    p95_ms: Positive | None = None
+    p99_ms: Positive | None = None
+    confidence: Annotated[float, Field(ge=CONFIDENCE_LEAST, lt=1)] | None = None
+    degraded: Degraded | None = None
+    performability: UsersSlo | None = None
+    integrity: IntegritySlo | None = None
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> Slo:
+        if self.availability is not None:
+            try:
+                require_target("availability", self.availability)
+            except InputError as error:
+                raise refusal(
+                    error.expected, got=error.got, key="availability", hint=error.hint
+                ) from error
+        if self.p95_ms is not None and self.p99_ms is not None and self.p99_ms < self.p95_ms:
+            raise refusal(
+                f"at least p95_ms ({self.p95_ms:g}): a p99 is never below the p95",
+                got=f"{self.p99_ms:g}",
+                key="p99_ms",
+                hint="Leave p95_ms out, or correct one of the two.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Slo:
+        if self.availability is None and not self.latency_ms and self.integrity is None:
+            raise refusal("availability, p95_ms, p99_ms or integrity", got="none of them")
+        return self
+
+    @property
+    def latency_ms(self) -> dict[int, float]:
+        """The latency limits by percentile."""
+        stated = {q: getattr(self, key) for key, q in PERCENTILES.items()}
+        return {q: value for q, value in stated.items() if value is not None}
+
+
+def slo_from(table: Mapping[str, Any]) -> Slo:
+    """An SLO in the words of a run or of the command line, checked. Raises InputError."""
+    own = {key: value for key, value in table.items() if key not in _NOT_OURS}
+    return check(ConfigFile(FilePath("plan"), {"slo": own}).section("slo"), Slo)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question. `tiers` are what is planned for; `measured` calibrates the latency model."""
+
+    tiers: tuple[TierDemand, ...]
+    slo: Slo
+    scheme: str
+    region: str
+    book: PriceBook
+    limits: Limits
+    rates: FailureRates
+    policy: str = "tad"
+    measured: ServiceFit | None = None
+    level: float | None = None  # of the latency law's error; None: predictions as they are
+    remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
+    users: Bound | None = None  # machines with which users get what they are promised
+    domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
+
+    def __post_init__(self) -> None:
+        scheme_of(self.scheme)
+        if self.limits.max_replicas > self.limits.max_nodes:
+            raise InputError(
+                "limits.max_replicas",
+                expected=f"at most limits.max_nodes ({self.limits.max_nodes})",
+                got=str(self.limits.max_replicas),
+            )
+        for tier in self.tiers:
+            for name in tier.instance_types or ():
+                self.book.instance(self.region, name)  # unknown names are refused
+
+    @property
+    def max_nodes(self) -> int:
+        """Most nodes and standbys of a tier."""
+        return self.limits.max_nodes
+
+    @property
+    def headroom_mb(self) -> float:
+        """Memory beside the tier's: a rented machine's system. Owned ones are sold by the slice."""
+        return 0.0 if self.book.costs else _CLOUD_HEADROOM_MB
+
+    @cached_property
+    def latency(self) -> CalibratedLatency:
+        """The page's percentiles of any plan of this case."""
+        return CalibratedLatency(
+            self.tiers,
+            list(self.slo.latency_ms),
+            self._horizon_s(),
+            self.policy,
+            self.measured,
+            self.level,
+        )
+
+    def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+        """The problem, or the same with other max_nodes; `check` may end it by an exception."""
+        limits = self.limits
+        if max_nodes is not None:
+            limits = limits.model_copy(update={"max_nodes": max_nodes})
+        return self.limited(self._options(limits, check))
+
+    def limited(self, options: tuple[Sequence[Option], ...]) -> Problem:
+        """The limits of this case, over these options."""
+        limits, degraded, asked = self.limits, self.slo.degraded, self.slo.availability
+        return Problem(
+            options=options,
+            latency=self.latency,
+            unavailability_max=None if asked is None else 1.0 - asked,
+            latency_ms_max=self.slo.latency_ms,
+            utilisation_max=limits.max_utilisation,
+            collision_max=limits.max_collision,
+            degraded=degraded,
+            latency_degraded=self.latency.while_degraded(degraded) if degraded else None,
+            chain=self.latency.chain(degraded),
+        )
+
+    def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
+        """The problem with one input multiplied by `factor`; None where that changes nothing.
+
+        Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
+        | gamma (the speed that neighbours leave, of all tiers).
+        """
+        other = self._changed(name, factor)
+        return None if other == self else other.problem(check=check)
+
+    def with_load(self, factor: float) -> Case:
+        """The same service with `factor` times the load."""
+        return self._changed("arrival_rate", factor)
+
+    @property
+    def limps(self) -> bool:
+        """True where machines that limp are planned with."""
+        degraded = self.slo.degraded
+        return self.rates.limps or (degraded is not None and degraded.limping > 0)
+
+    def without_limping(self) -> Case:
+        """The same service on machines that never limp."""
+        slo = self.slo.model_copy(update={"degraded": without_limping(self.slo.degraded)})
+        return replace(self, slo=slo, rates=replace(self.rates, limp_per_year=0.0))
+
+    def with_remedy(self, remedy: Remedy) -> Case:
+        """The same service with this remedy against limping."""
+        slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
+        return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
+
+    def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
+        """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
+
+        Parameters: rates in place of the case's.
+        """
+        if self.domains:
+            found = self.spread(one, rates)
+            return 1.0 if found is None else found.unavailability
+        return availability(
+            one.needed,
+            one.extra,
+            rates_of(self.rates if rates is None else rates, one.instance, self._demand(one.tier)),
+            mechanism=one.mechanism,
+            scheme=self.scheme,
+        ).unavailability_most
+
+    def spread(self, one: Machines, rates: FailureRates | None = None) -> Spread | None:
+        """The best placement of a tier's machines; None where the domains' rules let none be
+        placed.
+
+        Parameters: rates in place of the case's.
+        """
+        rates = self.rates if rates is None else rates
+        return placed(self.domains, rates, self.scheme, one, self._demand(one.tier))
+
+    def check_zero_load(self, source: ConfigFile | None = None) -> None:
+        """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where
+        it is stated."""
+        if not self.slo.latency_ms or not self.tiers:
+            return
+        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
+        replicas = [self.limits.max_replicas] * len(self.tiers)
+        laws = [tier.latency for tier in self.tiers]
+        least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
+        for q, asked_ms in self.slo.latency_ms.items():
+            least_ms = 1000.0 * least_s[q]
+            if asked_ms < least_ms * (1.0 - 1e-3):  # the grid's error
+                key = ("slo", f"p{q}_ms")
+                raise InputError(
+                    source.place(*key) if source is not None else ".".join(key),
+                    expected=f"at least {least_ms:.2f} ms, the page without any load on machines "
+                    f"without end",
+                    got=f"{asked_ms:g} ms",
+                    hint="No fleet is that fast: raise it, or make the service faster.",
+                )
+
+    def _changed(self, name: str, factor: float) -> Case:
+        if name in ("crash_per_year", "failover_s", "repair_s"):
+            value = getattr(self.rates, name)
+            if value is None:
+                return self
+            return replace(self, rates=replace(self.rates, **{name: value * factor}))
+        if name not in ("arrival_rate", "interference_share", "gamma"):
+            raise InputError("input", expected="one that can be changed", got=repr(name))
+        return replace(self, tiers=tuple(_scaled(tier, name, factor) for tier in self.tiers))
+
+    def lacking(self) -> tuple[str, ...]:
+        """Tiers whose memory no machine has that they may be built with, and what would do."""
+        return tuple(self._lacking(tier) for tier in self.tiers if not self._fitting(tier))
+
+    def _lacking(self, tier: TierDemand) -> str:
+        allowed = [
+            one
+            for one in self.book.instances(self.region)
+            if tier.instance_types is None or one.type_name in tier.instance_types
+        ]
+        most = max((one.memory_gb * 1024 for one in allowed), default=0.0)
+        which = "allowed instance type" if tier.instance_types is not None else "instance type"
+        needed = tier.memory_mb + self.headroom_mb
+        return (
+            f"tier {tier.name}: memory_mb: no {which} has {needed:.0f} MB (its {tier.memory_mb:.0f}"
+            f" and {self.headroom_mb:.0f} for the system); the largest has {most:.0f}"
+        )
+
+    def _horizon_s(self) -> float:
+        """The latency grid reaches well beyond the SLO and beyond what was measured.
+
+        A power of two: limits that hardly differ are evaluated on the same grid.
+        """
+        arms = self.measured.arms if self.measured is not None else ()
+        measured = [v for a in arms if (v := a.p99_ms.value) is not None]
+        reach_s = 4.0 * max([*self.slo.latency_ms.values(), *measured, 1.0]) / 1000.0
+        return 2.0 ** math.ceil(math.log2(reach_s))
+
+    def _demand(self, name: str) -> TierDemand:
+        return next(tier for tier in self.tiers if tier.name == name)
+
+    def _fitting(self, tier: TierDemand) -> list[Instance]:
+        return fitting(self.book.instances(self.region), tier, self.headroom_mb)
+
+    def _options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
+        """Options per tier at every amplification that the tiers above can make."""
+        degraded = self.slo.degraded
+        down = degraded.nodes_down if degraded is not None else 0
+        levels, result = [1], []
+        for tier in self.tiers:
+            own = self._bounded(tier.name, limits)
+            covers = covers_of(self.domains, self.rates, self.scheme, own, down, tier, check)
+            table = tier_table(tier, levels, self._fitting(tier), covers, own, check)
+            made = table.columns.upstream * table.columns.replicas
+            levels = sorted({int(level) for level in made})
+            result.append(table)
+        return tuple(result)
+
+    def _bounded(self, tier: str, limits: Limits) -> Limits:
+        """The limits of a tier: with more machines users would not get what they are promised."""
+        if self.users is None or self.users.tier != tier or self.users.machines is None:
+            return limits
+        fewer = min(limits.max_nodes, self.users.machines)
+        return limits.model_copy(update={"max_nodes": fewer})
+
+
+def _scaled(tier: TierDemand, name: str, factor: float) -> TierDemand:
+    if name == "arrival_rate":
+        return replace(
+            tier,
+            request_per_s=tier.request_per_s * factor,
+            connection_per_s=tier.connection_per_s * factor,
+        )
+    value = min(1.0 if name == "gamma" else 0.95, getattr(tier.latency, name) * factor)
+    return replace(tier, latency=replace(tier.latency, **{name: value}))

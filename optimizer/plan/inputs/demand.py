@@ -1,0 +1,112 @@
+"""From a fitted service to the tiers' demands, as the latency law and the options need them.
+
+The slowdown under interference is seen in latencies, which hold queueing too: the speed that
+explains them is solved for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.vocabulary import MECHANISMS, Mechanism
+from optimizer.fit import Estimate, ServiceFit, TierFit
+from optimizer.latency import TierLatency, mean_stay_s
+from optimizer.plan.solve.options import TierDemand
+
+KEPT_ALONE = "own"  # a role's state that a cold spare has none of
+CV2_RANGE = (0.05, 10.0)  # that the law is asked with; what is measured beyond is taken as these
+
+
+def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
+    """The tiers' demands at r = 1 everywhere, from the front."""
+    copies, found = _known(service.pages_per_s), []
+    for tier in service.tiers:
+        serves = tier.spec.state != KEPT_ALONE
+        rate = copies * _known(tier.requests_per_copy)
+        hold = tier.token_hold_s.value
+        found.append(
+            TierDemand(
+                name=tier.spec.name,
+                latency=_tier_latency(tier, rate),
+                request_per_s=rate,
+                memory_mb=tier.spec.memory_mb,
+                connection_per_s=copies * _known(tier.connections_per_copy),
+                token_hold_s=hold,
+                card_s=_card_s(tier),
+                mechanisms=MECHANISMS if serves else (Mechanism.ara,),
+                spare_serves=serves,
+            )
+        )
+        copies = rate
+    return tuple(found)
+
+
+def _card_s(tier: TierFit) -> float:
+    """0 where the card has no known rate, or nobody saw what goes over it."""
+    kbit, mbps = tier.card_kbit, tier.spec.nic_mbps
+    return 1e-3 * kbit.value / mbps if kbit.value and kbit.sufficient and mbps else 0.0
+
+
+def stated(value: float | None) -> Estimate:
+    """A figure that somebody states: nothing was measured, and nothing is asked of it."""
+    return Estimate(value, 0, None, least=0)
+
+
+def is_stated(estimate: Estimate) -> bool:
+    """True where the figure was stated, not measured."""
+    return estimate.least == 0
+
+
+def within_range(cv2: float) -> float:
+    """The nearest that the law is asked with."""
+    return min(CV2_RANGE[1], max(CV2_RANGE[0], cv2))
+
+
+def _known(estimate: Estimate) -> float:
+    assert estimate.value is not None  # the caller stops where something is missing
+    return estimate.value
+
+
+def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
+    cv2 = tier.service_cv2.value if tier.service_cv2.sufficient else None
+    gamma = tier.gamma.value if tier.gamma.sufficient else None
+    found = TierLatency(
+        processing_s=_known(tier.processing_s),
+        cv2=1.0 if cv2 is None else within_range(cv2),
+        visits=_known(tier.requests_per_copy),
+        interference_share=min(0.95, tier.interference_share.value or 0.0),
+        gamma=1.0,
+        run_s=tier.interference_run_s,
+    )
+    if gamma is None:
+        return found
+    if is_stated(tier.gamma):
+        return replace(found, gamma=gamma)  # a speed, not a ratio of latencies
+    if tier.spec.cpus is None:
+        return found
+    load = request_per_s * found.processing_s / (tier.spec.nodes * tier.spec.cpus)
+    return replace(found, gamma=speed_under_interference(found, tier.spec.cpus, load, gamma))
+
+
+def speed_under_interference(
+    tier: TierLatency, cores: float, load: float, latency_ratio: float
+) -> float:
+    r"""The speed gamma whose mean stay R(load / gamma) explains quiet / disturbed latency.
+
+    Parameters: load rho of the undisturbed server in [0, 1); latency_ratio in (0, 1].
+    Returns: gamma in [latency_ratio, 1]; queueing is part of the slowdown that latencies show.
+    On one core: gamma = rho + ratio (1 - rho).
+    """
+    if not load < 1:
+        return latency_ratio
+    wanted_s = mean_stay_s(tier, cores, load, 1.0) / latency_ratio
+    low, high = max(latency_ratio, load / 0.97), 1.0
+    if low >= high:
+        return high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if mean_stay_s(tier, cores, load / middle, middle) > wanted_s:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,147 @@
+"""[[domains]] of plan.toml: zones, racks, hosts, which fail as a whole, and how tiers use them.
+
+From the widest to the narrowest, each `count` times in every domain of the one before. How often a
+domain fails is stated outright, or as a share `beta` of a machine's crashes that are its domain's
+(the other crashes are then so much rarer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Protocol
+
+from pydantic import Field, model_validator
+
+from core.config_file import Positive, Problem, Strict, refusal
+from optimizer.availability import FailureRates, Level
+from optimizer.plan.solve.deadline import Check, unbounded
+from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
+from optimizer.plan.solve.spread import Rule, Spread, SpreadCovers, Spreads
+from optimizer.prices import Instance
+
+Count = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Machines(Protocol):
+    """The thing to place: an `Option`, or what has its figures."""
+
+    @property
+    def tier(self) -> str: ...
+    @property
+    def instance(self) -> Instance: ...
+    @property
+    def needed(self) -> int: ...
+    @property
+    def extra(self) -> int: ...
+    @property
+    def mechanism(self) -> str: ...
+    @property
+    def replicas(self) -> int: ...
+
+
+class Domain(Strict):
+    """One of [[domains]]. `source`: where the failure figures are from."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}$")]
+    count: Count
+    failures_per_year: Positive | None = None
+    beta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    repair_s: Positive
+    source: Annotated[str, Field(min_length=1)]
+    max_per_domain: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+    min_domains: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
+    copies_apart: bool = False
+    survive: bool = False
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Domain:
+        if (self.failures_per_year is None) == (self.beta is None):
+            got = "neither" if self.beta is None else "both"
+            raise refusal("failures_per_year or beta", got=got)
+        return self
+
+    @property
+    def rule(self) -> Rule:
+        """The rules for a tier's machines in domains of this kind."""
+        return Rule(self.max_per_domain, self.min_domains, self.copies_apart, self.survive)
+
+    def level(self, crash_per_year: float) -> Level:
+        """The domain as the availability model takes it."""
+        per_year = self.failures_per_year
+        if per_year is None:
+            assert self.beta is not None
+            per_year = self.beta * crash_per_year
+        return Level(self.name, self.count, per_year, self.repair_s)
+
+
+def spreads_of(domains: Sequence[Domain], rates: FailureRates, scheme: str) -> Spreads:
+    """Placements over these domains."""
+    levels = tuple(one.level(rates.crash_per_year) for one in domains)
+    return _spreads(levels, tuple(one.rule for one in domains), scheme)
+
+
+@lru_cache(maxsize=8)  # each remembers its placements, which may be ten thousand
+def _spreads(levels: tuple[Level, ...], rules: tuple[Rule, ...], scheme: str) -> Spreads:
+    return Spreads(levels, rules, scheme)
+
+
+def covers_of(
+    domains: Sequence[Domain],
+    rates: FailureRates,
+    scheme: str,
+    limits: Limits,
+    nodes_down: int,
+    demand: TierDemand,
+    check: Check = unbounded,
+) -> Covers:
+    """The mechanisms that may cover a tier's failures; with domains, each as well placed as the
+    rules allow."""
+    own = rates_of(own_rates(domains, rates), demand=demand)
+    if not domains:
+        return Covers(own, scheme, limits, nodes_down, check)
+    return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme), check)
+
+
+def placed(
+    domains: Sequence[Domain],
+    rates: FailureRates,
+    scheme: str,
+    machines: Machines,
+    demand: TierDemand,
+) -> Spread | None:
+    """The best placement of a tier's machines; None where the rules allow none."""
+    own = rates_of(own_rates(domains, rates), machines.instance, demand)
+    return spreads_of(domains, rates, scheme).best(
+        machines.needed, machines.extra, own, machines.mechanism, machines.replicas
+    )
+
+
+def own_rates(domains: Sequence[Domain], rates: FailureRates) -> FailureRates:
+    """The machines' rates without the crashes that are their domains'."""
+    left = 1.0 - math.fsum(one.beta for one in domains if one.beta is not None)
+    return replace(rates, crash_per_year=rates.crash_per_year * left)
+
+
+def problems_of(domains: Sequence[Domain], limp_per_year: object) -> Iterator[Problem]:
+    """Errors of the list as a whole."""
+    names, existing = [one.name for one in domains], 1
+    for number, one in enumerate(domains):
+        existing *= one.count
+        if one.name in names[:number]:
+            yield Problem(("domains", number, "name"), "a name of its own", repr(one.name))
+        if one.min_domains is not None and one.min_domains > existing:
+            there = f"at most the {existing} that there are"
+            yield Problem(("domains", number, "min_domains"), there, str(one.min_domains))
+        if one.survive and existing == 1:
+            yield Problem(("domains", number, "survive"), "it where there are two", "one domain")
+    shares = math.fsum(one.beta for one in domains if one.beta is not None)
+    if shares >= 1.0:
+        yield Problem(("domains",), "shares beta of the crashes below 1 together", f"{shares:g}")
+    if domains and limp_per_year:
+        yield Problem(
+            ("domains",), "it without [rates] limp_per_year: they are not modelled together",
+            "both", "Leave one out.",
+        )  # fmt: skip

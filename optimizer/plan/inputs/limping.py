@@ -1,0 +1,80 @@
+"""Capacity of a limping machine, as a run of kind limplock measured it.
+
+In plan.toml `limp_capacity` and `limp_speed` are numbers, or name a scenario of a run of a limplock
+design: where the row's operation takes S times longer, a limping machine counts as 1 / S of one.
+S is the upper bound of the slowdown, so that a plan does not rest on the lucky end; where waits
+were cut short there is none, and a limping machine counts as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.config_file import ConfigFile, check
+from core.errors import InputError
+from optimizer.limplock import LimpRun, MeasuredSlowdown, measured_slowdown
+
+KEYS = ("limp_capacity", "limp_speed")
+
+
+def measured_share(asked: LimpRun, folder: Path, place: str) -> tuple[float, str]:
+    """The share of a machine that a limping one is, in [0, 1], and where that is from.
+
+    Parameters and errors: as `measured_slowdown`.
+    """
+    found = measured_slowdown(asked, folder, place)
+    share = 0.0 if found.high is None else min(1.0, 1.0 / found.high)
+    return share, _said(found, share)
+
+
+def _said(found: MeasuredSlowdown, share: float) -> str:
+    if found.high is None:
+        return (
+            f"a limping machine counts as nothing: {found.where} was cut short at "
+            f"{found.factor:.3g} times its base"
+        )
+    return (
+        f"a limping machine counts as {share:.3g} of one: {found.where} took {found.factor:.3g} "
+        f"times as long ({found.low:.3g} to {found.high:.3g}; the upper end counts)"
+    )
+
+
+def with_measured_limping(source: ConfigFile) -> tuple[ConfigFile, tuple[str, ...]]:
+    """The plan.toml with numbers for runs in [rates] and [[remedies]], and what has to be said.
+
+    Raises: InputError as `measured_share`, and for a speed that no bound tells.
+    """
+    values, said = dict(source.values), []
+    if isinstance(rates := values.get("rates"), dict):
+        values["rates"], text = _in_numbers(rates, source, "rates")
+        said += text
+    if isinstance(remedies := values.get("remedies"), list):
+        values["remedies"] = list(remedies)
+        for number, remedy in enumerate(remedies):
+            if isinstance(remedy, dict):
+                values["remedies"][number], text = _in_numbers(remedy, source, "remedies", number)
+                said += text
+    return source.having(values), tuple(said)
+
+
+def _in_numbers(
+    table: Mapping[str, Any], source: ConfigFile, *key: str | int
+) -> tuple[dict[str, Any], list[str]]:
+    found, said = dict(table), []
+    for name in KEYS:
+        asked = table.get(name)
+        if isinstance(asked, dict):
+            run = check(source.part(asked, *key, name), LimpRun)
+            place = source.place(*key, name)
+            found[name], text = measured_share(run, source.path.parent, place)
+            if name == "limp_speed" and not found[name]:
+                expected = "a slowdown with an upper bound, as the speed is above 0"
+                raise InputError(place, expected=expected, got="waits that were cut short")
+            said.append(f"{_name(table, *key)}: {text}")
+    return found, said
+
+
+def _name(table: Mapping[str, Any], *key: str | int) -> str:
+    return f"remedy {table.get('name', '')}" if key[0] == "remedies" else "limping"

@@ -1,0 +1,63 @@
+"""[load] of plan.toml: how the load goes up and down over a day, and grows by the month."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from core.config_file import Positive, Strict, refusal
+
+_MEAN_OFF = 0.02  # of a day's 24 shares, which people round
+
+
+class Load(Strict):
+    """The future of arrival_per_s, the mean over a day.
+
+    `day` is each hour's load over that mean. The fleet is planned for the highest hour, `months`
+    from now. `spread` is the standard error of arrival_per_s as a share of it, for plans with a
+    confidence.
+    """
+
+    peak: Positive | None = None
+    day: Annotated[list[Positive], Field(min_length=24, max_length=24)] | None = None
+    growth_per_month: Annotated[float, Field(gt=-0.5, le=1)] = 0.0
+    months: Annotated[int, Field(ge=0, le=120)] = 0
+    spread: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_story(self) -> Load:
+        if self.peak is not None and self.day is not None:
+            raise refusal("peak or day: the peak is the day's highest hour", got="both")
+        if self.peak is not None and self.peak < 1:
+            raise refusal("at least 1: the peak is over the mean", got=f"{self.peak:g}", key="peak")
+        day = self.day or [1.0]
+        mean = math.fsum(day) / len(day)
+        if abs(mean - 1.0) > _MEAN_OFF:
+            raise refusal(
+                "24 shares with a mean of 1: arrival_per_s is the mean over the day",
+                got=f"a mean of {mean:g}",
+                key="day",
+                hint="Divide each by that.",
+            )
+        if self.months and not self.growth_per_month:
+            raise refusal("it beside growth_per_month", got="none", key="months")
+        return self
+
+    @property
+    def highest(self) -> float:
+        """The highest hour over the mean."""
+        return self.peak or max(self.day or [1.0])
+
+    @property
+    def factor(self) -> float:
+        """The planned load, over today's mean."""
+        grown = (1.0 + self.growth_per_month) ** self.months
+        return self.highest * max(1.0, grown)  # a load that falls has to be carried today
+
+    def months_until(self, factor: float) -> float | None:
+        """When the highest hour is `factor` times today's mean; None if it does not grow to it."""
+        if self.growth_per_month <= 0:
+            return None
+        return math.log(factor / self.highest) / math.log1p(self.growth_per_month)

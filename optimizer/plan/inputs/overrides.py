@@ -1,0 +1,103 @@
+"""Overrides from the command line for a run's own SLO, or for what a plan.toml asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.config_file import ConfigFile
+from core.errors import InputError, require_positive
+from core.vocabulary import Scheme
+from optimizer.fit import fit, read_results
+from optimizer.plan.inputs.capacity import read_capacity
+from optimizer.plan.inputs.case import PERCENTILES, slo_from
+from optimizer.plan.inputs.plan_file import PlanFile, checked, read_plan
+from optimizer.plan.inputs.request import PlanRequest, request_for_service, request_from_plan_file
+from optimizer.prices import BUILT_IN, price_book
+
+_SLO = ("availability", *PERCENTILES, "confidence")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Values that go before those of the run or file. slo: availability, p95_ms, p99_ms,
+    confidence."""
+
+    slo: Mapping[str, float] = field(default_factory=dict)
+    scheme: str | None = None
+    book: str | None = None
+    region: str | None = None
+
+
+def slo_of_run(run_dir: Path) -> dict[str, float]:
+    """The SLO that a run was held to: `spec.slo` of its manifest.json.
+
+    Raises: InputError for a folder without a manifest, or a manifest without an SLO.
+    """
+    file = run_dir / "manifest.json"
+    try:
+        own = json.loads(file.read_text(encoding="utf-8"))["spec"]["slo"]
+        return {key: own[key] for key in _SLO if own.get(key) is not None}
+    except OSError as error:
+        raise InputError(
+            str(run_dir),
+            expected="a run's folder with manifest.json in it",
+            got="none",
+            hint="`sparecraft list` shows the runs.",
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(str(file), expected="JSON with spec.slo in it", got="none") from error
+
+
+def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
+    """The question for the service measured in `run_dir`, held to the run's own SLO."""
+    slo: dict[str, Any] = {**slo_of_run(run_dir), **over.slo}
+    return request_for_service(
+        fit(read_results(run_dir)),
+        slo,
+        scheme=over.scheme,
+        region=over.region,
+        book=price_book(over.book) if over.book is not None else None,
+    )
+
+
+def request_from_file(path: Path, run_dir: Path | None, over: Overrides) -> PlanRequest:
+    """The question of a plan.toml, for the service it states or, where not, that was measured."""
+    return request_from_plan_file(_overruled(read_plan(path), over), run_dir)
+
+
+def request_from_capacity(
+    run_dir: Path, workload: str | None, arrival_per_s: float, over: Overrides
+) -> PlanRequest:
+    """PCRAFT's question: so many requests a second, of nodes that carry what was measured."""
+    found = read_capacity(run_dir, workload, "--capacity")
+    require_positive("--arrival", arrival_per_s)
+    tier = {"name": found.machine.tier, "capacity": str(run_dir.resolve())}
+    values = {
+        "experiment": f"{found.experiment.removesuffix('-capacity')}-planned",
+        "scheme": Scheme.on_prem,
+        "arrival_per_s": arrival_per_s,
+        "slo": dict(over.slo),
+        "tiers": [{**tier, "workload": found.workload}],
+    }
+    plan = checked(ConfigFile(Path("sparecraft plan"), values))
+    return request_from_plan_file(_overruled(plan, over))
+
+
+def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
+    plan = file.stated
+    own = plan.slo.model_dump(exclude={"degraded"}, exclude_none=True)
+    slo = slo_from({**own, **over.slo}).model_copy(update={"degraded": plan.slo.degraded})
+    prices: dict[str, Any] = {}
+    if over.book is not None:
+        built_in = over.book in BUILT_IN
+        prices["book"] = over.book if built_in else str(Path(over.book).resolve())
+    if over.region is not None:
+        prices["region"] = over.region
+    scheme = over.scheme or plan.scheme
+    if prices or scheme != plan.scheme:  # machines of another book are not in this one
+        file = file.having(tiers=[tier.model_copy(update={"present": None}) for tier in plan.tiers])
+    return file.having(slo=slo, scheme=scheme, prices=plan.prices.model_copy(update=prices))

@@ -1,0 +1,178 @@
+r"""Bounds on users' losses in a year of faults, from a run of kind performability that measured
+each.
+
+The run says what a year of its faults leaves of requests (goodput g), how many demerits a request
+has (d), and how much of that faults take (lost l, added a), with n machines in the struck tier.
+With m of them faults come m / n times as often. Each takes at most what it took of n: all, where
+one machine stops the tier, and n / m of that, where it takes its own share of requests. So
+
+    g(m) >= g - l (max(1, m / n) - 1),    d(m) <= d + a (max(1, m / n) - 1),
+
+and the largest m that keeps what is asked of them bounds the tier, standbys included: those may be
+in use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from core.config_file import Positive, Strict, Written, check, read_json, refusal
+from core.errors import InputError
+from core.tolerances import LIMIT_INSIDE
+
+Text = Annotated[str, Field(min_length=1)]
+_HEAD, _KIND = "result.json", "performability"
+
+
+class UsersSlo(Strict):
+    """`[slo.performability]`: what a year of faults may leave to users, as an arm of a run did."""
+
+    run: Text
+    arm: Text
+    tier: Text
+    goodput: Annotated[float, Field(gt=0, lt=1)] | None = None
+    demerits_per_request: Positive | None = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> UsersSlo:
+        if self.goodput is None and self.demerits_per_request is None:
+            raise refusal("goodput or demerits_per_request", got="neither")
+        return self
+
+
+@dataclass(frozen=True)
+class Year:
+    """The run's figures of the arm, with so many machines."""
+
+    run: str
+    machines: int
+    goodput: float
+    lost: float
+    demerits: float
+    demerits_added: float
+
+    def goodput_of(self, machines: int) -> float:
+        """The least share of requests that are answered well, with so many."""
+        return max(0.0, self.goodput - self.lost * self._more(machines))
+
+    def demerits_of(self, machines: int) -> float:
+        """The most demerits of a request."""
+        return self.demerits + self.demerits_added * self._more(machines)
+
+    def _more(self, machines: int) -> float:
+        return max(1.0, machines / self.machines) - 1.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most machines of a tier with which both limits are kept."""
+
+    tier: str
+    machines: int | None  # None: any number
+    year: Year
+    asked: UsersSlo
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        year, asked = self.year, self.asked
+        most = "any number" if self.machines is None else f"at most {self.machines}"
+        return (
+            f"performability: {most} of {self.tier} keep what is asked; {asked.arm} in run "
+            f"{year.run} had a goodput of {year.goodput:.6f} and {year.demerits:.3g} demerits a "
+            f"request in a year of faults with {year.machines}; more machines fail more often"
+        )
+
+
+def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
+    """The allowed machines of the tier.
+
+    Parameters: folder, what a relative `run` is relative to; place, of the table that asks.
+    Raises: InputError for a folder that is no valid run of kind performability with a year of that
+    arm, and where the run's own fleet, or fewer machines, would not keep the limits.
+    """
+    year = _read(folder / asked.run, asked.arm, place)
+    wrong = []
+    if asked.goodput is not None and year.goodput < asked.goodput:
+        wrong.append(f"a goodput of {year.goodput:.6f}")
+    if asked.demerits_per_request is not None and year.demerits > asked.demerits_per_request:
+        wrong.append(f"{year.demerits:.3g} demerits a request")
+    if wrong:
+        raise InputError(
+            place,
+            expected="limits that the measured fleet keeps",
+            got=f"{asked.arm} in run {year.run}: {', '.join(wrong)}",
+            hint="Fewer machines would not do it either: ask for less, or plan for another arm.",
+        )
+    limits = [
+        room / taken
+        for room, taken in (
+            (math.inf if asked.goodput is None else year.goodput - asked.goodput, year.lost),
+            ((asked.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
+        )
+        if taken > 0.0 and math.isfinite(room / taken)
+    ]
+    most = (
+        math.floor(year.machines * (1.0 + min(limits)) * (1.0 + LIMIT_INSIDE)) if limits else None
+    )
+    return Bound(asked.tier, most, year, asked)
+
+
+class _Arm(Written):
+    """A year of faults; what they took may be below 0 by chance."""
+
+    goodput: Annotated[float, Field(ge=0, le=1)]
+    lost: Annotated[float, Field(ge=-1, le=1)]
+    demerits: Annotated[float, Field(ge=0)]
+    demerits_added: float
+
+
+class _Year(Written):
+    arms: dict[str, _Arm]
+    machines: Annotated[dict[str, Annotated[int, Field(ge=1)]], Field(min_length=1)]
+
+
+class _Body(Written):
+    year: _Year | None
+
+
+class _Result(Written):
+    """The part of a run's result that is used."""
+
+    run: str
+    valid: bool
+    performability: _Body
+
+
+def _read(folder: Path, arm: str, place: str) -> Year:
+    path = folder / _HEAD
+    if not path.is_file():
+        raise InputError(
+            place,
+            expected=f"a run of kind {_KIND}, with {_HEAD} in it",
+            got=str(folder),
+            hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+        )
+    result = check(read_json(path), _Result)
+    year = result.performability.year
+    if year is None:
+        raise InputError(
+            place, expected="a run with rates of its faults", got="no year in it",
+            hint="State [performability.rates] in its design, and measure again.",
+        )  # fmt: skip
+    if not result.valid:
+        raise InputError(
+            place, expected="a valid run", got=f"{result.run}, which is not",
+            hint="Its report says why; measure again.",
+        )  # fmt: skip
+    if arm not in year.arms:
+        raise InputError(
+            place, expected=f"one of its arms ({', '.join(year.arms)})", got=arm,
+            hint="Name the arm that is planned for.",
+        )  # fmt: skip
+    return Year(result.run, max(year.machines.values()), **year.arms[arm].model_dump())

@@ -1,0 +1,193 @@
+"""plan.toml: what is asked of a plan, and the service in figures where no run measured it.
+
+`example.toml` is the whole schema, with comments. With a results folder beside it, a figure that
+plan.toml states replaces the measured one, and all others stay the run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, model_validator
+
+from core.config_file import ConfigFile, Positive, Problem, Share, Strict, check, read_toml, refusal
+from core.errors import MOST, InputError
+from core.vocabulary import MECHANISMS, MechanismText, SchemeText
+from optimizer.availability.unused_rates import unused_rates
+from optimizer.latency.station import POLICIES
+from optimizer.plan.inputs.case import Slo
+from optimizer.plan.inputs.demand import CV2_RANGE
+from optimizer.plan.inputs.domains import Domain, problems_of
+from optimizer.plan.inputs.integrity import StatedVariant, TransientFaults
+from optimizer.plan.inputs.limping import with_measured_limping
+from optimizer.plan.inputs.load import Load
+from optimizer.plan.inputs.purchase import Purchase
+from optimizer.plan.inputs.remedy import Remedy
+from optimizer.plan.solve.options import NODES_MAX, Limits
+from optimizer.uncertainty import rates_from
+
+Text = Annotated[str, Field(min_length=1)]
+Rate = Annotated[float, Field(ge=1, le=MOST)]
+_EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
+_TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
+
+# keys of a tier, and the field of the fitted tier that each replaces
+FIGURES: Mapping[str, str] = {
+    "requests_per_copy": "requests_per_copy",
+    "connections_per_copy": "connections_per_copy",
+    "processing_s": "processing_s",
+    "kbit_per_copy": "card_kbit",
+    "cv2": "service_cv2",
+    "interference_share": "interference_share",
+    "gamma": "gamma",
+    "token_hold_s": "token_hold_s",
+}
+MACHINE = ("role", "memory_mb", "nic_mbps", "disk_mbps")
+
+
+def _modelled(policy: str) -> str:
+    if policy not in POLICIES:
+        raise refusal(f"one of {', '.join(POLICIES)}", got=repr(policy))
+    return policy
+
+
+class Prices(Strict):
+    """The source of prices; by the scheme, unless stated."""
+
+    book: Text | None = None
+    region: Text | None = None
+    purchase: list[Purchase] = Field(default_factory=list)
+
+
+class Present(Strict):
+    """A tier's machines as they are today: what a plan is compared with."""
+
+    instance_type: Text
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    standby: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
+    replicas: Annotated[int, Field(ge=1, le=NODES_MAX)] = 1
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Present:
+        if self.replicas > self.nodes:
+            raise refusal(f"at most nodes ({self.nodes})", got=f"{self.replicas}", key="replicas")
+        return self
+
+
+class DeclaredTier(Strict):
+    """One of [[tiers]]; what the file does not say is None."""
+
+    name: Annotated[str, Field(pattern=_TIER)]
+    role: Text | None = None
+    requests_per_copy: Positive | None = None
+    connections_per_copy: Positive | None = None
+    processing_s: Positive | None = None
+    kbit_per_copy: Positive | None = None
+    capacity: Text | None = None
+    workload: Text | None = None
+    cv2: Annotated[float, Field(ge=CV2_RANGE[0], le=CV2_RANGE[1])] | None = None
+    memory_mb: Annotated[int, Field(ge=64)] | None = None
+    nic_mbps: Rate | None = None
+    disk_mbps: Rate | None = None
+    interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    gamma: Share | None = None
+    run_s: Annotated[float, Field(ge=0, le=MOST)] | None = None
+    token_hold_s: Positive | None = None
+    mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
+    instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
+    present: Present | None = None
+    variants: list[StatedVariant] = Field(default_factory=list)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The content of the file."""
+        return self.model_dump(exclude_none=True, exclude={"variants"})
+
+
+class Declared(Strict):
+    """A whole plan.toml. None: the file does not say."""
+
+    experiment: Annotated[str, Field(pattern=_EXPERIMENT)] | None = None
+    scheme: SchemeText | None = None
+    arrival_per_s: Positive | None = None
+    policy: Annotated[str, AfterValidator(_modelled)] | None = None
+    prices: Prices = Prices()
+    slo: Slo
+    load: Load | None = None
+    limits: Limits = Limits()
+    rates: dict[str, Any] = Field(default_factory=dict)
+    remedies: list[Remedy] = Field(default_factory=list)
+    domains: list[Domain] = Field(default_factory=list)
+    transient_faults: TransientFaults | None = None
+    tiers: list[DeclaredTier] = Field(default_factory=list)
+
+
+class PlanFile:
+    """A plan.toml that has been read: what it states, and where each key stands."""
+
+    def __init__(self, source: ConfigFile, stated: Declared, said: tuple[str, ...] = ()) -> None:
+        """`said`: what runs that it names were taken to say."""
+        self.source, self.stated, self.said = source, stated, said
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the file are relative to."""
+        return self.source.path.parent
+
+    def having(self, **changes: Any) -> PlanFile:
+        """The same file with other values; its keys keep their lines."""
+        return PlanFile(self.source, self.stated.model_copy(update=changes), self.said)
+
+
+def read_plan(path: Path) -> PlanFile:
+    """Read and check `path`. Raises InputError that names the file, the line and the key."""
+    return checked(read_toml(path))
+
+
+def checked(source: ConfigFile) -> PlanFile:
+    """The plan.toml of these values. Raises InputError."""
+    source, said = with_measured_limping(source)
+    stated = check(source, Declared)
+    source.refuse_all(_problems(stated))
+    try:
+        rates_from(stated.rates, "rates")
+    except InputError as error:
+        key = error.place.split(".")
+        raise source.error(*key, expected=error.expected, got=error.got) from error
+    _check_effect(source, stated)
+    limits = stated.limits
+    if "max_replicas" not in limits.model_fields_set:
+        fewer = min(limits.max_replicas, limits.max_nodes)
+        stated = stated.model_copy(
+            update={"limits": limits.model_copy(update={"max_replicas": fewer})}
+        )
+    return PlanFile(source, stated, said)
+
+
+def _check_effect(source: ConfigFile, stated: Declared) -> None:
+    """Refuse rates that change nothing, with the file's own scheme and mechanisms."""
+    used = {m for tier in stated.tiers for m in tier.mechanisms or MECHANISMS} or set(MECHANISMS)
+    source.refuse_all(
+        Problem(("rates", key), expected, "it without effect", "Leave it out.")
+        for key, expected in unused_rates(stated.rates, scheme=stated.scheme, mechanisms=used)
+    )
+
+
+def _problems(stated: Declared) -> Iterator[Problem]:
+    """Errors that are not those of a single key."""
+    yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
+    limits, names = stated.limits, [tier.name for tier in stated.tiers]
+    given = "max_replicas" in limits.model_fields_set
+    if given and limits.max_replicas > limits.max_nodes:
+        expected = f"at most limits.max_nodes ({limits.max_nodes}): a server holds one copy"
+        yield Problem(("limits", "max_replicas"), expected, str(limits.max_replicas))
+    for number, tier in enumerate(stated.tiers):
+        if tier.name in names[:number]:
+            yield Problem(("tiers", number, "name"), "a name of its own", repr(tier.name))
+        variants = [variant.name for variant in tier.variants]
+        for at, name in enumerate(variants):
+            if name in variants[:at]:
+                key = ("tiers", number, "variants", at, "name")
+                yield Problem(key, "a name of its own", repr(name))

@@ -1,0 +1,76 @@
+"""[[prices.purchase]] of plan.toml: other ways to pay for a rented machine than on demand.
+
+A reserved machine or one under a savings plan is the same machine at a lower price, which is paid
+whether it runs or not. A spot machine is cheaper still and is taken away now and then: that is a
+crash more, and what is taken away together (`common_cause`) has to be stated. Each way makes every
+type once more, and the planner chooses. Discounts are the user's own: no book has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from core.config_file import Strict, refusal
+from core.errors import LEAST, MOST, InputError
+from optimizer.prices import Instance, PriceBook
+
+
+class Purchase(Strict):
+    """One way to pay. `committed`: a machine that is off costs as much as one that is on."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}$")]
+    discount: Annotated[float, Field(gt=0, lt=1)]
+    committed: bool = False
+    interruptions_per_year: Annotated[float, Field(ge=0, le=MOST)] = 0.0
+    instance_types: Annotated[list[str], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Purchase:
+        if self.name == "on-demand":
+            raise refusal("a name of its own: on-demand is the book's price", got="on-demand")
+        if 0 < self.interruptions_per_year < LEAST:
+            raise refusal("0, or a rate", got=f"{self.interruptions_per_year:g}")
+        if self.committed and self.interruptions_per_year:
+            raise refusal("committed or interrupted: a spot machine is not committed", got="both")
+        return self
+
+
+def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> PriceBook:
+    """The book with every type of the region once more for each way to pay.
+
+    Raises: InputError for a book of owned machines, a name given twice, and an unknown type.
+    """
+    if not ways:
+        return book
+    if book.costs:
+        raise InputError(
+            "prices.purchase", expected="it with a book of rented machines", got="owned ones"
+        )
+    names = [way.name for way in ways]
+    if len(set(names)) < len(names):
+        raise InputError("prices.purchase", expected="names of their own", got=", ".join(names))
+    for way in ways:
+        for name in way.instance_types or ():
+            book.instance(region, name)  # unknown names are refused
+    types = book.instances(region)
+    found = [*types, *(one for way in ways for one in _at(types, way))]
+    found.sort(key=lambda one: (one.usd_per_hour, one.name))
+    return replace(book, regions={**book.regions, region: tuple(found)})
+
+
+def _at(types: Sequence[Instance], way: Purchase) -> Iterator[Instance]:
+    for one in types:
+        if way.instance_types is None or one.name in way.instance_types:
+            less = replace(
+                one,
+                name=f"{one.name}@{way.name}",
+                type=one.name,
+                purchase=way.name,
+                usd_per_hour=one.usd_per_hour * (1.0 - way.discount),
+                interruptions_per_year=way.interruptions_per_year,
+            )
+            yield replace(less, usd_per_month_off=less.usd_per_month) if way.committed else less

@@ -1,0 +1,97 @@
+"""[[remedies]] of plan.toml: what could be done against limping machines, and its price.
+
+A detector that takes slow cards out sooner, hedged reads, a shorter time-out: each changes how
+often a machine limps, for how long, or what it still does, and costs something a month. What it
+still does may be a run's of kind limplock (limping.py), of the arm that has the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from core.config_file import ConfigFile, Positive, Share, Strict, refusal
+from core.errors import MOST, InputError
+from optimizer.availability import FailureRates
+from optimizer.plan.solve.options import Degraded
+
+_TAKEN = ("nothing", "spares", "replication", "plan")  # as `limping.cheapest` calls other ways
+_RATES = ("limp_per_year", "limp_recovery_s", "limp_capacity")
+
+
+class Remedy(Strict):
+    """One remedy. What it does not state stays as it is in [rates] and [slo.degraded]."""
+
+    name: Annotated[str, Field(min_length=1)]
+    usd_per_month: Annotated[float, Field(ge=0, le=MOST)]
+    limp_per_year: Annotated[float, Field(ge=0, le=MOST)] | None = None
+    limp_recovery_s: Positive | None = None
+    limp_capacity: Annotated[float, Field(ge=0, le=1)] | None = None
+    limp_speed: Share | None = None
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Remedy:
+        if not self.rates and self.limp_speed is None:
+            raise refusal(f"one of {', '.join((*_RATES, 'limp_speed'))}", got="none of them")
+        return self
+
+    @property
+    def rates(self) -> dict[str, Any]:
+        """The figures of [rates] that it changes."""
+        return self.model_dump(include=set(_RATES), exclude_none=True)
+
+    def with_rates(self, rates: FailureRates) -> FailureRates:
+        """The rates with this remedy."""
+        return replace(rates, **self.rates)
+
+    def with_degraded(self, degraded: Degraded | None) -> Degraded | None:
+        """The degraded condition with this remedy."""
+        if degraded is None or self.limp_speed is None:
+            return degraded
+        return degraded.model_copy(update={"limp_speed": self.limp_speed})
+
+
+def without_limping(degraded: Degraded | None) -> Degraded | None:
+    """The degraded condition if no machine limped; None where nothing is left of it."""
+    if degraded is None or not degraded.nodes_down:
+        return None
+    return degraded.model_copy(update={"limping": 0, "limp_speed": 1.0})
+
+
+def check_remedies(
+    remedies: Sequence[Remedy],
+    rates: FailureRates,
+    degraded: Degraded | None,
+    source: ConfigFile,
+) -> None:
+    """Raises InputError for a remedy of something that is not planned with, a name twice, and
+    one of another way's."""
+    names = [one.name for one in remedies]
+    limping = degraded is not None and degraded.limping > 0
+    for number, one in enumerate(remedies):
+        if one.name in names[:number]:
+            raise source.error(
+                "remedies", number, "name", expected="a name of its own", got=repr(one.name)
+            )
+        if one.name in _TAKEN:
+            expected = f"a name other than {', '.join(_TAKEN)}, which are ways themselves"
+            raise source.error("remedies", number, "name", expected=expected, got=repr(one.name))
+        for key in one.rates:
+            if not rates.limp_per_year:
+                raise _without_effect(source, number, key, "[rates] limp_per_year")
+        if one.limp_speed is not None and not limping:
+            raise _without_effect(source, number, "limp_speed", "[slo.degraded] limping = 1")
+
+
+def _without_effect(source: ConfigFile, number: int, key: str, beside: str) -> InputError:
+    return source.error(
+        "remedies",
+        number,
+        key,
+        expected=f"it beside {beside}",
+        got="it without",
+        hint="State both.",
+    )

@@ -1,0 +1,316 @@
+"""The ways to a checked question: a service that was measured, a plan.toml, or both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path as FilePath
+from typing import Any, TypedDict, Unpack
+
+from core.errors import InputError
+from core.vocabulary import Mechanism, Scheme
+from optimizer.availability import FailureRates
+from optimizer.availability.unused_rates import unused_rates
+from optimizer.fit import Estimate, ServiceFit, fit, read_results
+from optimizer.plan.inputs.capacity import with_capacities
+from optimizer.plan.inputs.case import Case, Slo, slo_from
+from optimizer.plan.inputs.declared import book_of, check_first, merged, region_of, stated_service
+from optimizer.plan.inputs.demand import demands
+from optimizer.plan.inputs.evidence import LEAST_REQUESTS, thin_percentiles
+from optimizer.plan.inputs.hardening import hardening_of
+from optimizer.plan.inputs.load import Load
+from optimizer.plan.inputs.margin import level_of
+from optimizer.plan.inputs.performability import bound_of
+from optimizer.plan.inputs.plan_file import Declared, PlanFile, Present
+from optimizer.plan.inputs.purchase import with_purchases
+from optimizer.plan.inputs.remedy import check_remedies
+from optimizer.plan.inputs.variants import Hardening
+from optimizer.plan.solve.options import Limits, TierDemand
+from optimizer.prices import PriceBook
+from optimizer.uncertainty import UncertainRates, rates_from
+
+_DEFAULT_RATES = {
+    "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",
+    "failover_s": "fail-over takes {:g} s on average (PCRAFT)",
+    "repair_s": "no repair of broken nodes within the year (PCRAFT's case without repair)",
+}
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A checked question: the case, the service behind it, and where its figures are from."""
+
+    case: Case
+    service: ServiceFit
+    mode: str  # results | plan.toml | results and plan.toml
+    stated: tuple[str, ...] = ()  # figures of plan.toml that stand in for measured ones
+    said: tuple[str, ...] = ()  # of failures, assumed on the way here
+    carried: tuple[str, ...] = ()  # what nodes carry, from capacity runs
+    level: float | None = None  # of each uncertain figure
+    rates: UncertainRates | None = None
+    present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
+    load: Load = field(default_factory=Load)
+    figures: tuple[str, ...] = ()  # those that are uncertain
+    hardening: Hardening | None = None  # variants to choose from, and what they have to keep
+    missing: tuple[str, ...] = ()  # without these there is no plan
+    thin: tuple[str, ...] = ()
+
+
+class Choices(TypedDict, total=False):
+    """The choices of a plan beside its SLO.
+
+    scheme cloud | on-prem (default: the run's); region of the price book (default us-east-1, or the
+    only one that the book has); rates as in a plan.toml (default: the run's, else PCRAFT's); book
+    (default: on-prem or ec2, by the scheme).
+    """
+
+    scheme: str | None
+    region: str | None
+    limits: Limits | None
+    rates: Mapping[str, Any] | FailureRates | None
+    book: PriceBook | None
+
+
+def request_for_service(
+    service: ServiceFit,
+    slo: Mapping[str, Any],
+    **choices: Unpack[Choices],
+) -> PlanRequest:
+    """The checked question about a service that has been fitted, held to `slo`."""
+    rates, book = choices.get("rates"), choices.get("book")
+    scheme = choices.get("scheme") or service.scheme
+    service = replace(service, scheme=scheme)
+    if book is None:
+        book = book_of(None, service.scheme, FilePath())
+    stated: Mapping[str, Any] = {}
+    if isinstance(rates, FailureRates):
+        known: UncertainRates = _certain(rates)
+        said: tuple[str, ...] = ()
+    else:
+        stated = {**service.stated_rates, **(rates or {})}
+        known, said = _stated_rates(stated, service.scheme)
+    return _request(
+        service, service, slo_from(slo), book, choices.get("region"),
+        choices.get("limits") or Limits(), known,
+        mode="results", said=(*said, *_idle(stated, service.scheme)),
+    )  # fmt: skip
+
+
+def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> PlanRequest:
+    """The checked question of a plan.toml that has been read."""
+    file, carried = with_capacities(file)
+    plan = file.stated
+    measured = None if results is None else fit(read_results(FilePath(results)))
+    service, said_instead = (
+        (stated_service(file), ()) if measured is None else merged(measured, file)
+    )
+    known, said = _stated_rates({**service.stated_rates, **plan.rates}, service.scheme)
+    book = book_of(plan.prices.book, service.scheme, file.folder)
+    region = region_of(book, plan.prices.region)
+    book = with_purchases(book, region, plan.prices.purchase)
+    asked = _request(
+        service, measured, plan.slo, book, region, plan.limits, known,
+        mode="plan.toml" if measured is None else "results and plan.toml",
+        said=(*file.said, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
+        file=file,
+    )  # fmt: skip
+    asked = replace(_promised(asked, file), stated=said_instead, carried=carried)
+    hardening = hardening_of(file, asked.case.tiers)
+    if hardening is None:
+        return asked
+    return replace(asked, hardening=hardening, said=(*asked.said, *hardening.said))
+
+
+def _promised(asked: PlanRequest, file: PlanFile) -> PlanRequest:
+    """The question with the bound of `[slo.performability]`, if it has one."""
+    wanted = file.stated.slo.performability
+    if wanted is None:
+        return asked
+    place = file.source.place("slo", "performability")
+    names = [tier.name for tier in asked.case.tiers]
+    if names and wanted.tier not in names:
+        raise InputError(
+            file.source.place("slo", "performability", "tier"),
+            expected=f"one of the tiers ({', '.join(names)})", got=wanted.tier,
+        )  # fmt: skip
+    bound = bound_of(wanted, file.folder, place)
+    case = replace(asked.case, users=bound)
+    return replace(asked, case=case, said=(*asked.said, bound.said))
+
+
+def _request(
+    service: ServiceFit,
+    measured: ServiceFit | None,
+    slo: Slo,
+    book: PriceBook,
+    region: str | None,
+    limits: Limits,
+    rates: UncertainRates,
+    *,
+    mode: str,
+    said: tuple[str, ...],
+    file: PlanFile | None = None,
+) -> PlanRequest:
+    """One way in for all: the case, or what is missing for it."""
+    missing = (*service.missing, *_missing_latency(measured, slo))
+    plan = file.stated if file is not None else None
+    load = (plan.load if plan else None) or Load()
+    demand = _with_spread(service.pages_per_s, load)
+    figures = _uncertain_figures(rates, demand, slo)
+    level = level_of(slo.confidence, len(figures))
+    if slo.confidence is not None and not figures and not missing:
+        raise InputError(
+            file.source.place("slo", "confidence") if file is not None else "slo.confidence",
+            expected="it where something is uncertain: a latency limit, observed rates, the demand",
+            got="figures that are all certain",
+            hint="Leave it out, or state what was observed (plan.toml [rates], [load] spread).",
+        )
+    planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
+    case = Case(
+        tiers=() if missing else _chosen(demands(planned), plan),
+        slo=slo,
+        scheme=service.scheme,
+        region=region_of(book, region),
+        book=book,
+        limits=limits,
+        rates=rates.mean() if level is None else rates.at_level(level),
+        policy=(plan.policy if plan else None) or "tad",
+        measured=measured if measured is not None and not measured.missing else None,
+        level=level if slo.latency_ms else None,
+        remedies=tuple(plan.remedies) if plan else (),
+        domains=tuple(plan.domains) if plan else (),
+    )
+    if file is not None:
+        check_first(file.source, service, slo)
+        if load.spread and slo.confidence is None:
+            raise file.source.error(
+                "load", "spread", expected="it beside [slo] confidence", got="none",
+                hint="State the confidence, or leave the spread out.",
+            )  # fmt: skip
+        check_remedies(case.remedies, case.rates, slo.degraded, file.source)
+    book.instances(case.region)  # an unknown region is refused before anything is computed
+    for tier in plan.tiers if plan else []:
+        if tier.present is not None:
+            book.instance(case.region, tier.present.instance_type)
+    case.check_zero_load(file.source if file is not None else None)
+    return PlanRequest(
+        case=case,
+        service=service,
+        mode=mode,
+        said=said,
+        rates=rates,
+        load=load,
+        present={t.name: t.present for t in plan.tiers if t.present is not None} if plan else {},
+        figures=figures,
+        level=level,
+        missing=missing,
+        thin=(*service.thin, *thin_percentiles(measured, slo.latency_ms)),
+    )
+
+
+def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tuple[str, ...]:
+    """The inputs that are uncertain, and matter for this SLO."""
+    found = sorted(rates.uncertain) if slo.availability is not None else []
+    if demand.spread:
+        found.append("arrival_per_s")
+    if slo.latency_ms:
+        found.append("latency")
+    return tuple(found)
+
+
+def _with_spread(demand: Estimate, load: Load) -> Estimate:
+    """The demand with the spread that is stated for it."""
+    if load.spread is None or demand.value is None:
+        return demand
+    return replace(demand, spread=load.spread * demand.value)
+
+
+def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
+    """The demand that is not exceeded with that probability, its error taken as normal, times the
+    factor from today's mean to what is planned for."""
+    if demand.value is None:
+        return demand
+    more = 0.0
+    if level is not None and demand.spread:
+        from scipy.special import ndtri
+
+        more = max(0.0, float(ndtri(level))) * demand.spread
+    return replace(demand, value=factor * (demand.value + more))
+
+
+def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierDemand, ...]:
+    """The demands with the mechanisms and instance types that plan.toml allows.
+
+    Raises InputError for fail-over to spares of a tier whose spares cannot serve.
+    """
+    stated = {tier.name: tier for tier in plan.tiers} if plan else {}
+    for tier in tiers:
+        allowed = (stated[tier.name].mechanisms if tier.name in stated else None) or ()
+        if Mechanism.pf in allowed and not tier.spare_serves:
+            raise InputError(
+                f"tiers.{tier.name}.mechanisms",
+                expected="ara: its role keeps state that a cold spare does not have",
+                got="pf",
+                hint="Take pf out, or say another `state` in role.json and measure again.",
+            )
+    return tuple(
+        replace(
+            tier,
+            mechanisms=stated[tier.name].mechanisms or tier.mechanisms,
+            instance_types=stated[tier.name].instance_types,
+        )
+        if tier.name in stated
+        else tier
+        for tier in tiers
+    )
+
+
+def _stated_rates(stated: Mapping[str, Any], scheme: str) -> tuple[UncertainRates, tuple[str, ...]]:
+    """The rates, and what PCRAFT's defaults had to stand in for."""
+    given = {key: value for key, value in stated.items() if value is not None}
+    defaults = FailureRates()
+    said = tuple(
+        f"{text.format(getattr(defaults, key))}: a default, not measured"
+        for key, text in _DEFAULT_RATES.items()
+        if key not in given and not (key == "repair_s" and scheme == Scheme.cloud)
+    )
+    return rates_from(given), (*said, *_from_failovers(given))
+
+
+def _idle(stated: Mapping[str, Any], scheme: str) -> tuple[str, ...]:
+    """Figures that a run or a file brings along, and that change nothing here."""
+    known = {key: value for key, value in stated.items() if value is not None}
+    return tuple(
+        f"{key}: without effect; expected {expected}"
+        for key, expected in unused_rates(known, scheme=scheme)
+    )
+
+
+def _from_failovers(given: Mapping[str, Any]) -> list[str]:
+    """Which times are samples, and what a run's own repairs are worth."""
+    found = []
+    for key in ("failover_s", "repair_s"):
+        value = given.get(key)
+        if isinstance(value, Mapping) and (samples := value.get("samples")):
+            mean_s = math.fsum(samples) / len(samples)
+            found.append(f"{key}: {len(samples)} samples, mean {mean_s:.3g} s")
+            if key == "repair_s":
+                found[-1] += "; a run's repairs take what its design says, so state your own"
+    return found
+
+
+def _certain(rates: FailureRates) -> UncertainRates:
+    values = {field.name: getattr(rates, field.name) for field in fields(rates)}
+    three = {key: values.pop(key) for key in _DEFAULT_RATES}
+    return UncertainRates(**three, others=values)
+
+
+def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
+    """Without one arm that was asked often enough there is nothing to calibrate the latency by."""
+    if measured is None or not slo.latency_ms:
+        return []
+    most = max((arm.requests for arm in measured.arms), default=0)
+    if most >= LEAST_REQUESTS:
+        return []
+    return [f"latency: {most} requests in the best measured arm, {LEAST_REQUESTS} needed"]

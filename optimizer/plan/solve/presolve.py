@@ -1,0 +1,235 @@
+"""Presolve: drop options that break a limit, are beaten, or too dear, before the solver runs.
+
+An option is out if it breaks a limit of its own tier, if another one of its kind (same level, same
+replicas) is as good in all that still counts, or if the cheapest plan that holds it costs more than
+a plan that is known. That cheapest plan is bounded from below over the layered graph, with
+availability priced in:
+
+    LB(o) = max over price >= 0 of  min over paths through o of  sum (c + price * u)  -  price
+
+with u the share of the availability budget that an option takes (at most 1 together).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
+from optimizer.plan.solve.deadline import Check, unbounded
+from optimizer.plan.solve.options import Degraded, Option
+from optimizer.plan.solve.problem import Path, Problem
+from optimizer.plan.solve.table import Columns, columns, undominated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+Group = tuple[int, int]  # (upstream amplification, replicas)
+_PRICES = 40  # prices of availability tried
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The rest of a tier's options: rows of `options`, and their columns."""
+
+    options: Sequence[Option]
+    rows: Ints
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def keep(self, which: Ints | Mask) -> Pool:
+        """These of the rows that are left."""
+        return Pool(self.options, self.rows[which], self.columns.take(which))
+
+    def option(self, i: int) -> Option:
+        """The i-th that is left."""
+        return self.options[int(self.rows[i])]
+
+    @cached_property
+    def groups(self) -> dict[Group, Ints]:
+        """Rows that are left, by level and replicas."""
+        c = self.columns
+        order = np.lexsort((c.replicas, c.upstream))
+        pairs = np.stack([c.upstream[order], c.replicas[order]], axis=1)
+        starts = np.flatnonzero(np.any(np.diff(pairs, axis=0), axis=1)) + 1
+        parts = np.split(order, starts) if len(order) else []
+        return {(int(c.upstream[rows[0]]), int(c.replicas[rows[0]])): rows for rows in parts}
+
+
+def routes(tiers: Sequence[Mapping[Group, object]]) -> Iterator[tuple[Group, ...]]:
+    """All ways through the levels: (1, r1), (r1, r2), (r1 r2, r3), ..."""
+
+    def onwards(t: int, level: int) -> Iterator[tuple[Group, ...]]:
+        if t == len(tiers):
+            yield ()
+            return
+        for group in tiers[t]:
+            if group[0] == level:
+                for rest in onwards(t + 1, level * group[1]):
+                    yield (group, *rest)
+
+    return onwards(0, 1)
+
+
+def cost(path: Path | None) -> float:
+    """USD per month; infinite for no plan."""
+    return math.inf if path is None else math.fsum(o.usd_per_month for o in path)
+
+
+def budget(problem: Problem) -> float:
+    """The loss that the tiers may have together, -log A; infinite if no availability is asked
+    for."""
+    return math.inf if (most := problem.unavailability_max) is None else -math.log1p(-most)
+
+
+def eligible(problem: Problem) -> list[Pool]:
+    """Options that keep by themselves the limits which concern a single tier."""
+    pools = []
+    for tier in problem.options:
+        c = columns(tier)
+        fits = (
+            (c.loss <= budget(problem) * (1.0 + LOG_ROUNDING))
+            & (c.utilisation <= problem.utilisation_max)
+            & (c.collision <= problem.collision_max)
+        )
+        if problem.degraded is not None:
+            fits &= _degraded_utilisation(problem.degraded, c) < 1.0
+        pools.append(Pool(tier, np.flatnonzero(fits), c.take(fits)))
+    return pools
+
+
+def degraded_servers(degraded: Degraded, c: Columns) -> Ints:
+    """Servers of each row that are up in the degraded condition."""
+    return np.minimum(c.needed, c.nodes - degraded.nodes_down)
+
+
+def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
+    """`Degraded.utilisation` of all rows."""
+    left = degraded_servers(degraded, c)
+    capacity = left - degraded.limping * (1.0 - degraded.limp_speed)
+    stands = (left >= np.maximum(c.replicas, max(degraded.limping, 1))) & (capacity > 0)
+    return np.where(stands, c.utilisation * c.needed / np.where(stands, capacity, 1.0), math.inf)
+
+
+def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:
+    """Without options that another one of the same group matches or beats.
+
+    All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
+    at still tell options apart: the loss, and what makes a tier fast.
+    """
+    c = pool.columns
+    table = np.stack([c.usd, *_what_counts(problem, c)], axis=1).astype(np.float64)
+    kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
+    return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
+
+
+def _what_counts(problem: Problem, c: Columns) -> list[Floats | Ints]:
+    found: list[Floats | Ints] = []
+    if problem.unavailability_max is not None:
+        found.append(c.unavailability)
+    if problem.latency_ms_max:
+        found += [-c.needed, -c.vcpus]
+        if problem.degraded is not None:
+            found.append(-degraded_servers(problem.degraded, c))
+    return found
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Least sum of a weight per tier, from the front to each level and from each level on."""
+
+    before: tuple[Mapping[int, float], ...]  # [t][level]: tiers above t
+    after: tuple[Mapping[int, float], ...]  # [t][level]: tier t and below
+    least: float
+
+    def through(self, t: int, pool: Pool, weight: Floats) -> Floats:
+        """Per option of tier t: least sum over paths through it; infinite where there is none."""
+        c = pool.columns
+        above = _looked_up(self.before[t], c.upstream)
+        below = _looked_up(self.after[t + 1], c.upstream * c.replicas)
+        return above + weight + below
+
+
+def bounds(pools: Sequence[Pool], weights: Sequence[Floats]) -> Bounds:
+    """Shortest sums over the layered graph."""
+    arcs = [
+        {group: float(weight[rows].min()) for group, rows in pool.groups.items()}
+        for pool, weight in zip(pools, weights, strict=True)
+    ]
+    before: list[dict[int, float]] = [{1: 0.0}]
+    for tier in arcs:
+        reached: dict[int, float] = {}
+        for (level, r), least in tier.items():
+            if level in before[-1]:
+                value = before[-1][level] + least
+                reached[level * r] = min(reached.get(level * r, math.inf), value)
+        before.append(reached)
+    after: list[dict[int, float]] = [dict.fromkeys(before[-1], 0.0)]
+    for tier in reversed(arcs):
+        left: dict[int, float] = {}
+        for (level, r), least in tier.items():
+            if level * r in after[0]:
+                value = least + after[0][level * r]
+                left[level] = min(left.get(level, math.inf), value)
+        after.insert(0, left)
+    return Bounds(tuple(before), tuple(after), after[0].get(1, math.inf))
+
+
+def _looked_up(known: Mapping[int, float], levels: Ints) -> Floats:
+    most = int(levels.max(initial=0))
+    values = np.full(most + 1, math.inf)
+    for level, value in known.items():
+        if level <= most:
+            values[level] = value
+    found: Floats = values[levels]
+    return found
+
+
+def weights_at(problem: Problem, pools: Sequence[Pool], price: float) -> list[Floats]:
+    """Cost, with `price` USD a month for the whole availability budget."""
+    if problem.unavailability_max is None:
+        return [pool.columns.usd for pool in pools]
+    whole = budget(problem)
+    return [pool.columns.usd + (price / whole) * pool.columns.loss for pool in pools]
+
+
+def best_price(problem: Problem, pools: Sequence[Pool]) -> float:
+    """The price of availability at which the bound on the cost is greatest, about."""
+    if problem.unavailability_max is None or not all(len(pool) for pool in pools):
+        return 0.0
+    scale = math.fsum(float(pool.columns.usd.min()) for pool in pools)
+
+    def bound(price: float) -> float:
+        return bounds(pools, weights_at(problem, pools, price)).least - price
+
+    prices = [0.0, *(abs(scale) * np.geomspace(1e-3, 1e3, _PRICES)).tolist()]
+    return float(max(prices, key=bound))
+
+
+def affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Pool]:
+    """Options that can be in a plan of at most `most` USD a month, and that lie on any path."""
+    for price in (0.0, best_price(problem, pools)):
+        if not all(len(pool) for pool in pools):
+            break
+        weights = weights_at(problem, pools, price)
+        known = bounds(pools, weights)
+        large = price + (abs(most) if math.isfinite(most) else 0.0)
+        rounding = USD_ROUNDING + USD_RELATIVE * large
+        ceiling = most + price + rounding
+        pools = [
+            pool.keep(np.isfinite(least) & (least <= ceiling))
+            for t, pool in enumerate(pools)
+            for least in [known.through(t, pool, weights[t])]
+        ]
+    return list(pools)
