@@ -105,7 +105,7 @@ def test_a_fleet_that_holds_with_a_node_down_costs_at_least_as_much(
         ("processing_s", "speed = 0.035", r"tiers\.0\.speed"),
         ("processing_s", "", r"tiers\.0\.processing_s"),
         ("gamma", "gamma = 1.4", r"tiers\.0\.gamma"),
-        ("gamma", 'instance_types = ["slice-0.26"]', r"slice-0\.26"),
+        ("mechanisms", 'instance_types = ["slice-0.26"]', r"slice-0\.26"),
         ("mechanisms", 'mechanisms = ["hope"]', r"tiers\.0\.mechanisms"),
     ],
 )

@@ -77,10 +77,10 @@ def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> Non
 def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_worlds() -> None:
     limits = {"availability": 0.99998, "p99_ms": 225.0}
     stated: dict[str, Any] = {
-        "rates": {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0},
-        "load": {"spread": 0.1},
+        "rates": {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0}
     }
-    sure, plain = asked({**limits, "confidence": 0.8}, **stated), asked(limits, **stated)
+    sure = asked({**limits, "confidence": 0.8}, **stated, load={"spread": 0.1})
+    plain = asked(limits, **stated)
     assert set(sure.figures) == {"crash_per_year", "arrival_per_s", "latency"}
     (bought,) = solve(sure.case.problem()).path or ()
     (cheaper,) = solve(plain.case.problem()).path or ()
