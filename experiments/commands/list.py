@@ -20,6 +20,7 @@ _ONLY_JSON = (
     "started",
     "folder",
     "stopped",
+    "slo_asked",
     "disturbed",
     "availability_met",
 )  # a run's name is its time, and its folder's
@@ -115,7 +116,8 @@ def _verdict(run: dict[str, Any]) -> str:
         return "disturbed" if run["disturbed"] else "not valid"
     if run["slo_met"] and run["availability_met"] is False:
         return "SLO met, not availability"
-    return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
+    undecided = "SLO undecided" if run["slo_asked"] else "valid"
+    return {True: "SLO met", False: "SLO missed", None: undecided}[run["slo_met"]]
 
 
 def question(folder: Path) -> str:
@@ -162,6 +164,7 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     more = {
         "stopped": stopped,
         "disturbed": validity(result) == "disturbed",
+        "slo_asked": bool(result["slo"]),
         "slo_met": slo_met,
         "availability_met": availability.get("met"),
         "usd": usd,
