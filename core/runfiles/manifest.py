@@ -34,7 +34,7 @@ def against_run(folder: Path) -> str:
         try:
             head = json.loads((folder / name).read_text(encoding="utf-8"))
             return against(head) if head.get("valid") is not True else ""
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             continue
     return ""
 

@@ -170,7 +170,7 @@ def read_result(folder: Path) -> Result:
     try:
         body = json.loads(file.read_text(encoding="utf-8"))
         return _READERS[file.name](body, read_manifest(folder))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
         raise InputError(
             str(file),
             expected="a run's result",
@@ -204,7 +204,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """manifest.json; empty where it is not there or torn."""
     try:
         return dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
-    except (ValueError, TypeError, OSError):
+    except (ValueError, TypeError, OSError, RecursionError):
         return {}
 
 

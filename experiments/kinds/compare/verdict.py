@@ -68,7 +68,8 @@ def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
     parts = [f"{_all_of(met)} met the SLO"] if met else []
     parts += [f"{_and(missed)} did not" if met else _none_of(missed)] if missed else []
     if unsure:
-        parts.append(f"for {_and(unsure)} it is undecided")
+        subject = "it is undecided" if parts else "whether the SLO is met is undecided"
+        parts.append(f"for {_and(unsure)} {subject}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}{_unlike(run, found)}."
 
@@ -264,10 +265,7 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
     entry = run.summary["slo"]["arms"][arm]
     # older results judge the arm alone: which of its limits it missed is not known
     mark, mood = _mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
-    share = (entry.get("shares") or {}).get(key)
-    bounds = f"{percent(share['low'])} to {percent(share['high'])}" if share else ""
-    of = "" if errors else f" beyond, {percent(share['allowed'])} may be" if share else ""
-    return Cell(f"{text} {mark}", mood=mood, about=f"{bounds}{of}")
+    return Cell(f"{text} {mark}", mood=mood)
 
 
 def _mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:

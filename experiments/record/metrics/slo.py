@@ -105,8 +105,9 @@ def _judged(
     hits, size = int(beyond.sum()), beyond.size
     share = {"share": hits / size, "low": low, "high": high, "allowed": allowed, "requests": size}
     label = f"{name.removesuffix('_ms')}: " if name in ALLOWED else ""
+    least = f"{100 * low:.2g}" if low >= 0.0005 else "0"  # a beta's bound comes close to it
     text = (
-        f"{label}{hits} of {size} requests ({100 * hits / size:.3g} %, interval {100 * low:.2g} to "
+        f"{label}{hits} of {size} requests ({100 * hits / size:.3g} %, interval {least} to "
         f"{100 * high:.2g} %) {what}, {100 * allowed:g} % allowed"
     )
     return name, met, share, text if met is not None else f"{text}: undecided"

@@ -132,9 +132,10 @@ def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: 
     with pytest.raises(InputError) as none:
         read_result(tmp_path)
     assert none.value.place == str(tmp_path)
-    for folder in ("shop/torn", "shop/headless", "shop/whole", "shop/tune/whole"):
+    for folder in ("shop/torn", "shop/deep", "shop/headless", "shop/whole", "shop/tune/whole"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "shop/torn/result.json").write_text('{"kind": "dice"')
+    (tmp_path / "shop/deep/result.json").write_text(100_000 * "[")
     (tmp_path / "shop/headless/result.json").write_text('{"kind": "dice", "dice": {}}')
     whole = json.dumps(result_of("dice", MANIFEST, Findings({}, VERDICTS)))
     for folder in ("shop/whole", "shop/tune/whole"):
