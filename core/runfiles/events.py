@@ -118,7 +118,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             yield number, json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} line {number}", expected="JSON", got=str(error)) from error
 
 
@@ -128,7 +128,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def without_discarded(events: Iterable[E]) -> list[E]:
-    """The events but those of blocks that were set aside (`kinds/compare/again.py`)."""
+    """The events but those of blocks that were set aside (`kinds/compare/retry.py`)."""
     listed = list(events)
     aside = {event.get("repeat") for event in listed if event.get("action") == DISCARDED}
     return [event for event in listed if event.get("repeat") not in aside]

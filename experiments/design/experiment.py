@@ -382,7 +382,7 @@ class Order(Strict):
     repeats: Annotated[int, Field(ge=1, le=100)]
     """How often that order is gone through; with `decide` at most."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=new_seed)
-    """What all chance is drawn from; another in each run unless stated."""
+    """The seed of all random draws; a new one for each run unless stated."""
     decide: Figure | None = None
     """The figure that ends the run once it is decided; without it all repeats are measured."""
     min_repeats: Annotated[int, Field(ge=1, le=100)] | None = None

@@ -23,6 +23,7 @@ from scipy import stats
 from core.errors import MeasurementFailed
 from core.statistics.percentiles import OK
 from experiments.design.experiment import Experiment, Phases
+from experiments.design.feasible import feasibility_problems
 from experiments.design.fleet import Fleet
 from experiments.design.guard_checks import guard_problems
 from experiments.design.utilisation import binding_tier, copies_of, cores_of, used
@@ -207,6 +208,9 @@ def calibrate(testbed: Testbed, runner: BlockRun) -> None:
         testbed.design.experiment, testbed.design.fleet, found, calibration.pieces,
         reads_of(testbed.design.workloads, experiment.load.user),
     )  # fmt: skip
+    for one in feasibility_problems(experiment, testbed.design.fleet, body["arms"]):
+        place = ".".join(map(str, one.key))
+        raise MeasurementFailed(place, expected=one.expected, got=one.got, hint=one.hint)
 
     def kept(_: Path) -> dict[str, Any] | None:
         return {"calibration": body} if runner.handles else None

@@ -93,7 +93,7 @@ class _State:
 
 
 def expected_rewards(flow: Flow) -> Rewards:
-    r"""Rewards over one horizon from `flow.start`; see the module for method and error.
+    r"""Rewards over one horizon from `flow.start`.
 
     Returns: Rewards, error below 1e-9.  Raises: PlannerError if the checks never pass.
     Source: Trefethen, Weideman, Schmelzer 2006; checked against Laplace inversions at 50-70 digits.

@@ -144,7 +144,7 @@ def _sums(own: Array, below: Array) -> Array:
 
 
 def _summed(laws: Array, visits: float) -> Array:
-    """The sum of that many independent ones, at least 1; see the module."""
+    """The sum of `visits` >= 1 independent ones: doublings of s visits, 1 <= s < 2."""
     doublings = math.floor(math.log2(visits))
     some = visits / 2.0**doublings
     if some > 1.0:

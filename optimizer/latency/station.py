@@ -151,7 +151,7 @@ def stays(station: Station) -> Stays:
 
 
 def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> float:
-    """Mean stay [s] of a copy on a server at load rho (of its present speed); see the module."""
+    """Mean stay [s] of a copy on a server at load rho (of its present speed)."""
     c = max(1.0, cores)
     held = min(rho, _RHO_MAX)
     service_s = tier.processing_s / (min(1.0, cores) * speed)

@@ -48,7 +48,7 @@ pub struct Ended {
     pub cpu_share_max: f64,
 }
 
-/// One thread's part of a block: see the module.
+/// One thread's part of a block: sends each request when it is due.
 pub struct Engine {
     plan: Arc<Plan>,
     records: Sender<Vec<Record>>,

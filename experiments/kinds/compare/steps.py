@@ -84,12 +84,13 @@ def _sentence(run: RunFolder, step: Mapping[str, Any]) -> str:
 
 
 def _change(name: str, entry: Mapping[str, Any]) -> str:
-    """ "p95 9.71 × lower (5.27 to 17.9)"; undecided where the interval contains 1; a question mark
-    where few requests lie beyond it."""
+    """ "p95 9.71 × lower (5.27 to 17.9)"; undecided where the interval contains 1, or where fewer
+    requests lie beyond it than a percentile needs."""
     if entry.get("factor") is None:
         return f"{name} not known"
     times, low, high = entry["factor"], entry["ci_low"], entry["ci_high"]
-    name += " (?)" if entry.get("insufficient") else ""
+    if entry.get("insufficient"):
+        return f"{name} undecided (too few requests)"
     if not differs(entry):
         return f"{name} undecided ({interval(low, high)})"
     if times >= 1:

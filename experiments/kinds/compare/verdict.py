@@ -217,14 +217,14 @@ def gain_table(run: RunFolder) -> Table | None:
 
 
 def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
-    """A factor, its interval below it; coloured where the interval leaves 1 out and the run is
-    valid."""
+    """A factor, its interval below it; coloured where the interval leaves 1 out, enough requests
+    lie beyond it, and the run is valid."""
     if not entry or entry.get("factor") is None:
         return Cell(MISSING)
-    mood = ("good" if entry["factor"] > 1 else "bad") if differs(entry) else ""
+    doubtful, bounds = bool(entry.get("insufficient")), interval(entry["ci_low"], entry["ci_high"])
+    mood = ("good" if entry["factor"] > 1 else "bad") if differs(entry) and not doubtful else ""
     if not run.summary.get("valid"):
         mood = _NO_MARK[1]
-    doubtful, bounds = bool(entry.get("insufficient")), interval(entry["ci_low"], entry["ci_high"])
     return Cell(factor(entry["factor"]), doubtful, mood=mood, about=bounds)
 
 

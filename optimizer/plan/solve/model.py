@@ -91,7 +91,7 @@ def solve(
     limit_s: float = LIMIT_S,
     clock: Clock = time.monotonic,
 ) -> Solution:
-    """The cheapest path that keeps every limit, proved within the options; see the module.
+    """The cheapest path that keeps every limit, proved within the options.
 
     Parameters: known, a path that keeps them all, if there is one already: nothing dearer is looked
     at; limit_s [s] bounds the search, by `clock`. What it ended with is then the answer, with its

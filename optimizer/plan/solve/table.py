@@ -142,7 +142,7 @@ def tier_table(
     limits: Limits,
     check: Check = unbounded,
 ) -> OptionTable:
-    """All options of a tier at these amplification levels, r = 1..max_replicas; see the module.
+    """All options of a tier at these amplification levels, r = 1..max_replicas.
 
     `check` is called for each type, and may end it by an exception.
     """

@@ -52,6 +52,14 @@ def test_a_value_of_another_type_is_refused_by_file_line_and_key(
     assert refused.value.place == f"{path} line 2: {key}"
 
 
+def test_a_line_that_is_nested_too_deeply_is_refused_by_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text("[" * 100_000 + "\n")
+    with pytest.raises(InputError) as refused:
+        read_events(file)
+    assert refused.value.place == f"{file} line 1"
+
+
 @pytest.mark.parametrize("key", ["time_s", "what", "kind", "machine", "action"])
 def test_a_line_without_a_needed_key_is_refused(tmp_path: Path, key: str) -> None:
     path = _file(tmp_path, {name: value for name, value in INJECTED.items() if name != key})

@@ -133,6 +133,15 @@ def test_a_service_twice_as_slow_is_given_half_the_rate(
     assert at_rate.experiment.load.utilisation is None
 
 
+def test_an_arm_whose_copies_ask_for_more_than_the_fleet_has_is_refused_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = asked(tmp_path, {"utilisation = 0.12": "utilisation = 0.7"})
+    with pytest.raises(MeasurementFailed) as refused:
+        found_on(_SimulatedFleet(), of, monkeypatch)
+    assert refused.value.place == "arms.replicated.settings.web.replicas"
+
+
 def test_the_load_of_a_calibration_is_bounded_and_begins_low(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,18 @@ def test_a_step_is_undecided_where_its_interval_contains_1() -> None:
     assert "p95 2.00 × higher (1.25 to 4.00)" in worse
 
 
+def test_a_percentile_with_too_few_requests_beyond_it_says_nothing_of_a_step() -> None:
+    run = made({"p95": (9.71, 5.27, 17.9), "p99": (4.12, 1.12, 15.1)})
+    for step in run.summary["steps"]:
+        step["factors"]["p99"] = {**step["factors"]["p99"], "insufficient": True}
+    assert "4.12" not in main_sentence(run)
+    table = steps_table(run)
+    assert table is not None
+    by_name = {row[0].text: row[1] for row in table.rows}
+    assert (by_name["p95"].mood, by_name["p99"].mood) == ("good", "")
+    assert by_name["p99"].doubtful
+
+
 def test_a_step_has_its_work_beside_it() -> None:
     run = made({"p95": (2.0, 1.5, 3.0)})
     assert requests_to_servers(run, "copied") == {"web": 2.0, "db": 20.0}
