@@ -18,6 +18,7 @@ from experiments.design.checks import experiment_problems
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.guard_checks import guard_problems
+from experiments.design.operation_set import operation_problems, workload_of
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.workers import check_worker
@@ -79,6 +80,8 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
         lambda: check(_without_section(toml), Experiment),
     )
     tfvars.refuse_all(fleet_problems(fleet, roles))
+    toml.refuse_all(operation_problems(experiment.load, directory, fleet, roles))
+    workloads = {**workloads, **workload_of(experiment.load, directory, fleet, roles)}
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
     toml.refuse_all(guard_problems(experiment, fleet))
     _check_worker(toml, experiment, directory)

@@ -1,18 +1,20 @@
-"""Files of a design beside its two: roles, a workload, a load worker."""
+"""Files of a design beside its two: roles, a workload, a load worker, what operations read."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+from experiments.design.experiment import Load
+from experiments.design.operation_set import files_of
 from experiments.design.workloads import MODULE
 
 FOLDER = "design"  # of a run's folder, where these are kept
 
 
-def copy_design_files(source: Path, worker: str, target: Path) -> None:
+def copy_design_files(source: Path, load: Load, target: Path) -> None:
     """Copy these from one folder to another; what is not there, or not within, stays behind."""
-    for name in ("roles", MODULE, worker):
+    for name in ("roles", MODULE, load.worker, *files_of(load)):
         path = (source / name).resolve()
         if not path.is_relative_to(source.resolve()):
             continue

@@ -22,6 +22,7 @@ from experiments.design.contracts import (
 from experiments.design.failover import Failover
 from experiments.design.fleet import Fleet, TierName, Tokens
 from experiments.design.guard import Guard
+from experiments.design.operations import Operations, Sessions, check_names
 from experiments.design.workers import DEFAULT
 
 # Load is bounded in time and count: a third of what the native worker sends in time on one core,
@@ -34,6 +35,7 @@ PHASE_S_MAX = 3600.0
 BUDGET_S_MAX = 86400.0
 TIMES_MAX = 1000  # of a fault in a block
 NOBODY = "nobody"  # the user where a design has no [load]
+OPERATIONS = "operations"  # the user whose requests are [[load.operations]]
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
@@ -106,11 +108,43 @@ class SentLoad(Requests):
 class Load(Requests):
     """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
 
+    user: User = OPERATIONS
+    """Which workload; not beside operations, which are one."""
     rate_per_s: Rate | None = None
-    """Arrivals a second, on average; either this or `utilisation`."""
+    """Requests a second, on average; either this or `utilisation`. A session of five steps counts
+    as five."""
     utilisation: Utilisation | None = None
     """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
     block finds the rate. Only in kinds compare, schemes and tune."""
+    operations: Operations = ()
+    """Requests over HTTP, in place of a `user`."""
+    sessions: Sessions = ()
+    """Several steps of one user."""
+    parameters: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A CSV file of the design's folder: each arrival has a row of it, drawn evenly, a session one
+    for all of its steps."""
+
+    @model_validator(mode="after")
+    def _who(self) -> Load:
+        if bool(self.operations) != (self.user == OPERATIONS):
+            raise refusal(
+                "either user = NAME or [[load.operations]]",
+                got="both" if self.operations else "neither",
+                key="user",
+                hint="Say one of them.",
+            )
+        if self.operations:
+            check_names(self.operations, self.sessions)
+        for key in ("sessions", "parameters"):
+            if getattr(self, key) and not self.operations:
+                raise refusal("it beside [[load.operations]]", got="it alone", key=key)
+        if self.sessions and self.workers > 1:
+            raise refusal(
+                "workers = 1 with sessions: a user's steps are sent by one",
+                got=str(self.workers),
+                key="workers",
+            )
+        return self
 
     @model_validator(mode="after")
     def _how_much(self) -> Load:
@@ -139,7 +173,7 @@ class Load(Requests):
     @property
     def sent(self) -> SentLoad:
         """The load as a worker is told it."""
-        asked = self.model_dump(exclude={"utilisation"})
+        asked = self.model_dump(include=set(SentLoad.model_fields))
         return SentLoad.model_validate({**asked, "rate_per_s": self.sent_per_s})
 
 

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from core.errors import InputError
+from experiments.design.http_request import HttpRequest
 from experiments.paths import ROOT
 
 ROLES = ROOT / "infra" / "roles"
@@ -31,22 +32,60 @@ KEY_ZIPF = 0.99
 @dataclass(frozen=True)
 class Operation:
     """One thing to ask for: its name in the records, the request as its protocol's client takes it,
-    what the answer must contain, and the entry tier to ask (none: the first that fits)."""
+    what the answer must contain, and the entry tier to ask (none: the first that fits).
+
+    http: over HTTP in place of a GET of the path `request`; then `check` counts for nothing.
+    """
 
     name: str
     request: str
     check: str
     entry: str = ""
+    http: HttpRequest | None = None
+
+
+@dataclass(frozen=True)
+class SessionStep:
+    """A step of a session: the place of its operation, and the wait before it [s], which is drawn
+    evenly from the shortest to the longest."""
+
+    operation: int
+    think_s_min: float = 0.0
+    think_s_max: float = 0.0
+
+
+@dataclass(frozen=True)
+class Session:
+    """Steps of one user, each after the answer to the one before."""
+
+    name: str
+    weight: float
+    steps: tuple[SessionStep, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Values of arrivals by column; each arrival, or session, has a row, drawn evenly."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Population:
-    """All that users ask for; `writes[k]` changes what `operations[k]` reads."""
+    """All that users ask for; `writes[k]` changes what `operations[k]` reads.
+
+    weights: how often each operation is asked, in place of Zipf's law, relative to the others and
+    to sessions.
+    """
 
     operations: tuple[Operation, ...]
     zipf: float
     writes: tuple[Operation, ...] = ()
     write_share: float = 0.0
+    weights: tuple[float, ...] = ()
+    sessions: tuple[Session, ...] = ()
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         if not self.operations:
@@ -127,7 +166,24 @@ def reads_of(workloads: Mapping[str, Workload], user: str) -> float:
     if user not in workloads:
         return 1.0
     population = population_of(workloads[user])
+    if population.weights:
+        return _weighted_reads(population)
     return 1.0 - population.write_share if population.writes else 1.0
+
+
+def _weighted_reads(population: Population) -> float:
+    asked = list(enumerate(population.weights))
+    asked += [
+        (step.operation, session.weight)
+        for session in population.sessions
+        for step in session.steps
+    ]
+    reads = sum(weight for place, weight in asked if _only_reads(population.operations[place]))
+    return reads / sum(weight for _, weight in asked)
+
+
+def _only_reads(operation: Operation) -> bool:
+    return operation.http is None or operation.http.only_reads
 
 
 def file_of(workload: Workload) -> Path:

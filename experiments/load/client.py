@@ -20,6 +20,7 @@ Outcomes:
     time_out            the answer was not complete within its limit
     bad_status          complete, and it says that the server failed
     bad_content         complete, and not what was asked for; not of the protocol; too large
+    unreached           never sent: a step of a session after one that failed
 
 The module is written for the standard sockets, which Locust has made cooperative.
 """
@@ -40,19 +41,23 @@ _RECEIVE_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The end of a request, and its time (on the clock of the client)."""
+    """The end of a request, and its time (on the clock of the client); in words, what a complete
+    answer lacked."""
 
     outcome: str
     status: int
     bytes: int
     done_s: float
+    reason: str = ""
 
 
 @dataclass(slots=True)
 class Reply:
-    """A protocol's view of a reply so far: an HTTP status (0: none), the bytes of the content."""
+    """A protocol's view of a reply so far: an HTTP status (0: none), the bytes of the content, what
+    it lacks in words."""
 
     outcome: str = "ok"
+    reason: str = ""
     status: int = 0
     bytes: int = 0
     keep: bool = False  # the connection can be used again
@@ -151,7 +156,8 @@ class ByteClient(Client):
             self._release(connection, keep)
         if done_s > deadline_s:
             outcome, done_s = "time_out", deadline_s
-        return Answer(outcome, reply.status, reply.bytes, done_s)
+        reason = reply.reason if outcome == reply.outcome else ""
+        return Answer(outcome, reply.status, reply.bytes, done_s, reason)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -89,9 +89,29 @@ class LoadGenerator:
         stem = self.directory / f"block-{plan.repeat:02d}"
         plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
-        in_python = plan.client is not None or plan.remote is not None
+        in_python = plan.client is not None or plan.remote is not None or plan.schema == 2
         command = worker_command(self.worker, self.design, in_python=in_python)
         return LoadHandle(plan, command, stem, self.t0_monotonic_s)
+
+
+def with_sessions(records: pl.DataFrame, plan: LoadPlan) -> pl.DataFrame:
+    """The records with the session that each is a step of."""
+    if not plan.sessions:
+        return records
+    first: list[int] = []
+    for place, before in enumerate(plan.after):
+        first.append(place if before < 0 else first[before])
+    steps = {
+        place: (plan.sessions[session], first[place])
+        for place, session in enumerate(plan.session_of)
+        if session >= 0
+    }
+    found = [steps.get(index) for index in records["index"].to_list()]
+    return records.with_columns(
+        session=pl.Series([one and one[0].name for one in found], dtype=pl.String),
+        session_number=pl.Series([one and one[1] for one in found], dtype=pl.Int64),
+        session_steps=pl.Series([one and one[0].steps for one in found], dtype=pl.Int32),
+    )
 
 
 class LoadHandle:
@@ -221,7 +241,8 @@ class LoadHandle:
             "pair": self.plan.pair,
             "user": self.plan.load.user,
         }
-        return pl.DataFrame([{**same, **row} for row in rows], schema=REQUESTS).sort("index")
+        frame = pl.DataFrame([{**same, **row} for row in rows], schema=REQUESTS)
+        return with_sessions(frame, self.plan).sort("index")
 
     def failure(self, got: str) -> MeasurementFailed:
         """Why the block cannot be counted on, with what the worker said last."""

@@ -19,13 +19,17 @@ from experiments.design.experiment import Experiment, SentLoad
 from experiments.design.schedule import (
     Block,
     PhaseWindow,
-    arrivals,
     block_length_s,
-    operation_choices,
     phase_windows,
-    writes,
 )
-from experiments.design.workloads import Operation, Workload, file_of, population_of
+from experiments.design.workloads import (
+    Operation,
+    Population,
+    Workload,
+    file_of,
+    population_of,
+)
+from experiments.load.drawn import draw
 from experiments.load.protocols import check_protocol
 from experiments.paths import ROOT
 from experiments.record.records import write_bytes
@@ -56,12 +60,24 @@ class RemoteWorkers:
 
 
 @dataclass(frozen=True)
+class SessionSize:
+    """A session's name, and how many steps it has; one that began late in a block has fewer."""
+
+    name: str
+    steps: int
+
+
+@dataclass(frozen=True)
 class LoadPlan:
     """Everything a load worker needs; `operation_of` and `offsets_s` run over the arrivals.
 
     entries: URLs by tier, at least one of each; the arrival of number i in the block goes to URL
     i modulo their count of its operation's tier. A worker's share holds every `step`-th arrival of
     the block from `first` on.
+
+    What only `http` operations have (schema 2) runs over the arrivals too, or is empty: session_of,
+    a place in `sessions`, or -1; after, the place of the step before it, whose end and `think_s` it
+    waits for, or -1; row_of, a place in `rows`, the values by `columns` that it puts into requests.
     """
 
     entries: dict[str, tuple[str, ...]]
@@ -77,7 +93,14 @@ class LoadPlan:
     remote: RemoteWorkers | None = None
     first: int = 0
     step: int = 1
-    schema: Literal[1] = 1
+    sessions: tuple[SessionSize, ...] = ()
+    session_of: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    think_s: tuple[float, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    row_of: tuple[int, ...] = ()
+    schema: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
         for url in (url for urls in self.entries.values() for url in urls):
@@ -87,6 +110,13 @@ class LoadPlan:
     def length_s(self) -> float:
         """From the block's start to the end of its last phase."""
         return self.windows[-1].end_s
+
+    @property
+    def drain_s(self) -> float:
+        """From the end of its last phase to that of its last request, at most: a session's steps
+        may each take as long as their limits."""
+        steps = max((one.steps for one in self.sessions), default=1)
+        return steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
     def index_of(self, place: int) -> int:
         """The number in the block of this plan's arrival `place`."""
@@ -151,12 +181,9 @@ def plan_block(
     """
     load = experiment.load.sent
     population = population_of(workload)
-    length_s = block_length_s(experiment)
-    offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, block.seed)
-    count = len(population.operations)
-    chosen = operation_choices(count, len(offsets_s), block.seed, population.zipf)
-    if population.writes:
-        chosen = chosen + count * writes(population.write_share, len(offsets_s), block.seed)
+    drawn = draw(population, load, block_length_s(experiment), block.seed)
+    operations = (*population.operations, *population.writes)
+    rows, row_of = _used_rows(population, drawn.row_of)
     plan = LoadPlan(
         entries={tier: tuple(urls) for tier, urls in entries.items()},
         load=load,
@@ -164,10 +191,18 @@ def plan_block(
         repeat=block.repeat,
         pair=block.pair,
         windows=phase_windows(experiment),
-        operations=(*population.operations, *population.writes),
-        offsets_s=tuple(offsets_s.tolist()),
-        operation_of=tuple(chosen.tolist()),
+        operations=operations,
+        offsets_s=drawn.offsets_s,
+        operation_of=drawn.operation_of,
         client=_client_class(workload),
+        sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
+        session_of=drawn.session_of,
+        after=drawn.after,
+        think_s=drawn.think_s,
+        columns=population.table.columns if rows and population.table else (),
+        rows=rows,
+        row_of=row_of,
+        schema=2 if any(one.http for one in operations) else 1,
     ).only_used()
     first = next(iter(entries))
     operations = tuple(_addressed(one, first, entries) for one in plan.operations)
@@ -188,6 +223,18 @@ def _addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[
             hint="Name one of these as its entry, or none.",
         )
     return replace(operation, entry=tier)
+
+
+def _used_rows(
+    population: Population, row_of: tuple[int, ...]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[int, ...]]:
+    """The rows of the table that arrivals have, and the place of each arrival's among them."""
+    if population.table is None:
+        return (), ()
+    used = sorted(set(row_of))
+    place = {row: number for number, row in enumerate(used)}
+    rows = population.table.rows
+    return tuple(rows[row] for row in used), tuple(place[row] for row in row_of)
 
 
 def _client_class(workload: Workload) -> ClientClass | None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import polars as pl
 from hdrh.histogram import HdrHistogram
@@ -33,13 +33,15 @@ OUTCOMES = (
     "bad_status",
     "bad_content",
     "dropped",
+    "unreached",  # a step of a session after one that failed
     "lost",  # with the load worker that was to report it
 )
 
 
 @with_config(ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 class RequestRecord(TypedDict):
-    """A request as a load worker reports it; times in seconds since the run's t0."""
+    """A request as a load worker reports it; times in seconds since the run's t0. The reason says
+    what a complete answer lacked, where a worker knows."""
 
     phase: str
     index: int
@@ -52,6 +54,7 @@ class RequestRecord(TypedDict):
     outcome: str
     status: int
     bytes: int
+    reason: NotRequired[str]
 
 
 REQUESTS = pl.Schema(
@@ -64,13 +67,17 @@ REQUESTS = pl.Schema(
         "user": pl.String,
         "name": pl.String,
         "intended_s": pl.Float64,
-        "sent_s": pl.Float64,  # null for a lost request
-        "done_s": pl.Float64,  # null for a dropped or lost request
-        "latency_ms": pl.Float64,  # null for a dropped or lost request
-        "lag_ms": pl.Float64,  # null for a lost request
+        "sent_s": pl.Float64,  # null for a lost or unreached request
+        "done_s": pl.Float64,  # null for a dropped, lost or unreached request
+        "latency_ms": pl.Float64,  # likewise
+        "lag_ms": pl.Float64,  # null for a lost or unreached request
         "outcome": pl.String,
         "status": pl.Int32,
         "bytes": pl.Int64,
+        "reason": pl.String,  # what a complete answer lacked; null where no worker said it
+        "session": pl.String,  # of a step: the session's name, null for an operation by itself
+        "session_number": pl.Int64,  # and its first step's index
+        "session_steps": pl.Int32,  # and how many steps it has, of which the block's end may cut
     }
 )
 

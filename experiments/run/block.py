@@ -229,7 +229,7 @@ class BlockRun:
             + [(end, 0, "end", phase) for _, end, phase in windows]
         )
         length_s, load = handle.plan.length_s, handle.plan.load
-        limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
+        limit_s = length_s + handle.plan.drain_s + _DRAIN_S
         self.recorder.event(origin, what="arm", kind=block.arm, action="start")
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
         if block.repeat < 0:

@@ -113,7 +113,7 @@ class Testbed:
         """A fleet that answers, can do what the design asks, is watched, its telemetry on."""
         say = self.narrator
         own = self.folder / FOLDER
-        copy_design_files(self.design.directory, self.design.experiment.load.worker, own)
+        copy_design_files(self.design.directory, self.design.experiment.load, own)
         began = time.monotonic()
         with say.step("Provisioning (terraform apply)"):
             self.platform.check()

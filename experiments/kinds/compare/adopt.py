@@ -20,7 +20,7 @@ from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import missing_of
 from experiments.design.design_files import FOLDER, copy_design_files
-from experiments.design.experiment import Arm, Experiment, Order, TierSettings
+from experiments.design.experiment import Arm, Experiment, Load, Order, TierSettings
 from experiments.design.feasible import infeasible
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
@@ -60,7 +60,7 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
         ),
         "plan.json": plan.read_text(encoding="utf-8"),
     }
-    return _write(folder, text, own, asked.load.worker)
+    return _write(folder, text, own, asked.load)
 
 
 def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
@@ -216,12 +216,12 @@ def _check_folder(folder: Path) -> None:
     )
 
 
-def _write(folder: Path, text: dict[str, str], own: Path, worker: str) -> Design:
+def _write(folder: Path, text: dict[str, str], own: Path, load: Load) -> Design:
     """Check all files together beside their place, then move them there."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".adopt-") as beside:
-            copy_design_files(own, worker, Path(beside))
+            copy_design_files(own, load, Path(beside))
             for name, content in text.items():
                 (Path(beside) / name).write_text(content, encoding="utf-8")
             load_design(Path(beside))

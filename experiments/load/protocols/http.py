@@ -1,5 +1,6 @@
-"""Page views over HTTP/1.1. Good is a complete answer of status 200 that contains what the page
-must; any other status is `bad_status`."""
+"""Requests over HTTP/1.1. Of a page view an answer is good that is complete, of status 200, and
+contains what the page must; of an operation (`HttpRequest`) one of its statuses that passes its
+checks. Any other status is `bad_status`."""
 
 from __future__ import annotations
 
@@ -9,22 +10,23 @@ from typing import Any
 from geventhttpclient.response import HTTPParseError, HTTPResponse
 
 from experiments.load.client import REPLY_BYTES_MAX, ByteClient, Cut, Garbled, Reply
+from experiments.load.http_operation import Expected, host_of
 
 
 class HttpClient(ByteClient):
-    """Page views on one address."""
+    """Page views and operations on one address."""
 
     def __init__(self, address: tuple[str, int], **limits: Any) -> None:
         super().__init__(address, **limits)
-        host = address[0] if address[1] == 80 else f"{address[0]}:{address[1]}"
+        host = host_of(address)
         self._head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n\r\n"
 
     def request(self, text: str) -> bytes:
         """A view of the page at the path `text`."""
         return f"GET {text}{self._head}".encode()
 
-    def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
-        response = HTTPResponse("GET")
+    def read_reply(self, pieces: Iterator[bytes], wanted: bytes | Expected, reply: Reply) -> None:
+        response = HTTPResponse(wanted.method if isinstance(wanted, Expected) else "GET")
         try:
             _feed(response, pieces)
         except HTTPParseError as error:
@@ -33,7 +35,10 @@ class HttpClient(ByteClient):
             reply.status = response.get_code() if response.headers_complete else 0
             reply.bytes = len(response._body_buffer)
         reply.keep = not response.should_close()
-        if reply.status != 200:
+        if isinstance(wanted, Expected):
+            body = bytes(response._body_buffer)
+            reply.outcome, reply.reason = wanted.judge(reply.status, response.items(), body)
+        elif reply.status != 200:
             reply.outcome = "bad_status"
         elif wanted not in response._body_buffer:
             reply.outcome = "bad_content"

@@ -63,6 +63,7 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
     Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, which has
     each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
     """
+    records = records.filter(pl.col("outcome") != "unreached")  # no time was planned for it
     found: list[tuple[str, str]] = []
     cpu = {w["worker"]: w["cpu_share"] for w in workers if w.get("cpu_share") is not None}
     found += [

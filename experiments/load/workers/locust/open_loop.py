@@ -2,12 +2,15 @@
 
 Locust users wait for an answer before they go on, so a stalled server also stalls the arrivals, and
 the worst requests are never sent (coordinated omission). Here one Locust user walks the drawn
-schedule and starts a greenlet for each arrival; latency counts from the intended start.
+schedule and starts a greenlet for each arrival; latency counts from the intended start. Of a
+session one greenlet sends all steps: its begin is drawn, each later step is intended for the end of
+the one before and the wait between them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,11 +20,17 @@ from typing import Any
 import gevent
 from gevent import monkey
 
+from core.statistics.percentiles import OK
+from experiments.design.http_request import HttpRequest
+from experiments.design.workloads import Operation
+from experiments.load.client import Answer
 from experiments.load.clients import clients_of
+from experiments.load.http_operation import Expected, VirtualUser, bytes_of, host_of
 from experiments.load.plan import LoadPlan
 from experiments.load.workers.locust.timer import Alarm
 
 FLUSH_S = 0.25
+_ALARM_S = 0.003  # of a wait, by the exact timer
 
 
 class Records(ABC):
@@ -110,14 +119,15 @@ class OpenLoop:
         self._record = record
         self._clients = clients_of(plan, clock)
         self._requests = {
-            (url, place): (
-                self._clients[url].request(operation.request),
-                operation.check.encode(),
-            )
+            (url, place): self._request(url, operation)
             for place, operation in enumerate(plan.operations)
             for url in plan.entries[operation.entry]
         }
+        # The step after each, of a session.
+        self._next = {before: place for place, before in enumerate(plan.after) if before >= 0}
         self._flying: set[gevent.Greenlet] = set()
+        self._in_flight = 0
+        self._alarms: list[Alarm] = []  # that no session waits by
         self._stopped = False
         self._defect: Exception | None = None  # of a client
         self.launched = 0
@@ -143,16 +153,18 @@ class OpenLoop:
 
     def _launch_all(self, alarm: Alarm) -> None:
         begin_s = self._t0_s + self._start_s
+        after = self._plan.after
         for index, offset_s in enumerate(self._plan.offsets_s):
+            if after and after[index] >= 0:
+                continue
             if begin_s + offset_s > self._clock():
                 alarm.wait_until(begin_s + offset_s)
             if self._stopped or self._defect:
                 return
-            self.launched += 1
-            if len(self._flying) >= self._plan.load.max_in_flight:
-                self._finish(index, self._clock(), None, "dropped", 0, 0)
+            if self._is_full() and index not in self._next:
+                self._drop(index, self._start_s + offset_s)
             else:
-                greenlet = gevent.Greenlet(self._ask, index)
+                greenlet = gevent.Greenlet(self._walk, index)
                 self._flying.add(greenlet)
                 greenlet.link(self._flying.discard)
                 greenlet.start()
@@ -163,38 +175,109 @@ class OpenLoop:
         gevent.killall(list(self._flying))
         for client in self._clients.values():
             client.close()
+        for alarm in self._alarms:
+            alarm.close()
 
-    def _ask(self, index: int) -> None:
-        url = self._plan.url_of(index)
-        request, wanted = self._requests[url, self._plan.operation_of[index]]
-        sent_s = self._clock()
+    def _walk(self, index: int) -> None:
+        """One request, or the steps of a session from its first on."""
         try:
-            answer = self._clients[url].fetch(request, wanted, sent_s)
+            intended_s = self._start_s + self._plan.offsets_s[index]
+            user = self._user(index)
+            while (done_s := self._ask(index, intended_s, user)) is not None:
+                following = self._next.get(index)
+                if following is None:
+                    return
+                index = following
+                intended_s = done_s - self._t0_s + self._plan.think_s[index]
+                self._wait_until(self._t0_s + intended_s)
+            while (following := self._next.get(index)) is not None:
+                index = following
+                self._unreached(index)
         except Exception as error:
             self._defect = self._defect or error
             raise
-        self._finish(index, sent_s, answer.done_s, answer.outcome, answer.status, answer.bytes)
 
-    def _finish(
-        self, index: int, sent_s: float, done_s: float | None, outcome: str, status: int, size: int
-    ) -> None:
-        offset_s = self._plan.offsets_s[index]
-        intended_s = self._start_s + offset_s
+    def _ask(self, index: int, intended_s: float, user: VirtualUser | None) -> float | None:
+        """Send one request; when it was answered well, else None."""
+        if self._is_full():
+            self._drop(index, intended_s)
+            return None
+        self.launched += 1
+        url = self._plan.url_of(index)
+        request, wanted = self._requests[url, self._plan.operation_of[index]]
+        sent_s = self._clock()
+        if isinstance(request, HttpRequest):
+            assert user is not None  # each arrival of a plan with such operations has one
+            wanted = Expected(request, user)
+            request = bytes_of(request, host_of(self._clients[url].address), user)
+        self._in_flight += 1
+        try:
+            answer = self._clients[url].fetch(request, wanted, sent_s)
+        finally:
+            self._in_flight -= 1
+        self._finish(index, intended_s, sent_s, answer)
+        return answer.done_s if answer.outcome == OK else None
+
+    def _request(self, url: str, operation: Operation) -> tuple[Any, Any]:
+        """What is sent for an operation, and what its answer must contain."""
+        if operation.http is not None:
+            return operation.http, b""
+        return self._clients[url].request(operation.request), operation.check.encode()
+
+    def _user(self, index: int) -> VirtualUser | None:
+        plan = self._plan
+        if plan.schema == 1:
+            return None
+        row = plan.rows[plan.row_of[index]] if plan.row_of else ()
+        return VirtualUser(dict(zip(plan.columns, row, strict=True)))
+
+    def _wait_until(self, monotonic_s: float) -> None:
+        """Return at this time: gevent's own sleep is not exact enough for the last of it."""
+        rest_s = monotonic_s - self._clock() - _ALARM_S
+        if rest_s > 0:
+            gevent.sleep(rest_s)
+        if monotonic_s <= self._clock():
+            return
+        alarm = self._alarms.pop() if self._alarms else Alarm()
+        try:
+            alarm.wait_until(monotonic_s)
+        finally:
+            self._alarms.append(alarm)
+
+    def _is_full(self) -> bool:
+        return self._in_flight >= self._plan.load.max_in_flight
+
+    def _drop(self, index: int, intended_s: float) -> None:
+        self.launched += 1
+        self._finish(index, intended_s, self._clock(), Answer("dropped", 0, 0, math.nan))
+
+    def _unreached(self, index: int) -> None:
+        """A step after one that failed: it has no time but the one that was planned."""
+        self.launched += 1
+        intended_s = self._start_s + self._plan.offsets_s[index]
+        self._finish(index, intended_s, math.nan, Answer("unreached", 0, 0, math.nan))
+
+    def _finish(self, index: int, intended_s: float, sent_s: float, answer: Answer) -> None:
+        """Record a request; a time that it does not have is NaN."""
+        plan = self._plan
         sent_s -= self._t0_s
-        done_s = None if done_s is None else done_s - self._t0_s
+        done_s = answer.done_s - self._t0_s
         self.recorded += 1
-        self._record(
-            {
-                "phase": self._plan.phase_at(offset_s),
-                "index": self._plan.index_of(index),
-                "name": self._plan.operations[self._plan.operation_of[index]].name,
-                "intended_s": round(intended_s, 6),
-                "sent_s": round(sent_s, 6),
-                "done_s": None if done_s is None else round(done_s, 6),
-                "latency_ms": None if done_s is None else round((done_s - intended_s) * 1e3, 3),
-                "lag_ms": round((sent_s - intended_s) * 1e3, 3),
-                "outcome": outcome,
-                "status": status,
-                "bytes": size,
-            }
-        )
+        record = {
+            "phase": plan.phase_at(plan.offsets_s[index]),
+            "index": plan.index_of(index),
+            "name": plan.operations[plan.operation_of[index]].name,
+            "intended_s": round(intended_s, 6),
+            "sent_s": _rounded(sent_s, 6),
+            "done_s": _rounded(done_s, 6),
+            "latency_ms": _rounded((done_s - intended_s) * 1e3, 3),
+            "lag_ms": _rounded((sent_s - intended_s) * 1e3, 3),
+            "outcome": answer.outcome,
+            "status": answer.status,
+            "bytes": answer.bytes,
+        }
+        self._record({**record, "reason": answer.reason} if answer.reason else record)
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    return None if math.isnan(value) else round(value, digits)

@@ -5,6 +5,8 @@ Split by operation, the worker of the most popular one would have more to do (of
 10 % are for one key). No order is lost by it: also within one process a request takes any idle
 connection and waits for none before it, so there is no order per connection or per key to keep.
 
+A plan with sessions has one worker: each session is of one user, whose values and cookies it keeps.
+
 `max_in_flight` is split as evenly; together the workers never have more in flight than it.
 """
 
@@ -30,6 +32,7 @@ def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
         load=load,
         offsets_s=plan.offsets_s[worker::workers],
         operation_of=plan.operation_of[worker::workers],
+        row_of=plan.row_of[worker::workers],
         remote=None,
         first=worker,
         step=workers,

@@ -17,7 +17,7 @@ from core.config_file import check, read_toml
 from core.errors import InputError
 from experiments.design import designs_available, load_design
 from experiments.design.design_files import FOLDER, copy_design_files
-from experiments.design.experiment import Arm, Experiment, Interference, TierSettings
+from experiments.design.experiment import Arm, Experiment, Interference, Load, TierSettings
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
@@ -284,7 +284,8 @@ def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) 
         "def asked():\n    return Population((Operation('a', '/a', 'a'),), 0.0)\n"
         "WORKLOADS = {'mine': Workload(asked, ('mediawiki',))}\n"
     )
-    copy_design_files(source, "./bin/worker", run / FOLDER)
+    load = Load(user="mine", arrivals="constant", rate_per_s=1.0, worker="./bin/worker")
+    copy_design_files(source, load, run / FOLDER)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["spec"]["load"] |= {"user": "mine", "worker": "./bin/worker"}
     (run / "manifest.json").write_text(json.dumps(manifest))
@@ -297,7 +298,8 @@ def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) 
 def test_what_lies_outside_a_design_is_not_copied(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("no")
     (tmp_path / "design").mkdir()
-    copy_design_files(tmp_path / "design", "../secret", tmp_path / "run" / "design")
+    load = Load(user="mine", arrivals="constant", rate_per_s=1.0, worker="../secret")
+    copy_design_files(tmp_path / "design", load, tmp_path / "run" / "design")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,0 +1,74 @@
+"""A request over HTTP as a load worker takes it: parts to put together, and how its answer is
+judged. `[[load.operations]]` is made into it (`operations.py`); a `workload.py` may make it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+READS = ("GET", "HEAD", "OPTIONS")  # those that arbiters may copy
+Encoding = Literal["plain", "path", "json", "form"]
+JsonPath = tuple[str | int, ...]  # keys of objects, places of lists
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a path, a header or a body: bytes as they are sent, each a character from 0 to 255
+    of `text`; or, where it is named, a value of the arrival, put into the encoding of its place."""
+
+    text: str = ""
+    value: str = ""
+    encoding: Encoding = "plain"
+
+
+@dataclass(frozen=True)
+class AnswerCheck:
+    """What must hold of an answer; of the fields of the schema (`operations.Check`) those that are
+    stated. `equals` and `contains` are of what `json_path` or `header` finds."""
+
+    text: str | None = None
+    json_path: JsonPath | None = None
+    header: str | None = None
+    equals: Scalar | None = None
+    contains: str | None = None
+    bytes_min: int | None = None
+    bytes_max: int | None = None
+
+
+@dataclass(frozen=True)
+class TakenValue:
+    """A value that later steps of a session use, and where the answer has it."""
+
+    name: str
+    json_path: JsonPath | None = None
+    header: str | None = None
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """One request, and the answers that are good.
+
+    path: of visible ASCII; body: None for a request without one; status: ranges, both ends within.
+    """
+
+    method: Method
+    path: tuple[Part, ...]
+    headers: tuple[tuple[str, tuple[Part, ...]], ...] = ()
+    body: tuple[Part, ...] | None = None
+    status: tuple[tuple[int, int], ...] = ((200, 299),)
+    checks: tuple[AnswerCheck, ...] = ()
+    take: tuple[TakenValue, ...] = ()
+
+    @property
+    def values(self) -> frozenset[str]:
+        """Names of the values that it needs."""
+        parts = [*self.path, *(self.body or ()), *(p for _, value in self.headers for p in value)]
+        return frozenset(part.value for part in parts if part.value)
+
+    @property
+    def only_reads(self) -> bool:
+        """True for a request that arbiters may copy."""
+        return self.method in READS

@@ -1,0 +1,313 @@
+"""`[[load.operations]]` and `[[load.sessions]]`: requests of a service over HTTP, as data.
+
+`operation_set.py` makes them what a load worker is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, model_validator
+
+from core.config_file import Strict, refusal
+from experiments.design.http_request import Method, Scalar
+
+OPERATIONS_MAX = 1000
+SESSIONS_MAX = 100
+STEPS_MAX = 100
+CHECKS_MAX = 20
+VALUES_MAX = 50  # that one answer gives
+HEADERS_MAX = 50
+TEXT_MAX = 8192  # characters of a path or of a header's value
+BODY_BYTES_MAX = 8 * 1024 * 1024
+THINK_S_MAX = 600.0
+WEIGHT_MAX = 1e6
+
+VALUE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_RANGE = re.compile(r"([1-5])xx|([1-5]\d\d)-([1-5]\d\d)")
+_PATH_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]")
+_FRAMING = ("content-length", "transfer-encoding")  # the worker's own
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+ValueName = Annotated[str, Field(pattern=f"^{VALUE_NAME}$", max_length=64)]
+Weight = Annotated[float, Field(ge=0, le=WEIGHT_MAX)]
+Text = Annotated[str, Field(max_length=TEXT_MAX)]
+Think = Annotated[float, Field(ge=0, le=THINK_S_MAX)]
+Count = Annotated[int, Field(ge=0, le=BODY_BYTES_MAX * 2)]
+Status = Annotated[int, Field(ge=100, le=599)] | str
+
+
+class _OneOf(Strict):
+    """A table of which one key or few are said."""
+
+    @property
+    def stated(self) -> frozenset[str]:
+        """The fields that have a value."""
+        return frozenset(name for name, value in self if value is not None)
+
+
+class Body(_OneOf):
+    """The body of a request: one of these. `${name}` in text is replaced by a value."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    json_: Annotated[Any, Field(alias="json")] = None
+    """A value that is sent as JSON, with its Content-Type."""
+    form: Annotated[dict[str, Text], Field(max_length=1000)] | None = None
+    """Fields that are sent as an HTML form sends them, with its Content-Type."""
+    text: str | None = None
+    """Text that is sent as it is, in UTF-8."""
+    file: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A file of the design's folder that is sent as it is; nothing in it is replaced."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Body:
+        if len(self.stated) != 1:
+            got = ", ".join(sorted(one.rstrip("_") for one in self.stated)) or "none"
+            raise refusal("one of json, form, text and file", got=got)
+        return self
+
+
+class Place(_OneOf):
+    """Where a value stands in an answer: one of these."""
+
+    json_path: Annotated[str, Field(max_length=1024)] | None = None
+    """In a JSON body: keys and places, as `user.id` or `items[0].id`; empty for the whole body."""
+    header: Annotated[str, Field(max_length=256)] | None = None
+    """In the header of this name."""
+
+    def _check_place(self) -> None:
+        if self.json_path is not None and parsed_path(self.json_path) is None:
+            raise refusal(
+                "keys and places of lists, as user.id or items[0].id",
+                got=repr(self.json_path),
+                key="json_path",
+            )
+        if self.header is not None and not _TOKEN.fullmatch(self.header):
+            raise refusal("the name of a header", got=repr(self.header), key="header")
+
+
+class Check(Place):
+    """What must hold of an answer: text in it, a JSON value, a header, or its size."""
+
+    text: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
+    """The body contains it."""
+    equals: Scalar | None = None
+    """What `json_path` or `header` finds is this; without it and `contains` it must be there."""
+    contains: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
+    """What `json_path` or `header` finds is a text that contains this."""
+    bytes_min: Count | None = None
+    """The body has at least so many bytes."""
+    bytes_max: Count | None = None
+    """The body has at most so many bytes."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Check:
+        self._check_place()
+        given = self.stated
+        kinds = [given & {"text"}, given & {"json_path"}, given & {"header"}]
+        kinds.append(given & {"bytes_min", "bytes_max"})
+        if sum(map(bool, kinds)) != 1:
+            raise refusal(
+                "one of text, json_path, header and bytes_min or bytes_max",
+                got=", ".join(sorted(given)) or "none",
+            )
+        compared = given & {"equals", "contains"}
+        beside = given & {"json_path", "header"}
+        if len(compared) > 1 or (compared and not beside):
+            raise refusal(
+                "at most one of equals and contains, beside json_path or header",
+                got=", ".join(sorted(given)),
+            )
+        if self.header is not None and self.equals is not None and not isinstance(self.equals, str):
+            raise refusal("text, as a header has", got=repr(self.equals), key="equals")
+        return self
+
+
+class Take(Place):
+    """A value that later steps of the session use as `${name}`."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Take:
+        self._check_place()
+        if len(self.stated) != 1:
+            got = ", ".join(sorted(self.stated)) or "none"
+            raise refusal("one of json_path and header", got=got)
+        return self
+
+
+class HttpOperation(Strict):
+    """A request of the service's users over HTTP. `${name}` in path, headers and body is replaced
+    by the column of that name of `parameters`, or by the value that an earlier step of the session
+    has taken; `$${` stands for `${` itself. Redirects are not followed."""
+
+    name: Name
+    """Its name in records, tables and `[slo.operations]`."""
+    weight: Weight | None = None
+    """How often it is asked by itself, relative to the others and to sessions; 1 where it is not
+    said, 0 for a step of a session."""
+    method: Method = "GET"
+    """An arbiter copies GET, HEAD and OPTIONS only."""
+    path: Text
+    """Path and query, from `/` on."""
+    headers: Annotated[dict[str, Text], Field(max_length=HEADERS_MAX)] = Field(default_factory=dict)
+    """Headers, which go before those that are sent anyway (Host, User-Agent, Accept)."""
+    body: Body | None = None
+    """What is sent with it."""
+    expect: Status | Annotated[tuple[Status, ...], Field(strict=False, max_length=50)] = "2xx"
+    """Status codes of a good answer: 201, "2xx", "200-204", or a list of these."""
+    checks: Annotated[tuple[Check, ...], Field(strict=False, max_length=CHECKS_MAX)] = ()
+    """What must hold of a good answer beside its status."""
+    take: Annotated[dict[ValueName, Take], Field(max_length=VALUES_MAX)] = Field(
+        default_factory=dict
+    )
+    """Values that later steps of a session use; an answer without one is no good answer."""
+    entry: Annotated[str, Field(min_length=1)] | None = None
+    """The entry tier that it is sent to; the first one that speaks HTTP where it is not said."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> HttpOperation:
+        for wrong in self._wrong_status():
+            raise refusal(
+                'a status (201), "2xx" or "200-204"', got=repr(wrong), key="expect", hint=_EXPECT
+            )
+        if not (self.path.startswith("/") and self.path.isascii() and self.path.isprintable()) or (
+            " " in self.path
+        ):
+            raise refusal(
+                "a path of visible ASCII that begins with /",
+                got=repr(self.path),
+                key="path",
+                hint="Write another character by its bytes: %20 for a space.",
+            )
+        for name, value in self.headers.items():
+            self._check_header(name, value)
+        return self
+
+    def _check_header(self, name: str, value: str) -> None:
+        key = f"headers.{name}"
+        if not _TOKEN.fullmatch(name) or name.lower() in _FRAMING:
+            raise refusal(
+                "the name of a header, other than those of the body's length",
+                got=repr(name),
+                key="headers",
+            )
+        if any(ord(one) > 255 or one in "\r\n\0" for one in value):
+            raise refusal("one line of Latin-1", got=repr(value), key=key)
+
+    @property
+    def statuses(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of good status codes, both ends within."""
+        return tuple(found for one in _listed(self.expect) for found in [_range(one)] if found)
+
+    def _wrong_status(self) -> Iterator[Any]:
+        stated = _listed(self.expect)
+        yield from (one for one in stated if _range(one) is None)
+        if not stated:
+            yield self.expect
+
+
+_EXPECT = "Several stand in a list: [200, 404]."
+
+
+class Step(Strict):
+    """A step of a session."""
+
+    operation: Name
+    """Which operation."""
+    think_s: Think | Annotated[tuple[Think, Think], Field(strict=False)] = 0.0
+    """Seconds between the answer before and this step; [1.0, 5.0]: evenly from the one to the
+    other, drawn ahead."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Step:
+        if self.think_range[0] > self.think_range[1]:
+            raise refusal("the lesser one first", got=repr(list(self.think_range)), key="think_s")
+        return self
+
+    @property
+    def think_range(self) -> tuple[float, float]:
+        """The shortest and the longest wait [s]."""
+        think = self.think_s
+        return think if isinstance(think, tuple) else (think, think)
+
+
+class Session(Strict):
+    """Steps of one user, one after the other, with the user's own values and cookies. Sessions
+    begin in an open loop: none waits for another. A step that fails ends its session; the steps
+    after it count as failed, by the outcome `unreached`."""
+
+    name: Name
+    """Its name in records, tables and `[slo.sessions]`."""
+    weight: Weight = 1.0
+    """How often it begins, relative to other sessions and to operations by themselves."""
+    steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=STEPS_MAX)]
+    """What is asked, in order."""
+
+
+Operations = Annotated[tuple[HttpOperation, ...], Field(strict=False, max_length=OPERATIONS_MAX)]
+Sessions = Annotated[tuple[Session, ...], Field(strict=False, max_length=SESSIONS_MAX)]
+
+
+def check_names(operations: tuple[HttpOperation, ...], sessions: tuple[Session, ...]) -> None:
+    """Raises a refusal where two have one name, a step names none, or nothing is ever asked."""
+    names = [one.name for one in operations]
+    for table, stated in (("operations", names), ("sessions", [one.name for one in sessions])):
+        for place, name in enumerate(stated):
+            if name in stated[:place]:
+                raise refusal("another name for each", got=repr(name), key=f"{table}.{place}.name")
+    for number, session in enumerate(sessions):
+        for place, step in enumerate(session.steps):
+            if step.operation not in names:
+                key = f"sessions.{number}.steps.{place}.operation"
+                raise refusal(
+                    f"one of the operations {', '.join(names)}", got=repr(step.operation), key=key
+                )
+    if not any([*weights_alone(operations, sessions), *(one.weight for one in sessions)]):
+        raise refusal("an operation or a session of a weight above 0", got="none", key="operations")
+
+
+def weights_alone(
+    operations: tuple[HttpOperation, ...], sessions: tuple[Session, ...]
+) -> tuple[float, ...]:
+    """How often each operation is asked by itself."""
+    steps = {step.operation for session in sessions for step in session.steps}
+    return tuple(
+        (0.0 if one.name in steps else 1.0) if one.weight is None else one.weight
+        for one in operations
+    )
+
+
+def parsed_path(text: str) -> tuple[str | int, ...] | None:
+    """The steps of a JSON path, as `items[0].id`, with or without `$.` before; None where it is
+    none."""
+    if text.startswith("$"):
+        text = text[1:].removeprefix(".")
+    found: list[str | int] = []
+    at = 0
+    while at < len(text):
+        step = _PATH_STEP.match(text, at)
+        if step is None or (at == 0 and text[0] == "."):
+            return None
+        found.append(step[1] if step[1] is not None else int(step[2]))
+        at = step.end()
+    return tuple(found)
+
+
+def _listed(expect: Any) -> tuple[int | str, ...]:
+    return expect if isinstance(expect, tuple) else (expect,)
+
+
+def _range(stated: int | str) -> tuple[int, int] | None:
+    if isinstance(stated, int):
+        return stated, stated
+    found = _RANGE.fullmatch(stated)
+    if found is None:
+        return None
+    if found[1]:
+        return int(found[1]) * 100, int(found[1]) * 100 + 99
+    low, high = int(found[2]), int(found[3])
+    return (low, high) if low <= high else None

@@ -1,0 +1,118 @@
+"""What each arrival of a block asks, and when: drawn ahead from the block's seed.
+
+By rank (a `workload.py`) each arrival asks one operation. With weights (`[[load.operations]]`) an
+arrival asks one by itself or begins a session. Each step of a session has a place of its own, at
+the earliest time that it can leave: the session's begin and the waits before it. When it leaves
+follows from the answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.design.experiment import SentLoad
+from experiments.design.schedule import arrivals, operation_choices, stream, writes
+from experiments.design.workloads import Population
+
+ALONE = -1  # in place of a session, or of the step before
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Arrivals in the order of their offsets; empty where no population has such a thing.
+
+    session_of: the session that each is a step of, or ALONE; after: the place of the step before,
+    or ALONE; think_s: the wait between its answer and this step; row_of: the row of the table.
+    """
+
+    offsets_s: tuple[float, ...]
+    operation_of: tuple[int, ...]
+    session_of: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    think_s: tuple[float, ...] = ()
+    row_of: tuple[int, ...] = ()
+
+
+def draw(population: Population, load: SentLoad, length_s: float, seed: int) -> Drawn:
+    """All of a block of `length_s`; what would leave later than that is left out."""
+    if population.weights:
+        return _weighted(population, load, length_s, seed)
+    offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, seed)
+    count = len(population.operations)
+    chosen = operation_choices(count, len(offsets_s), seed, population.zipf)
+    if population.writes:
+        chosen = chosen + count * writes(population.write_share, len(offsets_s), seed)
+    return Drawn(tuple(offsets_s.tolist()), tuple(chosen.tolist()))
+
+
+def requests_per_arrival(population: Population) -> float:
+    """The mean over arrivals: one for an operation by itself, the steps of a session for that."""
+    weights = [*population.weights, *(one.weight for one in population.sessions)]
+    sizes = [*(1 for _ in population.weights), *(len(one.steps) for one in population.sessions)]
+    return float(np.dot(weights, sizes) / np.sum(weights))
+
+
+def _weighted(population: Population, load: SentLoad, length_s: float, seed: int) -> Drawn:
+    begin_per_s = load.rate_per_s / requests_per_arrival(population)
+    begins_s = arrivals(load.arrivals, begin_per_s, length_s, seed)
+    weights = [*population.weights, *(one.weight for one in population.sessions)]
+    chosen = _choices(np.asarray(weights), len(begins_s), seed)
+    if not population.sessions:
+        rows = _rows(population, len(begins_s), seed)
+        return Drawn(tuple(begins_s.tolist()), tuple(chosen.tolist()), row_of=tuple(rows.tolist()))
+    return _expanded(population, begins_s, chosen, length_s, seed)
+
+
+def _expanded(
+    population: Population,
+    begins_s: NDArray[np.float64],
+    chosen: NDArray[np.int64],
+    length_s: float,
+    seed: int,
+) -> Drawn:
+    """Each session as its steps, all in the order of their offsets."""
+    rows = _rows(population, len(begins_s), seed)
+    waits = stream(seed, "think")
+    count = len(population.operations)
+    found: list[tuple[float, int, int, int, float, int]] = []
+    for number, (begin_s, choice) in enumerate(
+        zip(begins_s.tolist(), chosen.tolist(), strict=True)
+    ):
+        row = int(rows[number]) if rows.size else ALONE
+        if choice < count:
+            found.append((begin_s, choice, ALONE, ALONE, 0.0, row))
+            continue
+        before, at_s = ALONE, begin_s
+        for step in population.sessions[choice - count].steps:
+            think_s = float(waits.uniform(step.think_s_min, step.think_s_max))
+            at_s += think_s
+            if at_s < length_s:
+                found.append((at_s, step.operation, choice - count, before, think_s, row))
+                before = len(found) - 1
+    order = sorted(range(len(found)), key=lambda place: (found[place][0], place))
+    new = {old: place for place, old in enumerate(order)}
+    columns = list(zip(*(found[old] for old in order), strict=True)) or [()] * 6
+    return Drawn(
+        columns[0],
+        columns[1],
+        columns[2],
+        tuple(ALONE if before == ALONE else new[before] for before in columns[3]),
+        columns[4],
+        columns[5] if rows.size else (),
+    )
+
+
+def _choices(weights: NDArray[np.float64], count: int, seed: int) -> NDArray[np.int64]:
+    edges = np.cumsum(weights / weights.sum())
+    drawn = stream(seed, "pages").random(count)
+    return np.searchsorted(edges, drawn, side="right").clip(max=len(weights) - 1)
+
+
+def _rows(population: Population, count: int, seed: int) -> NDArray[np.int64]:
+    """A row of the table for each; empty without a table."""
+    if population.table is None:
+        return np.empty(0, dtype=np.int64)
+    return stream(seed, "rows").integers(len(population.table.rows), size=count)

@@ -1,0 +1,139 @@
+"""`[[load.operations]]` and sessions, sent to a real server on loopback by each worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from experiments.design.experiment import OPERATIONS
+from experiments.design.schedule import Block
+from experiments.load.plan import LoadPlan, plan_block
+from experiments.tests.load_fixture import run
+from experiments.tests.operations_fixture import read
+from experiments.tests.rest_shop import rest_shop
+
+of_each_worker = pytest.mark.parametrize("worker", ["native", "locust"])
+
+LOG_IN = """\
+[[load.operations]]
+name = "log in"
+method = "POST"
+path = "/login"
+body = { json = { user = "${user}" } }
+checks = [{ json_path = "user.id", equals = 7 }]
+take = { token = { json_path = "token" } }
+[[load.operations]]
+name = "buy"
+method = "POST"
+path = "/cart"
+headers = { Authorization = "Bearer ${token}" }
+body = { form = { item = "a b" } }
+expect = 201
+checks = [{ header = "Location", contains = "/cart/" }]
+[[load.sessions]]
+name = "shopper"
+steps = [{ operation = "log in" }, { operation = "buy", think_s = 0.02 }, { operation = "buy" }]
+"""
+ALONE = """\
+[[load.operations]]
+name = "echo"
+method = "PUT"
+path = "/echo"
+body = { text = "hello ${user}" }
+checks = [{ text = "hello " }, { bytes_min = 9, bytes_max = 9 }]
+[[load.operations]]
+name = "head"
+method = "HEAD"
+path = "/echo"
+[[load.operations]]
+name = "empty"
+method = "DELETE"
+path = "/empty"
+expect = [204]
+[[load.operations]]
+name = "gone"
+path = "/gone"
+[[load.operations]]
+name = "wrong"
+method = "POST"
+path = "/echo"
+body = { text = "x" }
+checks = [{ text = "y" }]
+"""
+
+
+def planned(directory: Path, url: str, *tables: str) -> LoadPlan:
+    """A block of 3 s, 20 requests a second."""
+    found = read(directory, *tables, keys='parameters = "users.csv"\n')
+    load = found.experiment.load.at(20.0).model_copy(update={"arrivals": "constant"})
+    phases = found.experiment.phases.model_copy(update={"warm_up": 1.0, "measure": 2.0})
+    asked = found.experiment.model_copy(update={"load": load, "phases": phases, "faults": ()})
+    block = Block(0, 0, "baseline", seed=7)
+    return plan_block({"web": (url,)}, asked, block, found.workloads[OPERATIONS])
+
+
+def outcomes(records: pl.DataFrame) -> dict[tuple[str, str], int]:
+    return dict(Counter(zip(records["name"], records["outcome"], strict=True)))
+
+
+@of_each_worker
+def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
+    tmp_path: Path, worker: str
+) -> None:
+    with rest_shop() as shop:
+        plan = planned(tmp_path / "design", shop.url, ALONE)
+        records, status = run(tmp_path, plan, worker=worker)
+    assert status.state == "done"
+    assert set(outcomes(records)) == {
+        ("echo", "ok"),
+        ("head", "ok"),
+        ("empty", "ok"),
+        ("gone", "bad_status"),
+        ("wrong", "bad_content"),
+    }
+    by_name = {one["name"]: one for one in records.iter_rows(named=True)}
+    assert (by_name["gone"]["status"], by_name["gone"]["reason"]) == (404, "status 404")
+    assert (by_name["wrong"]["status"], by_name["wrong"]["reason"]) == (200, "check 1")
+    assert (by_name["echo"]["bytes"], by_name["head"]["bytes"]) == (9, 0)
+    assert {one.body for one in shop.asked if one.method == "PUT"} == {b"hello ann", b"hello bob"}
+
+
+@of_each_worker
+def test_a_session_keeps_its_token_and_its_cookie(tmp_path: Path, worker: str) -> None:
+    with rest_shop() as shop:
+        plan = planned(tmp_path / "design", shop.url, LOG_IN)
+        records, status = run(tmp_path, plan, worker=worker)
+    assert status.state == "done"
+    assert records.height == len(plan.offsets_s)
+    assert set(outcomes(records)) == {("log in", "ok"), ("buy", "ok")}
+    assert records["session"].unique().to_list() == ["shopper"]
+    for _, steps in records.group_by("session_number"):
+        in_order = steps.sort("index")
+        assert in_order["name"].to_list() == ["log in", "buy", "buy"][: steps.height]
+        done_s, begun_s = in_order["done_s"].to_list(), in_order["intended_s"].to_list()
+        for before, after, think_s in zip(done_s, begun_s[1:], (0.02, 0.0), strict=False):
+            assert after - before == pytest.approx(think_s, abs=1e-5)
+    assert (records["lag_ms"] >= 0).all()
+    assert (records["latency_ms"] > 0).all()
+
+
+@of_each_worker
+def test_a_token_that_never_comes_fails_its_step_by_name_and_the_rest_is_not_reached(
+    tmp_path: Path, worker: str
+) -> None:
+    with rest_shop() as shop:
+        shop.gives_tokens = False
+        plan = planned(tmp_path / "design", shop.url, LOG_IN)
+        records, status = run(tmp_path, plan, worker=worker)
+    assert status.state == "done"
+    assert records.height == len(plan.offsets_s)
+    assert set(outcomes(records)) == {("log in", "bad_content"), ("buy", "unreached")}
+    log_in = records.filter(pl.col("name") == "log in")
+    assert log_in["reason"].unique().to_list() == ["no token"]
+    rest = records.filter(pl.col("name") == "buy")
+    for column in ("sent_s", "done_s", "latency_ms", "lag_ms"):
+        assert rest[column].null_count() == rest.height
+    assert {one.path for one in shop.asked} == {"/login"}

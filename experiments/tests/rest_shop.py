@@ -1,0 +1,89 @@
+"""A shop over HTTP with a log-in, a token, a cookie and a cart, in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Asked:
+    """A request as the shop got it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Shop:
+    """Its URL, and what it was asked; `gives_tokens` may be changed."""
+
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    gives_tokens: bool = True
+
+    def answer(self, one: Asked) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body."""
+        if one.path == "/login":
+            user = json.loads(one.body)["user"]
+            found = {"user": {"id": 7, "name": user}}
+            given = {"token": f"t-{user}"} if self.gives_tokens else {}
+            return 200, {"Set-Cookie": f"sid={user}; Path=/"}, json.dumps(found | given).encode()
+        if one.path == "/cart" and one.method == "POST":
+            user = one.headers.get("Authorization", "").removeprefix("Bearer t-")
+            ok = user and one.headers.get("Cookie") == f"sid={user}"
+            return (201, {"Location": "/cart/1"}, b"{}") if ok else (401, {}, b"who?")
+        if one.path == "/echo":
+            return 200, {"Content-Type": "text/plain"}, one.body
+        if one.path == "/empty":
+            return 204, {}, b""
+        return 404, {}, b"none"
+
+
+@contextmanager
+def rest_shop() -> Iterator[Shop]:
+    """The shop, until the end of the block."""
+    shop = Shop()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        timeout = 60
+
+        def handle_one(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            one = Asked(self.command, self.path, dict(self.headers.items()), body)
+            shop.asked.append(one)
+            status, headers, content = shop.answer(one)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if status != 204:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = handle_one
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    shop.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield shop
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,153 @@
+"""`[[load.operations]]` and `[[load.sessions]]`: what is read, and what is refused with its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from experiments.design import Design, load_design
+from experiments.design.experiment import OPERATIONS, Experiment
+from experiments.design.operation_set import files_of
+from experiments.design.operations import parsed_path
+from experiments.design.text import experiment_text
+from experiments.design.workloads import Population, population_of, reads_of
+from experiments.tests.operations_fixture import BUY, LOG_IN, PAGE, SESSION, USERS, read
+from experiments.tests.spec_fixture import design, write
+
+
+def refused(directory: Path, *tables: str, keys: str = "", csv: str = "user\nann\n") -> str:
+    """The key that is refused."""
+    with pytest.raises(InputError) as error:
+        read(directory, *tables, keys=keys, csv=csv)
+    return error.value.place.rsplit(" ", 1)[1]
+
+
+def population(read_design: Design) -> Population:
+    return population_of(read_design.workloads[OPERATIONS])
+
+
+def test_operations_are_the_workload_of_a_design_without_python(tmp_path: Path) -> None:
+    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
+    assert found.experiment.load.user == OPERATIONS
+    asked = population(found)
+    assert [one.name for one in asked.operations] == ["page", "log in", "buy"]
+    assert asked.weights == (1.0, 0.0, 0.0), "a step of a session is not asked by itself"
+    assert [step.operation for step in asked.sessions[0].steps] == [1, 2]
+    assert asked.sessions[0].steps[1].think_s_max == 2.0
+    assert asked.table is not None
+    assert asked.table.rows == (("ann",), ("bob",))
+    buy = asked.operations[2].http
+    assert buy is not None
+    assert buy.status == ((201, 201), (300, 399), (404, 410))
+
+
+def test_only_gets_are_reads_that_an_arbiter_may_copy(tmp_path: Path) -> None:
+    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
+    assert reads_of(found.workloads, OPERATIONS) == pytest.approx(1 / 3)
+
+
+def test_a_design_with_operations_is_read_back_from_its_own_text(tmp_path: Path) -> None:
+    first = read(tmp_path / "a", PAGE, LOG_IN, BUY, SESSION, keys=USERS).experiment
+    write(tmp_path / "b", toml=experiment_text(first, "again"))
+    (tmp_path / "b/users.csv").write_text("user\nann\n")
+    assert load_design(tmp_path / "b").experiment == first
+    assert Experiment.model_validate(first.model_dump(mode="json")) == first
+
+
+def test_its_files_are_named(tmp_path: Path) -> None:
+    upload = '[[load.operations]]\nname = "up"\npath = "/"\nbody = { file = "users.csv" }\n'
+    found = read(tmp_path, PAGE, upload, keys=USERS)
+    assert files_of(found.experiment.load) == ("users.csv",)
+    http = population(found).operations[1].http
+    assert http is not None
+    assert http.body is not None
+    assert [part.text for part in http.body] == ["user\nann\nbob\n"]
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("", "load.user"),
+        (PAGE + 'x = 1\n', "load.operations.0.x"),
+        (PAGE.replace('"/"', '"page"'), "load.operations.0.path"),
+        (PAGE.replace('"/"', '"/a b"'), "load.operations.0.path"),
+        (PAGE.replace('"/"', '"/${a b}"'), "load.operations.0.path"),
+        (PAGE.replace('"/"', '"/${item}"'), "load.operations.0"),
+        (PAGE + 'method = "BREW"\n', "load.operations.0.method"),
+        (PAGE + 'expect = "6xx"\n', "load.operations.0.expect"),
+        (PAGE + "expect = []\n", "load.operations.0.expect"),
+        (PAGE + 'expect = "299-200"\n', "load.operations.0.expect"),
+        (PAGE + 'headers = { "a b" = "" }\n', "load.operations.0.headers"),
+        (PAGE + 'headers = { Content-Length = "1" }\n', "load.operations.0.headers"),
+        (PAGE + 'headers = { A = "1\\n2" }\n', "load.operations.0.headers.A"),
+        (PAGE + 'body = { text = "a", form = {} }\n', "load.operations.0.body"),
+        (PAGE + 'body = { file = "../x" }\n', "load.operations.0.body.file"),
+        (PAGE + 'body = { file = "none" }\n', "load.operations.0.body.file"),
+        (PAGE + 'checks = [{ text = "a", header = "b" }]\n', "load.operations.0.checks.0"),
+        (PAGE + 'checks = [{ equals = "a" }]\n', "load.operations.0.checks.0"),
+        (PAGE + 'checks = [{ json_path = "a..b" }]\n', "load.operations.0.checks.0.json_path"),
+        (PAGE + "take = { t = {} }\n", "load.operations.0.take.t"),
+        (PAGE + "weight = 0\n", "load.operations"),
+        (PAGE + PAGE, "load.operations.1.name"),
+        (PAGE + 'entry = "db"\n', "load.operations.0.entry"),
+        (PAGE + BUY + SESSION, "load.sessions.0.steps.0.operation"),
+        (LOG_IN + BUY + SESSION.replace("[1.0, 2.0]", "[2.0, 1.0]"),
+         "load.sessions.0.steps.1.think_s"),
+        (LOG_IN + BUY.replace("${token}", "${ticket}") + SESSION,
+         "load.sessions.0.steps.1.operation"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_with_its_key(tmp_path: Path, table: str, key: str) -> None:
+    assert refused(tmp_path, table, keys=USERS if "login" in table else "") == key
+
+
+def test_operations_stand_in_place_of_a_user(tmp_path: Path) -> None:
+    assert refused(tmp_path, PAGE, keys='user = "wiki-reader"\n') == "load.user"
+
+
+def test_a_session_is_sent_by_one_worker(tmp_path: Path) -> None:
+    keys = USERS + "workers = 2\n"
+    assert refused(tmp_path, LOG_IN, BUY, SESSION, keys=keys) == "load.workers"
+
+
+def test_a_body_of_50_mb_is_refused(tmp_path: Path) -> None:
+    large = PAGE + 'body = { file = "large" }\n'
+    tmp_path.mkdir(exist_ok=True)
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(50_000_000)
+    assert refused(tmp_path, large) == "load.operations.0.body.file"
+    long = PAGE + f'body = {{ text = "{"x" * 9_000_000}" }}\n'
+    assert refused(tmp_path, long) == "load.operations.0.body"
+
+
+@pytest.mark.parametrize(
+    "csv", ["", "user\n", "us er\nann\n", "user,user\na,b\n", "user\na,b\n", 'user\n"a\nb"\n']
+)
+def test_a_table_that_gives_no_values_is_refused(tmp_path: Path, csv: str) -> None:
+    asked = LOG_IN + BUY + SESSION
+    assert refused(tmp_path, asked, keys=USERS, csv=csv) == "load.parameters"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", ()),
+        ("$", ()),
+        ("user.id", ("user", "id")),
+        ("$.items[0].id", ("items", 0, "id")),
+        ("[2][0]", (2, 0)),
+        ("a-b.c d", ("a-b", "c d")),
+        (".a", None),
+        ("a.", None),
+        ("a[b]", None),
+        ("a[", None),
+    ],
+)
+def test_a_json_path_is_keys_and_places(text: str, steps: tuple[str | int, ...] | None) -> None:
+    assert parsed_path(text) == steps
+
+
+def test_a_design_with_a_user_has_no_operations(tmp_path: Path) -> None:
+    assert OPERATIONS not in design(tmp_path).workloads
