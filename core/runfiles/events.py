@@ -16,10 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from core.errors import InputError
+from core.runfiles.checked import TOLERANT, checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,10 +29,8 @@ OPENING = frozenset({"start", "inject"})
 CLOSING = frozenset({"end", "revert"})
 DISCARDED = "spoiled"  # the action of an event that sets its block aside
 
-_TOLERANT = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
-
-@with_config(_TOLERANT)
+@with_config(TOLERANT)
 class Dose(TypedDict):
     """One act of a fault or neighbour; a node agent tells it with more keys.
 
@@ -49,7 +48,7 @@ class Dose(TypedDict):
     problem: str | None
 
 
-@with_config(_TOLERANT)
+@with_config(TOLERANT)
 class Parameters(TypedDict, total=False):
     """Of a fault, or of the end of a fail-over or repair; each kind has its own keys."""
 
@@ -58,7 +57,7 @@ class Parameters(TypedDict, total=False):
     to_pool: bool
 
 
-@with_config(_TOLERANT)
+@with_config(TOLERANT)
 class Event(TypedDict):
     """One line; times in seconds since the run's t0. A later version may add keys."""
 
@@ -124,7 +123,10 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 def read_events(path: Path) -> list[Event]:
     """The events of a run. Raises InputError, which names file, line and key."""
-    return [_event(f"{path} line {number}", line) for number, line in json_lines(path)]
+    return [
+        checked(_adapter(), line, f"{path} line {number}", "Run the design again, or take another.")
+        for number, line in json_lines(path)
+    ]
 
 
 def without_discarded(events: Iterable[E]) -> list[E]:
@@ -182,21 +184,6 @@ def of_kind(found: Sequence[Window], *what: str) -> list[Window]:
 @cache
 def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Event)
-
-
-def _event(place: str, line: Any) -> Event:
-    try:
-        return _adapter().validate_python(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        got = "nothing" if first["type"] == "missing" else repr(first["input"])
-        raise InputError(
-            f"{place}: {key}" if key else place,
-            expected=first["msg"].removeprefix("Input should be "),
-            got=got[:60],
-            hint="Run the design again, or take another run.",
-        ) from error
 
 
 def _identity(event: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 RESULTS = Path("results")
-_FILES = ("result.json", "manifest.json", "summary.json", "capacity.json", "tune.json")
+_FILES = ("result.json", "manifest.json")
 
 
 def run_folder(what: Path, results: Path = RESULTS) -> Path:

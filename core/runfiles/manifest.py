@@ -1,4 +1,4 @@
-"""The request of a run, from its manifest and in today's words, and objections to its result.
+"""manifest.json: what was run, with what, on what; and objections to a run.
 
 Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
 one policy for all. Results from before then are read as if written today.
@@ -8,8 +8,67 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from core.runfiles.checked import TOLERANT, checked, json_of
+from core.runfiles.result import Stopped, Verdict
+
+FILE = "manifest.json"
+_HINT = "Name a run's folder: `sparecraft list` shows them."
+
+
+@with_config(TOLERANT)
+class Manifest(TypedDict, total=False):
+    """The run as its runner saw it; a kind adds keys, and a later version may add more."""
+
+    schema: int
+    experiment: str
+    run: str
+    platform: str
+    started_at: str
+    ended_at: str
+    cut_short: bool
+    seed: int
+    command: list[str]
+    versions: dict[str, str]
+    spec: dict[str, Any]
+    """The whole validated specification (`spec_of`)."""
+    fleet: dict[str, Any] | None
+    """The inventory; None where no fleet came up."""
+    host: dict[str, Any]
+    verdicts: dict[str, Verdict]
+    stopped: Stopped | None
+    undone: dict[str, Any] | None
+    doses: list[dict[str, Any]]
+    setup_s: dict[str, float]
+    telemetry: dict[str, Any]
+    fingerprint_clean: bool | None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a run's folder. Raises InputError by file and key, also where it has none."""
+    path = folder / FILE
+    manifest = checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
+    return cast(dict[str, Any], manifest)  # with keys of its kind
+
+
+def manifest_if_any(folder: Path) -> dict[str, Any]:
+    """The same; empty where it is not there or torn."""
+    try:
+        json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return {}
+    return read_manifest(folder)
+
+
+@cache
+def _adapter() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
 
 
 def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:

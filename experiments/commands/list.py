@@ -129,7 +129,7 @@ def question(folder: Path) -> str:
 
 
 def _runs(results: Path) -> list[dict[str, Any]]:
-    from experiments.record.result import results_in
+    from core.runfiles.result import results_in
 
     rows = []
     for folder, result in results_in(results, left_out):

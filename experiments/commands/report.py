@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from core.runfiles.folder import run_folder
+from core.runfiles.result import read_result
 from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.options import JsonOption, RunArgument, out
-from experiments.record.result import read_result
 
 
 def report(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from core.runfiles.result import Result, read_result
 from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.check import checked, show, summary_of
@@ -28,7 +29,7 @@ from experiments.commands.options import (
 from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Pattern
-from experiments.record.result import Result, passed, read_result
+from experiments.record.result import passed
 from experiments.run.kind import Kind
 from experiments.testbed.platforms import DEFAULT, Platform
 

@@ -1,5 +1,6 @@
 """Prints the JSON Schema of a file that people write, `python -m experiments.design.schemas NAME`:
-`role` (role.json), `fleet` (the values of fleet.tfvars), `experiment` (experiment.toml)."""
+`role` (role.json), `fleet` (the values of fleet.tfvars), `experiment` (experiment.toml);
+and of what is read of a plan.json: `plan`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 from experiments.design.contracts import FAULT_KINDS, KINDS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
+from experiments.design.prediction import Prediction
 from experiments.design.roles import Role
 
 
@@ -32,6 +34,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "role": Role.model_json_schema,
     "fleet": Fleet.model_json_schema,
     "experiment": experiment_schema,
+    "plan": Prediction.model_json_schema,
 }
 
 if __name__ == "__main__":

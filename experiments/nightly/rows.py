@@ -14,7 +14,9 @@ from typing import Any
 import polars as pl
 
 from core.errors import InputError, SparecraftError
+from core.runfiles.manifest import manifest_if_any
 from core.runfiles.requests import measured
+from core.runfiles.result import VERDICTS, Result, read_result
 from core.statistics.percentiles import time_out_of
 from core.units import HOURS_PER_MONTH
 from experiments import kinds
@@ -29,7 +31,7 @@ from experiments.record.metrics.bootstrap import (
 )
 from experiments.record.metrics.frames import ALLOWED, prepared
 from experiments.record.metrics.latency import QUANTILES
-from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity
+from experiments.record.result import validity
 
 PERCENTILES = ("p50", "p95", "p99")
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError)
@@ -70,7 +72,7 @@ def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> l
 def _lines(
     made: Made, head: dict[str, Any], result: Result, folder: Path, results: Path
 ) -> list[Run]:
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     body = result[result["kind"]]
     head = head | _head_of(made, folder.relative_to(results), result, manifest)
     arms = body.get("arms")

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from core.errors import DiskFull
+from core.runfiles.manifest import manifest_if_any
 from core.runfiles.requests import measured
 from core.statistics.percentiles import counted
 
@@ -184,10 +185,7 @@ def point_latest(run: Path) -> None:
 def was_cut_short(run: Path) -> bool:
     """A run that was ended before its end: by its guard, `halt`, an interrupt or a failure. Until
     29 November 2026 no manifest says so: such a run counts as whole."""
-    try:
-        return bool(json.loads((run / "manifest.json").read_text()).get("cut_short"))
-    except (OSError, ValueError, AttributeError):
-        return False
+    return bool(manifest_if_any(run).get("cut_short"))
 
 
 def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:

@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 
 from core.errors import InputError
 from core.runfiles.events import read_events
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import Result, read_result
 from core.statistics.percentiles import OK
 from experiments.design.schedule import Block
 from experiments.record.cost import account_of
 from experiments.record.metrics.looks import look_words
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord
-from experiments.record.result import Result, read_manifest, read_result
 from experiments.record.telemetry import (
     Account,
     Annotations,
@@ -142,7 +143,7 @@ class Replayed:
 
 def replayed(folder: Path) -> Replayed:
     """The run in a folder. Raises InputError where there is none, or no manifest of it."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     if missing := [key for key in ("experiment", "run", "started_at") if not manifest.get(key)]:
         raise InputError(
             str(folder / "manifest.json"),

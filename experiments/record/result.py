@@ -1,35 +1,19 @@
-"""result.json: the head that every kind of run has, and under the kind's own name what it found.
-
-Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
-`sparecraft halt` ended the run), disturbed (`disturbed.py`; null where the host was the fleet's,
-and in runs before it was judged), undone (`revert_time.py`; null in runs before it was recorded),
-infeasible (arms that break a limit of sPARE's and say so), found (in few words, "" where arms say
-it), slo (null where none was asked for), cost, started, commit,
-host.
-Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
-been written so.
-"""
+"""The judgement of a run, written to result.json, whose form is in `core/runfiles/result.py`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
 from core.runfiles.manifest import COUNTING
+from core.runfiles.result import FILE, SCHEMA, Result
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
-from experiments.record.manifest import Verdicts
 
-SCHEMA = 1
 WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO
-FILE = "result.json"
-VERDICTS = tuple(field.name for field in fields(Verdicts))
-
-Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -157,90 +141,6 @@ def stopped_words(result: Mapping[str, Any]) -> str:
     return f"Stopped by {by} after {stop['at_s']:.0f} s: {stop['reason']}; {undone}"
 
 
-def read_result(folder: Path) -> Result:
-    """The result of a run's folder. Raises InputError where there is none, or it is torn."""
-    file = result_file(folder)
-    if not file.is_file():
-        raise InputError(
-            str(folder),
-            expected=f"a run's folder with {FILE} in it",
-            got="none",
-            hint="`sparecraft list` shows the runs.",
-        )
-    try:
-        body = json.loads(file.read_text(encoding="utf-8"))
-        return _READERS[file.name](body, read_manifest(folder))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-        raise InputError(
-            str(file),
-            expected="a run's result",
-            got=f"{type(error).__name__}: {error}",
-            hint="Its tables are as they were. Move the folder elsewhere, or run the design again.",
-        ) from error
-
-
-def result_file(folder: Path) -> Path:
-    """The file that the result stands in: result.json, but in older folders."""
-    return next((folder / name for name in _READERS if (folder / name).is_file()), folder / FILE)
-
-
-def results_in(
-    root: Path,
-    unreadable: Callable[[InputError], None],
-    depths: tuple[str, ...] = ("*/*", "*/*/*"),
-) -> Iterator[tuple[Path, Result]]:
-    """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
-    where the kind is not the design's own; elsewhere those at `depths`. `unreadable` is told of
-    those that are left out."""
-    files = (file for depth in depths for name in _READERS for file in root.glob(f"{depth}/{name}"))
-    for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
-        try:
-            yield folder, read_result(folder)
-        except InputError as error:
-            unreadable(error)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """manifest.json; empty where it is not there or torn."""
-    try:
-        return dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
-    except (ValueError, TypeError, OSError, RecursionError):
-        return {}
-
-
-# Folders of older versions
-
-
-def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
-    # older ones knew nothing of these
-    if body["schema"] > SCHEMA:
-        raise ValueError(f"schema {body['schema']} of a later version, {SCHEMA} is known")
-    unknown = {"stopped": None, "disturbed": None, "undone": manifest.get("undone"), "found": ""}
-    body = {**unknown, **body}
-    expected = {*_head("", manifest, True, {}, None), body["kind"]}
-    if missing := expected - body.keys():
-        raise KeyError(", ".join(sorted(missing)))
-    _check_head(body)
-    return body
-
-
-def _check_head(body: Mapping[str, Any]) -> None:
-    """Raises TypeError or KeyError where the head is not what every reader takes it for."""
-    tables = ("verdicts", "cost", "host", body["kind"])
-    maybe = ("slo", "stopped", "disturbed", "undone")
-    wrong = [key for key in tables if not isinstance(body[key], Mapping)]
-    wrong += [key for key in maybe if not isinstance(body[key], Mapping | None)]
-    wrong += [] if isinstance(body["valid"], bool) else ["valid"]
-    if wrong:
-        raise TypeError(f"{', '.join(wrong)} of another type")
-    needed = {"verdicts": VERDICTS, "cost": ("usd",), "slo": ("met",), "stopped": ("by",)}
-    for table, keys in needed.items():
-        if lacking := [key for key in keys if body[table] is not None and key not in body[table]]:
-            raise KeyError(f"{table}: {', '.join(lacking)}")
-    if any(not isinstance(body["verdicts"][name], Mapping) for name in VERDICTS):
-        raise TypeError("verdicts of another type")
-
-
 def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """Read a kind's own part of a run's result, by `read`. Raises InputError where that part is
     not what the kind wrote."""
@@ -253,42 +153,3 @@ def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, An
             got=f"{type(error).__name__}: {error}",
             hint="It was written by another version, or changed: move the folder elsewhere.",
         ) from error
-
-
-def _old_summary(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
-    kind = "schemes" if body.get("schemes") else "compare"
-    compared = body.get("compared") or {}
-    if "spare" in compared:
-        body["compared"] = {"baseline": compared["baseline"], "other": compared["spare"]}
-    body["strength"] = body.pop("schemes", None)
-    body["host_blocks"] = (body.get("host") or {}).get("blocks") or []
-    return _old(kind, body, manifest, bool(body["valid"]), body["slo"])
-
-
-def _old_capacity(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
-    return _old("capacity", body, manifest, bool(body["complete"]), None)
-
-
-def _old_tune(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
-    return _old("tune", body, manifest, bool(body["complete"]), None)
-
-
-def _old(
-    kind: str,
-    body: dict[str, Any],
-    manifest: Mapping[str, Any],
-    valid: bool,
-    slo: Mapping[str, Any] | None,
-) -> Result:
-    names = {name: body.get(name) for name in ("experiment", "run", "platform")}
-    named = {**manifest, **{key: value for key, value in names.items() if value is not None}}
-    head = _head(kind, named, valid, body["verdicts"], slo)
-    return {**head, kind: {key: value for key, value in body.items() if key not in head}}
-
-
-_READERS: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Result]] = {
-    FILE: _new,
-    "summary.json": _old_summary,
-    "capacity.json": _old_capacity,
-    "tune.json": _old_tune,
-}

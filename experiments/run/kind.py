@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from core.config_file import Strict
+    from core.runfiles.result import Result
     from experiments.design import Design
-    from experiments.record.result import Findings, Result
+    from experiments.record.result import Findings
     from experiments.testbed.platforms import Platform
     from experiments.testbed.testbed import Testbed
 

@@ -13,10 +13,12 @@ from typing import Any
 from rich.markup import escape
 
 from core.errors import Interrupted, as_reason
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import FILE, Result
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.record.records import point_latest, write_json
-from experiments.record.result import FILE, Result, passed, read_manifest, result_of
+from experiments.record.result import passed, result_of
 from experiments.run.kind import Kind
 from experiments.testbed import runs
 from experiments.testbed.guard import Stop, Stopped
@@ -130,7 +132,7 @@ def _conclude(kind: Kind, testbed: Testbed, *, cut_short: bool) -> Outcome | Non
         shutil.rmtree(folder, ignore_errors=True)
         return None
     with testbed.narrator.step("Writing results and report"):
-        result = result_of(kind.name, read_manifest(folder), kind.analyse(folder))
+        result = result_of(kind.name, manifest_if_any(folder), kind.analyse(folder))
         write_json(folder / FILE, result)
         page = kind.write_page(folder)
         point_latest(folder)

@@ -9,12 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from core.runfiles.result import Result
 from experiments.design import load_design
 from experiments.kinds.capacity.page import write_page
 from experiments.kinds.capacity.result import node_findings
 from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
 from experiments.record.records import REQUESTS, write_json
-from experiments.record.result import Result, result_of
+from experiments.record.result import result_of
 
 Floats = NDArray[np.float64]
 LIMIT_MS = 50.0

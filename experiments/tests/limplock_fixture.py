@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.result import FILE, Result
 from experiments.design import load_design
 from experiments.kinds.limplock.result import analyse
 from experiments.kinds.limplock.row import rows
@@ -28,7 +29,7 @@ from experiments.kinds.limplock.windows import (
 )
 from experiments.record.manifest import spec_json
 from experiments.record.records import write_json, write_table
-from experiments.record.result import FILE, Result, result_of
+from experiments.record.result import result_of
 
 MACHINES = ("ensemble-1", "ensemble-2", "ensemble-3")
 KNOWN = rows()

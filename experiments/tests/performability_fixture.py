@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.result import Result
 from experiments import kinds
 from experiments.design import Design, load_design
 from experiments.kinds.performability.measure import fault_blocks
 from experiments.kinds.performability.section import Operator
 from experiments.record.manifest import spec_json
 from experiments.record.records import ARBITERS, REQUESTS, EventLog, write_json, write_table
-from experiments.record.result import Result, result_of
+from experiments.record.result import result_of
 from experiments.tests.report_fixture import T0, event
 
 NOTICED_S = 3.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from core.runfiles.events import (
     windows,
     without_discarded,
 )
-from core.runfiles.manifest import against_run
+from core.runfiles.manifest import against_run, read_manifest
 from optimizer.fit.failovers import NONE, Failovers, failovers
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
 
@@ -64,7 +63,7 @@ def read_results(run_dir: Path) -> Results:
             got="nothing there",
             hint="Run the design first.",
         )
-    manifest = _json(run_dir / "manifest.json")
+    manifest = read_manifest(run_dir)
     requests = _table(run_dir / "requests.parquet", _REQUESTS)
     events = without_discarded(_events(run_dir / "events.jsonl"))
     spans = windows(events, run_end_s(requests, events, manifest))
@@ -80,21 +79,6 @@ def read_results(run_dir: Path) -> Results:
         failovers=failovers(events),
         against=against_run(run_dir),
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            str(path), expected="the run's manifest", got=str(error.strerror), hint=_NO_RUN
-        ) from error
-    except ValueError as error:
-        raise InputError(str(path), expected="JSON", got=str(error), hint=_NO_RUN) from error
-    if not isinstance(value, dict):
-        got = type(value).__name__
-        raise InputError(str(path), expected="a JSON object", got=got, hint=_NO_RUN)
-    return value
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.bitflips.inject import OUTCOMES
 from experiments.kinds.bitflips.measure import (
     ANSWERS,
@@ -19,7 +20,7 @@ from experiments.kinds.bitflips.measure import (
     PRICES_FILE,
 )
 from experiments.record.records import read_table
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 from experiments.report.text import percent
 
 _Z = 1.959964  # of 95 %, two-sided
@@ -43,7 +44,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 def analyse(folder: Path) -> Findings:
     """The files of a run."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     injections = read_table(folder / INJECTIONS_FILE, INJECTIONS).to_dicts()
     prices = json.loads((folder / PRICES_FILE).read_text(encoding="utf-8"))
     asked = manifest["spec"]["bitflips"]

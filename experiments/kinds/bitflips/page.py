@@ -8,10 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.kinds.bitflips import tables
 from experiments.kinds.bitflips.analysis import speed_of
 from experiments.kinds.bitflips.figures import outcome_figure
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import percent
@@ -21,7 +23,7 @@ _QUESTIONS = {"measurement": "All injections?", "cleanup": "Cleaned up?"}
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's files, whole or not at all."""
-    manifest, result = read_manifest(folder), flat(read_result(folder))
+    manifest, result = manifest_if_any(folder), flat(read_result(folder))
     programs = list(dict.fromkeys(row["program"] for row in result["rows"]))
     html = render_page(
         "bitflips.html.j2",

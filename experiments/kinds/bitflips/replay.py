@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
+from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.bitflips.build import build, make_compiler
 from experiments.kinds.bitflips.inject import Limits, golden, inject
-from experiments.record.result import read_manifest
 
 
 def replay(folder: Path, program: str, variant: str, number: int) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def replay(folder: Path, program: str, variant: str, number: int) -> dict[str, A
 
     Raises: InputError where the run has no such program, or it compiles to another one now.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     asked = manifest["spec"]["bitflips"]
     known = {(one["program"], one["variant"]): one for one in manifest["programs"]}
     made = known.get((program, variant))

@@ -9,8 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.kinds.capacity.figures import cpu_figure, latency_figure
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
@@ -19,7 +21,7 @@ from experiments.report.text import interval, milliseconds, number, percent, pla
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's result and manifest, whole or not at all."""
-    return save_page(folder, capacity_page(flat(read_result(folder)), read_manifest(folder)))
+    return save_page(folder, capacity_page(flat(read_result(folder)), manifest_if_any(folder)))
 
 
 def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:

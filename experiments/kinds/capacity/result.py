@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import time_out_of
 from experiments.kinds.capacity.analysis import (
     Interval,
@@ -20,7 +21,7 @@ from experiments.kinds.capacity.analysis import (
 )
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.records import HOSTS, REQUESTS, read_table
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 from experiments.report.text import number
 
 GENERATOR_CORES_MAX = 0.9
@@ -28,7 +29,7 @@ GENERATOR_CORES_MAX = 0.9
 
 def analyse(folder: Path) -> Findings:
     """The node's figures from the files of a run."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     asked = json.loads((folder / STEPS).read_text(encoding="utf-8"))
     hosts = folder / "hosts.parquet"
     steps = steps_of(

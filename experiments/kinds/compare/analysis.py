@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import SparecraftError
-from core.runfiles.manifest import against
+from core.runfiles.manifest import against, manifest_if_any
 from core.statistics.percentiles import time_out_of
 from experiments.kinds.compare.availability import modelled
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
-from experiments.record.result import Findings, read_manifest, result_of
+from experiments.record.result import Findings, result_of
 from optimizer.plan.explain.reasons import ExplainOptions
 from optimizer.plan.inputs.overrides import Overrides, request_from_run
 from optimizer.plan.planner import explained_plan
@@ -29,9 +29,10 @@ _FRONT_S = 10.0  # of the search for each front
 def analyse(folder: Path) -> Findings:
     """Every figure of the arms; plan, simulation and histograms are files of their own."""
     requests = read_table(folder / "requests.parquet", REQUESTS)
-    write_json(folder / "histograms.json", histograms(requests, time_out_of(read_manifest(folder))))
+    manifest = manifest_if_any(folder)
+    write_json(folder / "histograms.json", histograms(requests, time_out_of(manifest)))
     found = summarize_run(folder)
-    write_plan_files(folder, against(result_of("compare", read_manifest(folder), found)))
+    write_plan_files(folder, against(result_of("compare", manifest, found)))
     found.body["plan"] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     write_simulated(folder, found.body["compared"]["baseline"])
     return replace(found, slo=_with_availability(found))
@@ -72,7 +73,7 @@ def write_plan_files(run_folder: Path, against_run: str) -> None:
 
 def _begun(run_folder: Path) -> datetime.date | None:
     """The day of the run: a page that is made again says the same of its prices' age."""
-    started = read_manifest(run_folder).get("started_at")
+    started = manifest_if_any(run_folder).get("started_at")
     return None if started is None else datetime.datetime.fromisoformat(started).date()
 
 

@@ -13,10 +13,11 @@ import polars as pl
 from core.errors import InputError, SparecraftError
 from core.runfiles.events import Event, Window, read_events, run_end_s, windows, without_discarded
 from core.runfiles.manifest import spec_of
+from core.runfiles.result import FILE, read_result
 from core.statistics.percentiles import time_out_of
 from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_table
-from experiments.record.result import flat, read_result, result_file
+from experiments.record.result import flat
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ def read_folder(path: Path) -> RunFolder:
         )
     run = RunFolder(path)
     run.manifest = _read(run, "manifest.json", _json, {})
-    run.summary = _read(run, result_file(path).name, lambda _: flat(read_result(path)), {})
+    run.summary = _read(run, FILE, lambda _: flat(read_result(path)), {})
     run.plan = _read(run, "plan.json", _json, {}) or dict(run.summary.get("plan") or {})
     if (path / "simulated.json").is_file():
         run.simulated = _read(run, "simulated.json", _json, {})

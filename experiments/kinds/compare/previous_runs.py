@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from core.runfiles.manifest import spec_of
+from core.runfiles.manifest import manifest_if_any, spec_of
+from core.runfiles.result import results_in
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.result import flat, read_manifest, results_in
+from experiments.record.result import flat
 from experiments.report.text import interval, number
 
 _SAME = ("kind", "load", "interference", "faults", "arms", "failover", "fleet")  # of the spec
@@ -16,7 +17,7 @@ def previous_factors(run: RunFolder, other: str) -> list[float]:
     found = []
     beside = run.path.resolve().parent
     for folder, result in results_in(beside, lambda error: run.notes.append(str(error)), ("*",)):
-        asked = spec_of(read_manifest(folder))
+        asked = spec_of(manifest_if_any(folder))
         same = all(asked.get(key) == run.spec.get(key) for key in _SAME)
         if same and result["valid"] and str(result["started"]) < started:
             body = flat(result)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.runfiles.manifest import spec_of
+from core.runfiles.manifest import manifest_if_any, spec_of
+from core.runfiles.result import results_in
 from experiments.design import Design
 from experiments.design.utilisation import binding_tier, copies_of, most_used, used
 from experiments.design.workloads import reads_of
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.result import flat, read_manifest, results_in
+from experiments.record.result import flat
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import interval, milliseconds, number, percent
 
@@ -98,7 +99,7 @@ def earlier_work(design: Design, beside: Path) -> tuple[str | None, dict[str, fl
     """The newest valid run's name in `beside`, and CPU seconds of a request by tier, per copy."""
     newest = reversed(list(results_in(beside, lambda _: None, ("*",))))
     for folder, result in newest:
-        manifest = read_manifest(folder)
+        manifest = manifest_if_any(folder)
         if result["valid"] and _alike(design, spec_of(manifest)):
             work_s = work_per_copy(flat(result), manifest, design)
             if set(work_s) == set(design.fleet.tiers):

@@ -12,8 +12,9 @@ from experiments.run.kind import Kind
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from core.runfiles.result import Result
     from experiments.design import Design
-    from experiments.record.result import Findings, Result
+    from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
 

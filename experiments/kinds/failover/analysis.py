@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import percentile
 from experiments.kinds.failover.availability_gain import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
@@ -25,7 +26,7 @@ from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, S
 from experiments.kinds.failover.section import FailoverSection
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.records import read_table
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 from experiments.report.text import milliseconds
 
 PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
@@ -35,7 +36,7 @@ _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 
 def analyse(folder: Path) -> Findings:
     """A row for each arm, fault and number of clients."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     section = section_of(manifest)
     blocks = manifest.get("blocks") or []
     invocations = read_invocations(folder)

@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.kinds.failover import figures, tables
 from experiments.kinds.failover.analysis import failovers, read_invocations, strikes
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import counted, milliseconds, number
@@ -22,7 +24,7 @@ _QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's files, whole or not at all."""
-    manifest, result = read_manifest(folder), flat(read_result(folder))
+    manifest, result = manifest_if_any(folder), flat(read_result(folder))
     invocations, struck = read_invocations(folder), strikes(folder)
     found = failovers(invocations, struck)
     rows, planned = result["rows"], result["planned"]

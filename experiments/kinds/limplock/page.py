@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.cascade import cascade_figures
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
@@ -28,7 +30,7 @@ from experiments.kinds.limplock.windows import (
 )
 from experiments.kinds.limplock.zones_page import zone_figures, zone_table, zone_words
 from experiments.record.records import read_table
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.revert_time import revert_time_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
@@ -51,7 +53,7 @@ _QUESTIONS = {
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's files, whole or not at all."""
-    result, manifest = flat(read_result(folder)), read_manifest(folder)
+    result, manifest = flat(read_result(folder)), manifest_if_any(folder)
     left, windows = read_windows(folder)
     asked = read_table(folder / ASKED_FILE, ASKED)
     whitebox = read_table(folder / WHITEBOX_FILE, WHITEBOX)

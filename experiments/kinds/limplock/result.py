@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.limplock.coverage import missing_measurements
 from experiments.kinds.limplock.dose import Dose, dose_of
 from experiments.kinds.limplock.lasting import courses
@@ -31,7 +32,7 @@ from experiments.kinds.limplock.windows import (
     read_windows,
 )
 from experiments.record.records import read_table
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 
 CLASSES = ("operation", "node", "cluster")
 _LETTERS = {"operation": "O", "node": "N", "cluster": "C"}
@@ -39,7 +40,7 @@ _LETTERS = {"operation": "O", "node": "N", "cluster": "C"}
 
 def analyse(folder: Path) -> Findings:
     """The findings of a run's rows, from its files."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     left, windows = read_windows(folder)
     everything = read_table(folder / ASKED_FILE, ASKED)
     asked = everything.filter(purpose=PROBE)

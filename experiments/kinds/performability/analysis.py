@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import OK, rank_of
 from experiments.kinds.performability.compared import COMPARED, cost_of, over_all, paired
 from experiments.kinds.performability.folder import Measured, Run, between, read_run
@@ -20,7 +21,7 @@ from experiments.kinds.performability.year import year_of
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.performability import user_metrics
 from experiments.record.records import REQUESTS, read_table
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 from experiments.report.text import number
 
 _WARMTH_OFF_MAX = 0.05  # of a source's share of replies
@@ -29,7 +30,7 @@ _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def analyse(folder: Path) -> Findings:
     """Every figure of a run."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     run = read_run(folder, manifest)
     load = generator_blocks(read_table(folder / "requests.parquet", REQUESTS), manifest)
     faults = [_fault(run, index) for index in range(len(run.faults))]

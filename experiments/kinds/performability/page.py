@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.kinds.performability import figures, figures_time, tables
 from experiments.kinds.performability.folder import read_run
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import milliseconds, number
@@ -21,7 +23,7 @@ _QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's files, whole or not at all."""
-    manifest, found = read_manifest(folder), flat(read_result(folder))
+    manifest, found = manifest_if_any(folder), flat(read_result(folder))
     run = read_run(folder, manifest)
     faults, year = found["faults"], found["year"]
     html = render_page(

@@ -11,7 +11,8 @@ from experiments.kinds.compare import CompareKind
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from experiments.record.result import Findings, Result
+    from core.runfiles.result import Result
+    from experiments.record.result import Findings
 
 
 class SchemesKind(CompareKind):

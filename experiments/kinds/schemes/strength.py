@@ -19,13 +19,13 @@ import numpy as np
 
 from core.errors import SparecraftError
 from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
+from core.runfiles.manifest import manifest_if_any
 from core.units import YEAR_S
 from experiments.design.failover import mechanism
 from experiments.design.fleet import Fleet
 from experiments.record.metrics.bootstrap import seeded
 from experiments.record.metrics.summary import checked_fleet, without_nan
 from experiments.record.records import REQUESTS, read_table
-from experiments.record.result import read_manifest
 from optimizer.availability import availability
 from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
 from optimizer.uncertainty import rates_from
@@ -46,7 +46,7 @@ class Cycle:
 
 def strength_of(folder: Path) -> dict[str, Any]:
     """`strength` of the files in a run's folder."""
-    manifest = read_manifest(folder)
+    manifest = manifest_if_any(folder)
     events = without_discarded(read_events(folder / "events.jsonl"))
     requests = read_table(folder / "requests.parquet", REQUESTS)
     found = windows(events, run_end_s(requests, events, manifest))

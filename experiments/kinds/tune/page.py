@@ -9,9 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as TerminalTable
 
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
 from experiments.kinds.tune.replicator import Rules
-from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.record.result import flat, stopped_words
 from experiments.report.shell import Verdict, chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons
@@ -20,7 +22,7 @@ from experiments.report.text import interval, milliseconds, number, percent
 
 def write_page(folder: Path) -> Path:
     """Write report.html from a run's result and manifest, whole or not at all."""
-    return save_page(folder, tune_page(flat(read_result(folder)), read_manifest(folder)))
+    return save_page(folder, tune_page(flat(read_result(folder)), manifest_if_any(folder)))
 
 
 def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:

@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.tune.evidence import Ratio, ratio
 from experiments.kinds.tune.replicator import Contest, Measured, Point, Walk
 from experiments.kinds.tune.section import TuneSection
-from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.record.result import Findings, not_measured
 from optimizer.replication import (
     Replicas,
     TierLoad,
@@ -27,7 +28,7 @@ def analyse(folder: Path) -> Findings:
     """The walk; it was decided while it went."""
     walk = json.loads((folder / WALK).read_text(encoding="utf-8"))
     cut = [] if walk["complete"] else [f"the walk was cut short: {walk['stopped']}"]
-    verdicts = not_measured(read_manifest(folder)["verdicts"], cut)
+    verdicts = not_measured(manifest_if_any(folder)["verdicts"], cut)
     said = f"r = ({', '.join(map(str, walk['chosen']))})" if walk["chosen"] else ""
     return Findings(walk, verdicts, found=said)
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from core.config_file import ConfigFile, check
 from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
-from core.runfiles.manifest import fleet_of
+from core.runfiles.manifest import fleet_of, manifest_if_any
 from core.runfiles.requests import WARM_UP, measured
 from core.statistics.percentiles import time_out_of
 from experiments.design.fleet import Fleet
@@ -32,7 +32,7 @@ from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.records import HOSTS, read_table
-from experiments.record.result import Findings, read_manifest
+from experiments.record.result import Findings
 
 
 def summarize(
@@ -114,7 +114,7 @@ def summarize_run(run_dir: Path) -> Findings:
     return summarize(
         pl.read_parquet(run_dir / "requests.parquet"),
         read_events(events) if events.is_file() else [],
-        read_manifest(run_dir),
+        manifest_if_any(run_dir),
         plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         arbiters=arbiters,
         hosts=read_table(hosts, HOSTS) if hosts.is_file() else None,

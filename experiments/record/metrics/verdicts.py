@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.runfiles.events import CLOSING, OPENING, Window
+from core.runfiles.result import VERDICTS
 from experiments.record.dose import dose_reasons
 from experiments.record.metrics.saturation import lag_limit_ms
-from experiments.record.result import VERDICTS
 
 
 def fault_counts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from core.config_file import ConfigFile
 from core.errors import InputError, require_positive
+from core.runfiles.manifest import read_manifest
 from core.vocabulary import Scheme
 from optimizer.fit import fit, read_results
 from optimizer.plan.inputs.capacity import read_capacity
@@ -37,19 +37,11 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
 
     Raises: InputError for a folder without a manifest, or a manifest without an SLO.
     """
-    file = run_dir / "manifest.json"
-    try:
-        own = json.loads(file.read_text(encoding="utf-8"))["spec"]["slo"]
-        return {key: own[key] for key in _SLO if own.get(key) is not None}
-    except OSError as error:
-        raise InputError(
-            str(run_dir),
-            expected="a run's folder with manifest.json in it",
-            got="none",
-            hint="`sparecraft list` shows the runs.",
-        ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(str(file), expected="JSON with spec.slo in it", got="none") from error
+    own = (read_manifest(run_dir).get("spec") or {}).get("slo")
+    if not isinstance(own, Mapping):
+        place = f"{run_dir / 'manifest.json'}: spec.slo"
+        raise InputError(place, expected="the SLO that the run was held to", got=repr(own))
+    return {key: own[key] for key in _SLO if own.get(key) is not None}
 
 
 def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:

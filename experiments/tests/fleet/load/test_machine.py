@@ -24,11 +24,12 @@ import pytest
 from typer.testing import Result
 
 from core.errors import EnvironmentMissing, InputError, Interrupted
+from core.runfiles.result import read_result
 from experiments.design.workloads import find_workloads
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import RemoteWorkers
 from experiments.paths import ROOT
-from experiments.record.result import passed, read_result, validity
+from experiments.record.result import passed, validity
 from experiments.testbed.platforms import entry
 from experiments.testbed.platforms.ec2 import remote_run, resources
 from experiments.testbed.platforms.ec2.attached import HANDED, Handed

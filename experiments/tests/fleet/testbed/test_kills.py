@@ -12,8 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.paths import ROOT
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.report.revert_time import revert_time_words
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import nothing_stays

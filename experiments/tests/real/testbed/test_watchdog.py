@@ -14,10 +14,12 @@ import pytest
 from rich.console import Console
 
 from core.errors import EnvironmentMissing
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.paths import ROOT
-from experiments.record.result import Findings, read_manifest, read_result, stopped_words
+from experiments.record.result import Findings, stopped_words
 from experiments.run.kind import Kind
 from experiments.run.lifecycle import run_experiment
 from experiments.testbed.guard import Stopped
@@ -74,7 +76,7 @@ class _Measuring(Kind):
         self.then()
 
     def analyse(self, folder: Path) -> Findings:
-        manifest = read_manifest(folder)
+        manifest = manifest_if_any(folder)
         return Findings({"measured": manifest["measured"]}, manifest["verdicts"])
 
     def write_page(self, folder: Path) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.nightly.history import Run, Start
 from experiments.nightly.rows import Made, front_of, lines_of
-from experiments.record.result import read_result
 from experiments.tests.nightly_fixture import T0, template_run
 
 START = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from core.runfiles.manifest import against, against_run
+from core.runfiles.result import VERDICTS, Result, read_result
 from experiments.commands.compare import column
 from experiments.commands.list import _row, _shown
 from experiments.design.experiment import Interference
@@ -24,15 +25,7 @@ from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.tables import answer
 from experiments.record.disturbed import OTHERS_SHARE_MAX, STOLEN_SHARE_MAX, disturbance
 from experiments.record.records import REQUESTS, write_json
-from experiments.record.result import (
-    VERDICTS,
-    Findings,
-    Result,
-    passed,
-    read_result,
-    result_of,
-    validity,
-)
+from experiments.record.result import Findings, passed, result_of, validity
 from experiments.run.block import BlockRun
 from experiments.testbed.host import HostBlock
 from experiments.tests.nightly_fixture import T0

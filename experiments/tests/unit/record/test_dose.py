@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core.errors import EnvironmentMissing
+from core.runfiles.result import read_result
 from experiments.kinds.compare.page import write_report
 from experiments.record.dose import dose_of, dose_reasons, doses_json
-from experiments.record.result import read_result
 from experiments.report.doses import dose_table, dose_words
 from experiments.testbed.downtime import DowntimeMeter, Looks
 from experiments.testbed.faults import Tally

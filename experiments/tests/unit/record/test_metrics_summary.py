@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from core.runfiles.events import windows
+from core.runfiles.result import read_result
 from experiments.record.records import REQUESTS
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.tests.report_fixture import FakeRun, event, fake_run
 
 pytestmark = pytest.mark.usefixtures("few_draws")

@@ -1,4 +1,4 @@
-"""result.json: one head for every kind, and folders that older versions left."""
+"""result.json: one head for every kind."""
 
 from __future__ import annotations
 
@@ -10,17 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from core.errors import InputError
+from core.runfiles.result import read_result, results_in
 from experiments.cli import app
 from experiments.record.records import point_latest
-from experiments.record.result import (
-    Findings,
-    flat,
-    not_measured,
-    passed,
-    read_result,
-    result_of,
-    results_in,
-)
+from experiments.record.result import Findings, flat, not_measured, passed, result_of
 
 GOOD = {name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert")}
 VERDICTS: dict[str, Any] = {**GOOD, "cleanup": {"ok": True, "reasons": []}}
@@ -74,40 +67,6 @@ def test_a_run_passes_that_is_valid_met_its_slo_and_left_nothing(
     assert (result["valid"], passed(result)) == (valid, good)
 
 
-OLD = {
-    "summary.json": (
-        "compare",
-        {"experiment": "shop", "run": "R", "platform": "local", "valid": True, "schemes": None,
-         "verdicts": VERDICTS, "slo": {"met": True}, "arms": {"a": {}}, "schema": 1,
-         "compared": {"baseline": "a", "spare": "b"}, "host": {"blocks": [1]}},
-    ),
-    "capacity.json": (
-        "capacity",
-        {"experiment": "shop", "run": "R", "complete": True, "verdicts": VERDICTS, "schema": 1,
-         "workloads": {}},
-    ),
-    "tune.json": (
-        "tune",
-        {"experiment": "shop", "run": "R", "complete": False, "verdicts": VERDICTS, "schema": 1,
-         "chosen": [1, 2]},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_folders_of_older_versions_are_read_as_if_written_today(tmp_path: Path, name: str) -> None:
-    kind, body = OLD[name]
-    (tmp_path / name).write_text(json.dumps(body))
-    (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
-    result = read_result(tmp_path)
-    assert set(result) == set(result_of(kind, MANIFEST, Findings({}, VERDICTS)))
-    assert (result["kind"], result["run"], result["commit"]) == (kind, "R", "abc")
-    assert result["valid"] is (kind != "tune")
-    if kind == "compare":
-        assert result["compare"]["compared"] == {"baseline": "a", "other": "b"}
-        assert result["compare"]["host_blocks"] == [1]
-
-
 def test_a_result_of_the_days_before_guards_is_read_as_never_stopped(tmp_path: Path) -> None:
     result = result_of("dice", MANIFEST, Findings({}, VERDICTS))
     del result["stopped"], result["found"]
@@ -121,11 +80,28 @@ def test_what_a_kind_did_not_find_stands_beside_the_runner_s_reasons() -> None:
     assert not_measured(VERDICTS, []) == VERDICTS
 
 
-def test_an_old_summary_with_fail_over_is_of_the_kind_schemes(tmp_path: Path) -> None:
-    body = {**OLD["summary.json"][1], "schemes": {"tiers": {"web": {}}}}
-    (tmp_path / "summary.json").write_text(json.dumps(body))
-    result = read_result(tmp_path)
-    assert (result["kind"], result["schemes"]["strength"]) == ("schemes", body["schemes"])
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"valid": "yes"}, "valid"),
+        ({"cost": None}, "cost"),
+        ({"slo": {"met": 1}}, "slo.met"),
+        ({"verdicts": {**VERDICTS, "revert": {"ok": True}}}, "verdicts.revert.reasons"),
+        ({"dice": []}, "dice"),
+        ({"schema": 99}, "schema"),
+    ],
+)
+def test_a_head_of_another_form_is_refused_by_file_and_key(
+    tmp_path: Path, changes: dict[str, Any], key: str
+) -> None:
+    result = result_of("dice", MANIFEST, Findings({}, VERDICTS))
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({**result, "zone": "of a later version"}))
+    assert read_result(tmp_path)["zone"] == "of a later version"
+    file.write_text(json.dumps({**result, **changes}))
+    with pytest.raises(InputError) as refused:
+        read_result(tmp_path)
+    assert refused.value.place == f"{file}: {key}"
 
 
 def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: Path) -> None:

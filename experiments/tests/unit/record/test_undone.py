@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.kinds.compare.page import write_report
-from experiments.record.result import read_result
 from experiments.record.revert_time import revert_time_json
 from experiments.report.revert_time import revert_time_words
 from experiments.tests.report_fixture import event, fake_run

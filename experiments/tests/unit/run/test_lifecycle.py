@@ -11,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from core.errors import DiskFull, Interrupted, MeasurementFailed
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.paths import ROOT
 from experiments.record.records import write_json
-from experiments.record.result import Findings, read_manifest, read_result
+from experiments.record.result import Findings
 from experiments.run.kind import Kind
 from experiments.run.lifecycle import Outcome, run_experiment
 from experiments.testbed.platforms import Platform, entry
@@ -53,7 +55,7 @@ class Counting(Kind):
             raise self.ends
 
     def analyse(self, folder: Path) -> Findings:
-        manifest = read_manifest(folder)
+        manifest = manifest_if_any(folder)
         return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
 
     def write_page(self, folder: Path) -> Path:
@@ -91,7 +93,7 @@ def test_a_run_of_another_kind_than_the_designs_own_has_a_folder_of_that_kind(
     assert [outcome.folder] == folders(tmp_path)
     assert read_result(outcome.folder)["counting"] == {"counted": 3}
     assert (tmp_path / "tst-small" / "counting" / "latest").resolve() == outcome.folder
-    manifest = read_manifest(outcome.folder)
+    manifest = manifest_if_any(outcome.folder)
     assert (manifest["counted"], manifest["cut_short"]) == (3, False)
 
 
@@ -105,7 +107,7 @@ def test_what_was_measured_before_the_end_is_kept_and_not_valid(
     [folder] = folders(tmp_path)
     result = read_result(folder)
     assert (result["valid"], result["counting"]) == (False, {"counted": 3})
-    assert read_manifest(folder)["cut_short"]
+    assert manifest_if_any(folder)["cut_short"]
     assert len(result["verdicts"]["measurement"]["reasons"]) == 1
     if raised is Interrupted:
         assert caught.value.exit_code == 130

@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
 from core.runfiles.events import read_events
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.cli import app
 from experiments.console import Narrator
 from experiments.design import Design, load_design
@@ -33,7 +35,7 @@ from experiments.load.generator import LoadGenerator
 from experiments.paths import ROOT
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import RequestRecord
-from experiments.record.result import Findings, read_manifest, read_result
+from experiments.record.result import Findings
 from experiments.record.telemetry import Account, InfluxWriter
 from experiments.run.block import BlockRun
 from experiments.run.kind import Kind
@@ -422,7 +424,7 @@ class Counting(Kind):
         self.then()
 
     def analyse(self, folder: Path) -> Findings:
-        manifest = read_manifest(folder)
+        manifest = manifest_if_any(folder)
         return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
 
     def write_page(self, folder: Path) -> Path:

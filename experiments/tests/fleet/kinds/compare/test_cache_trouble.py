@@ -15,8 +15,9 @@ import polars as pl
 import pytest
 
 from core.runfiles.events import Event, read_events
+from core.runfiles.result import read_result
 from experiments.paths import ROOT
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.testbed.platforms.local import docker
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import nothing_stays

@@ -17,11 +17,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.design import load_design
 from experiments.kinds.compare.adopt import adopt
 from experiments.paths import ROOT
 from experiments.record.manifest import spec_json
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.testbed.platforms.local import docker
 from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.testbed.runs import active

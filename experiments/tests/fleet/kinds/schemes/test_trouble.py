@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.design.failover import Failover, Mechanism
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.testbed.faults import Tally
 from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.platforms.local import docker

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.paths import ROOT
-from experiments.record.result import flat, read_result
+from experiments.record.result import flat
 from experiments.testbed.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
 from experiments.kinds.bitflips.build import Built
@@ -17,7 +18,6 @@ from experiments.kinds.bitflips.inject import (
 from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE
 from experiments.kinds.bitflips.replay import replay
 from experiments.record.records import read_table
-from experiments.record.result import read_result
 from experiments.run.lifecycle import Outcome, run_experiment
 from experiments.testbed.platforms import entry
 from experiments.tests.harden_fixture import built, need_compiler, trouble

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from core.runfiles.result import read_result
 from experiments import kinds
 from experiments.design.prediction import Prediction
 from experiments.kinds.compare.folder import RunFolder, read_folder
@@ -20,7 +21,6 @@ from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.terminal import print_summary
 from experiments.kinds.compare.verdict import verdict
-from experiments.record.result import read_result
 from experiments.report.tables import Table, named
 from experiments.report.terminal import print_table
 from experiments.report.text import by_number

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from core.runfiles.result import read_result
 from experiments.commands.check import summary_of
 from experiments.design import Design, load_design
 from experiments.design.experiment import Load
@@ -18,7 +19,6 @@ from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.utilisation import foreseen
 from experiments.record.manifest import spec_json
-from experiments.record.result import read_result
 from experiments.tests.adopt_fixture import source_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 from experiments.tests.spec_fixture import TOML, design, write

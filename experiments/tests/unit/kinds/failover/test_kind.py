@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from core.errors import InputError, MeasurementFailed
+from core.runfiles.result import FILE
 from experiments.design import load_design
 from experiments.design.schedule import Block
 from experiments.kinds import find, section_of
@@ -41,7 +42,7 @@ from experiments.kinds.failover.page import headline, write_page
 from experiments.kinds.failover.section import FailoverSection
 from experiments.kinds.failover.tables import calls_table
 from experiments.record.records import write_json, write_table
-from experiments.record.result import FILE, result_of
+from experiments.record.result import result_of
 
 EVERY_S = 4.0
 TWO_OF_A_TIER = 'kind = "process.hang", tier = "names", for_s = 1.0, servers = 2'

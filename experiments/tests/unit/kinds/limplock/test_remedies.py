@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from core.errors import InputError
+from core.runfiles.result import FILE, Result
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
@@ -37,7 +38,7 @@ from experiments.kinds.limplock.windows import (
     write_windows,
 )
 from experiments.record.records import read_table, write_json, write_table
-from experiments.record.result import FILE, Result, flat, result_of
+from experiments.record.result import flat, result_of
 from experiments.tests.limplock_fixture import MACHINES, PROBE_S, SLOW_LEADER, Made, manifest_of
 
 

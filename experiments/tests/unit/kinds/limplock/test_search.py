@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 
 from core.errors import InputError
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import FILE, Result
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
@@ -34,7 +36,7 @@ from experiments.kinds.limplock.windows import (
 )
 from experiments.kinds.limplock.zones_page import AXES
 from experiments.record.records import write_json, write_table
-from experiments.record.result import FILE, Result, flat, read_manifest, result_of
+from experiments.record.result import flat, result_of
 from experiments.tests.limplock_fixture import MACHINES, manifest_of
 
 DESIGN = "danger-zones-zookeeper"
@@ -115,7 +117,7 @@ def test_a_search_that_ended_after_its_first_base_has_a_page(tmp_path: Path) -> 
     run_of(folder, SLOWER, [2.0], lambda _: 1.0)
     left, windows = read_windows(folder)
     write_windows(folder, left, windows[:1])
-    result = result_of("limplock", read_manifest(folder), analyse(folder))
+    result = result_of("limplock", manifest_if_any(folder), analyse(folder))
     write_json(folder / FILE, result)
     assert not result["valid"]
     said = headline(flat(result))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.errors import InputError, SparecraftError
+from core.runfiles.result import Result
 from experiments.commands.check import checked
 from experiments.design import Design, load_design
 from experiments.design.contracts import LEASE_S_MAX
@@ -25,7 +26,6 @@ from experiments.kinds.performability.section import tiers_of
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.manifest import Verdicts
 from experiments.record.records import RequestRecord
-from experiments.record.result import Result
 from experiments.tests.fake_fleet import fake_fleet
 from experiments.tests.performability_fixture import LOST_EVERY, RESET_S, write_run
 from optimizer.reproduce.published import published

@@ -14,6 +14,8 @@ import pytest
 from rich.console import Console
 
 from core.errors import InputError
+from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import Result
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
@@ -25,7 +27,7 @@ from experiments.nightly.history import Start, missed
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.tables import answer
 from experiments.record.records import write_json
-from experiments.record.result import Result, read_manifest, result_of
+from experiments.record.result import result_of
 from experiments.tests.performability_fixture import (
     LOST_EVERY,
     NOTICED_S,
@@ -188,7 +190,7 @@ def test_a_run_that_was_cut_short_has_a_result_a_page_and_a_summary(
     kept = [line for line in lines if json.loads(line)["time_s"] < cut_s]
     (run / "events.jsonl").write_text("".join(kept))
     kind = PerformabilityKind()
-    found = result_of(kind.name, read_manifest(run), kind.analyse(run))
+    found = result_of(kind.name, manifest_if_any(run), kind.analyse(run))
     write_json(run / "result.json", found)
     page = kind.write_page(run)
     out = io.StringIO()

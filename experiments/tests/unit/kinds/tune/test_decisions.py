@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from core.errors import MeasurementFailed
+from core.runfiles.result import VERDICTS
 from experiments.kinds.tune import KIND
 from experiments.kinds.tune.evidence import (
     Pair,
@@ -29,7 +30,7 @@ from experiments.kinds.tune.result import WALK, walk_json
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.kinds.tune.steady import steady_state
 from experiments.record.records import write_json
-from experiments.record.result import VERDICTS, flat, result_of
+from experiments.record.result import flat, result_of
 from optimizer.replication import Replicas
 
 LENGTH_S = 40.0

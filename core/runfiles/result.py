@@ -1,0 +1,161 @@
+"""result.json: the head that every kind of run has, and under the kind's own name what it found.
+
+`experiments/record/result.py` judges a run and writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NotRequired, cast
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from core.errors import InputError
+from core.runfiles.checked import TOLERANT, checked, json_of
+
+SCHEMA = 1
+FILE = "result.json"
+_HINT = "Its tables are as they were. Move the folder elsewhere, or run the design again."
+
+Result = dict[str, Any]  # a Head, and one key more: the kind's own
+
+
+@with_config(TOLERANT)
+class Verdict(TypedDict):
+    """A condition without which a run counts for nothing; `ok` None where it is not known yet."""
+
+    ok: bool | None
+    reasons: list[str]
+    disturbed: NotRequired[bool]
+
+
+@with_config(TOLERANT)
+class Verdicts(TypedDict):
+    """Separate, so that a failed clean-up never voids data."""
+
+    measurement: Verdict
+    injection: Verdict
+    revert: Verdict
+    cleanup: Verdict
+
+
+@with_config(TOLERANT)
+class Stopped(TypedDict):
+    """The end of a run before its time, by `guard`, `halt` or `watchdog`."""
+
+    by: str
+    condition: NotRequired[str]
+    reason: NotRequired[str]
+    at_s: NotRequired[float]
+    undone_after_s: NotRequired[float]
+
+
+@with_config(TOLERANT)
+class Slo(TypedDict):
+    """The SLO's verdict; `met` None, and `verdict` "undecided", where the run can say neither."""
+
+    met: bool | None
+    verdict: NotRequired[str]
+
+
+@with_config(TOLERANT)
+class Cost(TypedDict):
+    """Of the machines from the run's begin to its end; None where a price is not known."""
+
+    usd: float | None
+    usd_per_hour: NotRequired[float | None]
+
+
+@with_config(TOLERANT)
+class Head(TypedDict):
+    """The part that every kind of run has. A later version may add keys."""
+
+    schema: int
+    kind: str
+    experiment: str | None
+    run: str | None
+    platform: str | None
+    valid: bool
+    verdicts: Verdicts
+    stopped: Stopped | None
+    """Of a run that a guard, `sparecraft halt` or its watchdog ended."""
+    disturbed: dict[str, Any] | None
+    """Of a run whose host was not the fleet's own."""
+    undone: dict[str, Any] | None
+    """How soon faults were undone."""
+    infeasible: list[Any]
+    """Arms that break a limit of sPARE's, and say so."""
+    found: str
+    """In few words; "" where arms say it."""
+    slo: Slo | None
+    cost: Cost
+    started: str | None
+    commit: str | None
+    host: dict[str, Any]
+
+
+# Those that results before 29 November 2026 may lack.
+_LATER_KEYS: dict[str, Any] = {
+    "stopped": None,
+    "disturbed": None,
+    "undone": None,
+    "infeasible": [],
+    "found": "",
+}
+VERDICTS = tuple(Verdicts.__annotations__)
+
+
+def read_result(folder: Path) -> Result:
+    """The result of a run's folder. Raises InputError where there is none, or it is no result."""
+    file = folder / FILE
+    if not file.is_file():
+        raise InputError(
+            str(folder),
+            expected=f"a run's folder with {FILE} in it",
+            got="none",
+            hint="`sparecraft list` shows the runs.",
+        )
+    value = json_of(file, _HINT)
+    if isinstance(value, dict):
+        value = {**_LATER_KEYS, **value}
+    head = checked(_adapter(), value, str(file), _HINT)
+    result = cast(Result, head)  # with its kind's own key
+    if result["schema"] > SCHEMA:
+        raise InputError(
+            f"{file}: schema",
+            expected=f"{SCHEMA} at the most",
+            got=str(result["schema"]),
+            hint="It is of a later version: read it with that one.",
+        )
+    if not isinstance(result.get(result["kind"]), dict):
+        raise InputError(
+            f"{file}: {result['kind']}",
+            expected="what the run found, as an object under its kind's name",
+            got=type(result.get(result["kind"])).__name__,
+            hint=_HINT,
+        )
+    return result
+
+
+def results_in(
+    root: Path,
+    unreadable: Callable[[InputError], None],
+    depths: tuple[str, ...] = ("*/*", "*/*/*"),
+) -> Iterator[tuple[Path, Result]]:
+    """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
+    where the kind is not the design's own; elsewhere those at `depths`. `unreadable` is told of
+    those that are left out."""
+    files = (file for depth in depths for file in root.glob(f"{depth}/{FILE}"))
+    for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
+        try:
+            yield folder, read_result(folder)
+        except InputError as error:
+            unreadable(error)
+
+
+@cache
+def _adapter() -> TypeAdapter[Head]:
+    return TypeAdapter(Head)

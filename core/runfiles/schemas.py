@@ -1,0 +1,19 @@
+"""Prints the JSON Schema of a run's file, `python -m core.runfiles.schemas NAME`: `result`,
+`manifest`, `event` (a line of events.jsonl)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from core.runfiles.events import Event
+from core.runfiles.manifest import Manifest
+from core.runfiles.result import Head
+
+KINDS: dict[str, Any] = {"result": Head, "manifest": Manifest, "event": Event}
+
+if __name__ == "__main__":
+    print(json.dumps(TypeAdapter(KINDS[sys.argv[1]]).json_schema(), indent=2))
