@@ -29,6 +29,7 @@ _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Experiment": {
         "init": f"{_HERE}.init:init",
+        "import": f"{_HERE}.import_:group",
         "check": f"{_HERE}.check:check",
         "run": f"{_HERE}.run:run",
         "halt": f"{_HERE}.halt:halt",

@@ -76,7 +76,8 @@ def _operation_errors(design: Design) -> list[InputError]:
     if user not in design.workloads:  # a kind without [load]
         return []
     population = population_of(design.workloads[user])
-    unchecked = [one.name for one in (*population.operations, *population.writes) if not one.check]
+    operations = (*population.operations, *population.writes)
+    unchecked = [one.name for one in operations if not one.check and one.http is None]
     if not unchecked:
         return []
     return [

@@ -17,6 +17,7 @@ EVERYWHERE = {"console", "paths", "program"}
 # A folder of experiments/ and those that it may import.
 MAY_IMPORT: dict[str, set[str]] = {
     "design": set(),
+    "importers": {"design"},
     "record": {"design"},
     "report": {"design", "record"},
     "testbed": {"design", "record"},
@@ -35,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kinds",
         "nightly",
         "watch",
+        "importers",
     },
     "cli": {"commands"},
     **{name: {"paths"} for name in sorted(EVERYWHERE)},

@@ -1,0 +1,21 @@
+"""`sparecraft import`: a design from what there is already. One module an importer."""
+
+from __future__ import annotations
+
+import typer
+
+from experiments.commands import import_har
+
+group = typer.Typer(no_args_is_help=True)
+
+
+@group.callback()
+def import_() -> None:
+    """Make a design from what you have: a HAR file, an access log.
+
+    Example: sparecraft import access-log access.log --to my-shop
+    """
+
+
+group.command("har")(import_har.har)
+group.command("access-log")(import_har.access_log)

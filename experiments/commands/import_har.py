@@ -1,0 +1,125 @@
+"""`sparecraft import har` and `import access-log`: operations of requests that were recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from core.terminal import JsonOption, plain_table, print_json, print_table
+from experiments.commands.options import out
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from experiments.importers.traffic import Imported
+
+SHOWN = 20  # operations on the terminal
+_err = Console(stderr=True)
+ToOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--to", help="The design: a new folder, or one that is there and whose [load] it replaces."
+    ),
+]
+
+
+def har(
+    file: Annotated[Path, typer.Argument(help="The HAR file.")],
+    to: ToOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="The service's host; else that of the first request.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make operations of the requests in a HAR file, with their popularity.
+
+    Secrets (Authorization, cookies, query values, passwords) are removed, and listed. Without --to
+    the operations are printed, and nothing is written.
+
+    Example: sparecraft import har session.har --to my-shop
+    """
+    from experiments.importers.har import read_har
+    from experiments.importers.traffic import operations_of
+
+    traffic, wanted = read_har(file, host)
+    _show(operations_of(traffic), to, as_json, f"of {wanted}")
+
+
+def access_log(
+    file: Annotated[Path, typer.Argument(help="The log; .gz is unpacked.")],
+    to: ToOption = None,
+    matching: Annotated[
+        str | None, typer.Option(help="Only paths that this regular expression finds.")
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option(help="No paths that this regular expression finds.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make operations of the reads in an access log, with their popularity and rate.
+
+    Takes the Combined and Common forms (Apache, nginx) and a JSON object a line. Writes are left
+    out, for a log does not have their bodies. Without --to the operations are printed.
+
+    Example: sparecraft import access-log access.log.gz --without '^/static' --to my-shop
+    """
+    from experiments.importers.access_log import read_access_log
+    from experiments.importers.traffic import operations_of
+
+    read = read_access_log(file, matching, without)
+    words = f"in {read.lines:,} lines"
+    if read.broken:
+        first = ", ".join(map(str, read.broken_at))
+        words += f"; {read.broken:,} are of another form, first {first}"
+    _show(operations_of(read.traffic), to, as_json, words)
+
+
+def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> None:
+    from experiments.importers.load_section import operations_toml, write_load
+
+    if to is not None:
+        if not (to / "experiment.toml").is_file():
+            from experiments.commands.init import make_design
+
+            make_design(to)
+            (to / "workload.py").unlink(missing_ok=True)
+        write_load(to, imported)
+    if as_json:
+        print_json({**imported.to_json(), "design": str(to) if to else None})
+        return
+    if to is None:
+        print(operations_toml(imported.operations))
+    shown = out if to is not None else _err
+
+    def say(line: str) -> None:
+        shown.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    say(f"{imported.requests:,} requests {words}: {len(imported.operations)} operations")
+    if to is not None:
+        print_table(_table(imported))
+    if len(imported.operations) > SHOWN and to is not None:
+        say(f"and {len(imported.operations) - SHOWN} more")
+    for name, count in imported.removed.items():
+        say(f"removed: {name} ({count:,})")
+    for why, count in imported.left_out.items():
+        say(f"left out: {why} ({count:,})")
+    if imported.rate_per_s is not None:
+        busiest = imported.busiest_per_s
+        more = f", {busiest:.3g} in the busiest minute" if busiest is not None else ""
+        say(f"asked {imported.rate_per_s:.3g} times a second{more}; rate_per_s is yours to choose")
+    if to is None:
+        if imported.columns:
+            say("paths with ${...} need the values that --to writes into parameters.csv")
+        return
+    say(f"{to}/experiment.toml asks these now: `sparecraft check {to}` reads it.")
+
+
+def _table(imported: Imported) -> Table:
+    table = plain_table("operation", "share", "good answers")
+    for one in imported.operations[:SHOWN]:
+        share = f"{one.weight / imported.requests:.1%}"
+        table.add_row(one.name, share, one.expect.replace('"', ""))
+    return table

@@ -1,0 +1,334 @@
+"""Requests that were seen, in a HAR or an access log, as operations with their popularity.
+
+Requests whose paths differ in identifiers only are one operation; what differs stands in the
+columns of a CSV file, as often as it was seen. Secrets are removed first (`secrets.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, get_args
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from experiments.design.http_request import Method
+from experiments.design.operation_set import COLUMNS_MAX
+from experiments.importers.secrets import REMOVED, is_secret
+
+METHODS = get_args(Method)
+OPERATIONS_MOST = 200  # of an import; a reader is to understand them
+ROWS_MOST = 10_000
+TARGET_MOST = 2_048  # characters of path and query
+DISTINCT_MOST = 200_000  # requests that are kept apart while reading
+WORDS_MOST = 20  # names in one place of a path; more are values
+PARAMETERS = "parameters.csv"
+
+_IDENTIFIER = re.compile(
+    r"\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?=.*\d)[\w.~=-]{20,}", re.I
+)
+_NAME = re.compile(r"[^A-Za-z0-9_]+")
+_SAFE = "!$&'()*+,;=:@~"  # beside letters and digits, in a segment of a path
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it was seen; `target` is its path and query, without secrets."""
+
+    method: Method
+    target: str
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+
+
+@dataclass
+class Traffic:
+    """Requests by how often they were seen, and what was left out or removed, by reason."""
+
+    seen: Counter[Seen] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+    by_second: Counter[int] = field(default_factory=Counter)
+    """Requests in each second since 1970, where the source has times."""
+
+    def add(self, one: Seen) -> None:
+        """Counts it, or says why not."""
+        why = _unusable(one)
+        if not why and one not in self.seen and len(self.seen) >= DISTINCT_MOST:
+            why = f"beyond {DISTINCT_MOST:,} different requests"
+        if why:
+            self.left_out[why] += 1
+        else:
+            self.seen[one] += 1
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Requests a second from the first to the last; None for less than ten seconds."""
+        if not self.by_second:
+            return None
+        span = max(self.by_second) - min(self.by_second) + 1
+        return sum(self.by_second.values()) / span if span >= 10 else None
+
+    @property
+    def busiest_per_s(self) -> float | None:
+        """Requests a second in the busiest minute; None for less than a minute."""
+        if not self.by_second or max(self.by_second) - min(self.by_second) < 60:
+            return None
+        minutes: Counter[int] = Counter()
+        for second, count in self.by_second.items():
+            minutes[second // 60] += count
+        return max(minutes.values()) / 60
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of the design: `path` has `${column}` where requests differ."""
+
+    name: str
+    weight: int
+    method: Method
+    path: str
+    expect: str
+    headers: tuple[tuple[str, str], ...]
+    body: str | None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Operations, most frequent first; `columns` are those of parameters.csv."""
+
+    operations: tuple[Operation, ...]
+    columns: Mapping[str, Sequence[str]]
+    left_out: Mapping[str, int]
+    removed: Mapping[str, int]
+    rate_per_s: float | None
+    busiest_per_s: float | None
+
+    @property
+    def requests(self) -> int:
+        """How many requests the operations stand for."""
+        return sum(one.weight for one in self.operations)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a program: the operations as in `experiment.toml`, and what was left out."""
+        return {
+            "requests": self.requests,
+            "operations": [
+                {"name": one.name, "weight": one.weight, "method": one.method, "path": one.path}
+                for one in self.operations
+            ],
+            "columns": sorted(self.columns),
+            "left_out": dict(self.left_out),
+            "removed": dict(self.removed),
+            "rate_per_s": self.rate_per_s,
+            "busiest_per_s": self.busiest_per_s,
+        }
+
+
+def operations_of(traffic: Traffic) -> Imported:
+    """The operations of all requests, the most frequent ones first, within the limits above."""
+    left_out = Counter(traffic.left_out)
+    made: list[Operation] = []
+    values: dict[str, list[tuple[str, int]]] = {}
+    names: set[str] = set()
+    for group in sorted(_groups(traffic.seen), key=_weight, reverse=True):
+        one, own = _operation(group, names, values)
+        if len(made) >= OPERATIONS_MOST or len(values) + len(own) > COLUMNS_MAX:
+            left_out["of rarer operations"] += one.weight
+            continue
+        names.add(one.name)
+        values.update(own)
+        made.append(one)
+    rows = min(ROWS_MOST, max((sum(n for _, n in each) for each in values.values()), default=0))
+    return Imported(
+        tuple(made),
+        {name: tuple(_spread(each, rows)) for name, each in values.items()},
+        left_out,
+        traffic.removed,
+        traffic.rate_per_s,
+        traffic.busiest_per_s,
+    )
+
+
+def parameters_csv(columns: Mapping[str, Sequence[str]]) -> str:
+    """The columns as a CSV file with a heading."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def without_secrets(url: str, removed: Counter[str]) -> str:
+    """Path and query of a URL, with the values of secret parameters replaced, and counted."""
+    parts = urlsplit(url)
+    path = "/".join(quote(unquote(one), safe=_SAFE) for one in parts.path.split("/")) or "/"
+    pairs = []
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if is_secret(key) and value:
+            removed[f"query value {key}"] += 1
+            value = REMOVED
+        pairs.append((key, value))
+    return path + _query(pairs)
+
+
+def _unusable(one: Seen) -> str:
+    """Why it cannot be asked again; "" where it can."""
+    if one.method not in METHODS:
+        return f"method {one.method}"[:40]
+    if not one.target.startswith("/") or len(one.target) > TARGET_MOST:
+        return f"path and query that do not begin with / or exceed {TARGET_MOST} characters"
+    if not 200 <= one.status < 500:
+        return "no answer, or one of 1xx or 5xx"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Requests of one operation: segments and queries of each, with its count."""
+
+    first: Seen
+    segments: tuple[str | None, ...]  # None where they differ
+    members: tuple[tuple[Seen, int], ...]
+
+
+def _weight(group: _Group) -> int:
+    return sum(count for _, count in group.members)
+
+
+def _groups(seen: Mapping[Seen, int]) -> Iterator[_Group]:
+    """Requests that differ in nothing but identifiers, words of a crowded place, query values."""
+    alike: dict[Any, list[tuple[Seen, tuple[str, ...], int]]] = defaultdict(list)
+    for one, count in seen.items():
+        segments = _segments(one.target)
+        keys = tuple(key for key, _ in _pairs(one.target))
+        alike[one.method, one.headers, one.body, keys, len(segments)].append((one, segments, count))
+    for members in alike.values():
+        yield from _split(members, ())
+
+
+def _split(
+    members: list[tuple[Seen, tuple[str, ...], int]], before: tuple[str | None, ...]
+) -> Iterator[_Group]:
+    place = len(before)
+    if place == len(members[0][1]):
+        yield _Group(members[0][0], before, tuple((one, count) for one, _, count in members))
+        return
+    by_word: dict[str | None, list[tuple[Seen, tuple[str, ...], int]]] = defaultdict(list)
+    for member in members:
+        said = member[1][place]
+        by_word[None if _IDENTIFIER.fullmatch(said) else said].append(member)
+    if len(by_word) > WORDS_MOST:
+        by_word = {None: members}
+    for word, own in by_word.items():
+        alike = len({member[1][place] for member in own}) == 1
+        yield from _split(own, (*before, own[0][1][place] if alike else word))
+
+
+def _operation(
+    group: _Group, names: set[str], taken: Mapping[str, Any]
+) -> tuple[Operation, dict[str, list[tuple[str, int]]]]:
+    """The operation, and the columns that it needs."""
+    own: dict[str, list[tuple[str, int]]] = {}
+
+    def column(like: str, values: Iterable[tuple[str, int]]) -> str:
+        base = _NAME.sub("_", like).strip("_")[:40] or "value"
+        base = f"v_{base}" if base[0].isdigit() else base
+        name, number = base, 1
+        while name in taken or name in own:
+            number += 1
+            name = f"{base}_{number}"
+        own[name] = list(values)
+        return "${" + name + "}"
+
+    path, label = "", ""
+    split = [(_segments(one.target), count) for one, count in group.members]
+    for place, word in enumerate(group.segments):
+        if word is not None:
+            path += f"/{_literal(word)}"
+            label += f"/{word}"
+            continue
+        like = next((one for one in reversed(group.segments[:place]) if one), "id")
+        each = ((unquote(segments[place]), count) for segments, count in split)
+        path += f"/{column(like, each)}"
+        label += "/{}"
+    query = [
+        parse_qsl(one.target.partition("?")[2], keep_blank_values=True) for one in _ones(group)
+    ]
+    pairs = []
+    for place, (key, value) in enumerate(query[0]):
+        if len({pairs_of[place][1] for pairs_of in query}) == 1:
+            pairs.append(f"{_literal(quote(key))}={_literal(quote(value, safe=''))}")
+            continue
+        each = (
+            (pairs_of[place][1], count)
+            for pairs_of, (_, count) in zip(query, group.members, strict=True)
+        )
+        pairs.append(f"{_literal(quote(key))}={column(key, each)}")
+    if pairs:
+        path += "?" + "&".join(pairs)
+        label += "?" + "&".join(key for key, _ in query[0])
+    first = group.first
+    one = Operation(
+        _unique(f"{first.method} {label}", names),
+        _weight(group),
+        first.method,
+        path,
+        _expected(Counter(one.status for one in _ones(group))),
+        tuple((name, _literal(value)) for name, value in first.headers),
+        None if first.body is None else _literal(first.body),
+    )
+    return one, own
+
+
+def _segments(target: str) -> tuple[str, ...]:
+    return tuple(target.partition("?")[0].split("/")[1:])
+
+
+def _pairs(target: str) -> list[tuple[str, str]]:
+    return parse_qsl(target.partition("?")[2], keep_blank_values=True)
+
+
+def _ones(group: _Group) -> list[Seen]:
+    return [one for one, _ in group.members]
+
+
+def _unique(name: str, names: set[str]) -> str:
+    name = re.sub(r"[\x00-\x1f\x7f]", "?", name)[:90]
+    found, number = name, 1
+    while found in names:
+        number += 1
+        found = f"{name} #{number}"
+    return found
+
+
+def _expected(statuses: Counter[int]) -> str:
+    """As `expect` takes it. 304 is an answer to a cache, which a load worker is not."""
+    found = {"2xx" if status < 300 or status == 304 else str(status) for status in statuses}
+    listed = ", ".join(f'"{one}"' if one == "2xx" else one for one in sorted(found))
+    return listed if len(found) == 1 else f"[{listed}]"
+
+
+def _literal(text: str) -> str:
+    """Text in which nothing is replaced."""
+    return text.replace("${", "$${")
+
+
+def _query(pairs: Sequence[tuple[str, str]]) -> str:
+    text = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in pairs)
+    return f"?{text}" if text else ""
+
+
+def _spread(values: list[tuple[str, int]], rows: int) -> Iterator[str]:
+    """So many values in proportion to their counts."""
+    ends = list(accumulate(count for _, count in values))
+    total = ends[-1]
+    for row in range(rows):
+        place = row * total // rows if total >= rows else row % total
+        yield values[bisect_right(ends, place)][0]

@@ -1,0 +1,138 @@
+"""Access logs as operations: forms, rates, popularity, broken lines, filters, bounds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from experiments.importers import access_log, traffic
+from experiments.importers.access_log import read_access_log
+from experiments.importers.traffic import operations_of
+
+
+def combined(target: str, second: int = 0, method: str = "GET", status: int = 200) -> str:
+    time = f"28/Nov/2026:12:{second // 60:02d}:{second % 60:02d} +0000"
+    return f'10.0.0.1 - ada [{time}] "{method} {target} HTTP/1.1" {status} 512 "-" "agent/1"'
+
+
+def saved(folder: Path, *lines: str) -> Path:
+    path = folder / "access.log"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_operations_have_the_weights_and_values_the_frequencies_of_the_log(tmp_path: Path) -> None:
+    lines = [combined(f"/items/{1 if n % 4 else n}") for n in range(400)]
+    read = read_access_log(saved(tmp_path, *lines, *[combined("/")] * 100), None, None)
+    found = operations_of(read.traffic)
+    assert [(one.name, one.weight) for one in found.operations] == [
+        ("GET /items/{}", 400),
+        ("GET /", 100),
+    ]
+    assert Counter(found.columns["items"])["1"] == 300
+
+
+def test_many_words_in_one_place_of_a_path_are_values(tmp_path: Path) -> None:
+    words = [f"page-{chr(97 + n)}" for n in range(25)]
+    read = read_access_log(
+        saved(tmp_path, *(combined(f"/wiki/{w}/view") for w in words)), None, None
+    )
+    found = operations_of(read.traffic)
+    assert [one.name for one in found.operations] == ["GET /wiki/{}/view"]
+    assert sorted(found.columns["wiki"]) == words
+
+
+def test_the_rate_and_the_busiest_minute_are_told(tmp_path: Path) -> None:
+    calm = [combined("/", second) for second in range(0, 240, 2)]
+    busy = [combined("/", second) for second in range(60, 120) for _ in range(3)]
+    found = operations_of(read_access_log(saved(tmp_path, *calm, *busy), None, None).traffic)
+    assert found.rate_per_s == pytest.approx(300 / 239)
+    assert found.busiest_per_s == pytest.approx(210 / 60)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"request_method": "GET", "request_uri": "/a?x=1", "status": "200", "msec": "1764331200.5"},
+        {"request": {"method": "GET", "uri": "/a?x=1"}, "status": 200, "ts": 1764331200.5},
+        {
+            "RequestMethod": "GET",
+            "RequestPath": "/a?x=1",
+            "DownstreamStatus": 200,
+            "time": "2025-11-28T12:00:00Z",
+        },
+        {"method": "get", "path": "/a?x=1", "response_code": 200, "@timestamp": 1764331200500},
+    ],
+)
+def test_json_lines_of_known_servers_are_read(tmp_path: Path, line: dict[str, object]) -> None:
+    read = read_access_log(saved(tmp_path, json.dumps(line)), None, None)
+    (one,) = read.traffic.seen
+    assert (one.method, one.target, one.status) == ("GET", "/a?x=1", 200)
+    assert set(read.traffic.by_second) == {1764331200}
+
+
+def test_broken_lines_are_counted_by_number_and_a_log_of_them_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, combined("/"), "nonsense", '{"method": 1}', combined("/"), combined("/"))
+    read = read_access_log(path, None, None)
+    assert (read.lines, read.broken, read.broken_at) == (5, 2, (2, 3))
+    with pytest.raises(InputError):
+        read_access_log(saved(tmp_path, combined("/"), "nonsense", "more"), None, None)
+
+
+def test_writes_are_left_out_and_filters_hold(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path,
+        combined("/api/a"),
+        combined("/api/b", method="POST", status=201),
+        combined("/static/x.css"),
+        combined("/api/private"),
+    )
+    read = read_access_log(path, "^/api", "private$")
+    assert [one.target for one in read.traffic.seen] == ["/api/a"]
+    assert read.traffic.left_out == {
+        "POST, whose body a log does not have": 1,
+        "by --matching and --without": 2,
+    }
+    with pytest.raises(InputError) as refused:
+        read_access_log(path, "(", None)
+    assert refused.value.place == "--matching"
+
+
+def test_a_packed_log_is_read_and_a_torn_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "access.log.gz"
+    packed = gzip.compress("\n".join([combined("/")] * 1000).encode())
+    path.write_bytes(packed)
+    assert sum(read_access_log(path, None, None).traffic.seen.values()) == 1000
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(InputError):
+        read_access_log(path, None, None)
+
+
+def test_lines_and_different_requests_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_log, "LINES_MOST", 50)
+    monkeypatch.setattr(traffic, "DISTINCT_MOST", 10)
+    lines = [combined(f"/{n}") for n in range(60)]
+    long = "x" * (access_log.LINE_MOST * 3)
+    read = read_access_log(saved(tmp_path, long, *lines), None, None)
+    assert (read.lines, read.broken_at) == (50, (1,))
+    assert read.traffic.left_out == {
+        "beyond 10 different requests": 39,
+        "lines after the first 50": 1,
+    }
+
+
+def test_rare_operations_beyond_the_limit_are_left_out_by_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "OPERATIONS_MOST", 2)
+    lines = [combined("/a")] * 3 + [combined("/b")] * 2 + [combined("/c/d")]
+    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
+    assert [one.name for one in found.operations] == ["GET /a", "GET /b"]
+    assert found.left_out == {"of rarer operations": 1}

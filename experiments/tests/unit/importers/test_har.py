@@ -1,0 +1,192 @@
+"""HAR files as operations: popularity, values, secrets, and files that are none."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from experiments.commands.check import checked
+from experiments.design import load_design
+from experiments.importers import har
+from experiments.importers.har import read_har
+from experiments.importers.load_section import operations_toml
+from experiments.importers.traffic import Imported, operations_of
+from experiments.tests.called import sparecraft
+
+
+def entry(url: str, method: str = "GET", status: int = 200, **request: Any) -> dict[str, Any]:
+    return {
+        "startedDateTime": "2026-11-28T12:00:00.000Z",
+        "request": {"method": method, "url": url, "headers": [], **request},
+        "response": {"status": status},
+    }
+
+
+def saved(folder: Path, *entries: dict[str, Any]) -> Path:
+    path = folder / "session.har"
+    path.write_text(json.dumps({"log": {"version": "1.2", "entries": entries}}), encoding="utf-8")
+    return path
+
+
+def imported(folder: Path, *entries: dict[str, Any], host: str | None = None) -> Imported:
+    return operations_of(read_har(saved(folder, *entries), host)[0])
+
+
+def test_requests_that_differ_in_an_identifier_are_one_operation_with_a_column(
+    tmp_path: Path,
+) -> None:
+    found = imported(
+        tmp_path,
+        *[entry("https://shop/items/41")] * 3,
+        entry("https://shop/items/42"),
+        entry("https://shop/"),
+    )
+    assert [(one.name, one.weight, one.path) for one in found.operations] == [
+        ("GET /items/{}", 4, "/items/${items}"),
+        ("GET /", 1, "/"),
+    ]
+    assert sorted(found.columns["items"]) == ["41", "41", "41", "42"]
+
+
+def test_secrets_are_removed_and_counted(tmp_path: Path) -> None:
+    secret = "hunter2"
+    found = imported(
+        tmp_path,
+        entry(
+            f"https://ada:{secret}@shop/login?token={secret}&page=1",
+            "POST",
+            headers=[
+                {"name": "Authorization", "value": f"Bearer {secret}"},
+                {"name": "Cookie", "value": f"sid={secret}"},
+                {"name": "Accept", "value": "application/json"},
+            ],
+            postData={
+                "mimeType": "application/json",
+                "text": json.dumps({"user": "ada", "nested": [{"password": secret}]}),
+            },
+        ),
+        entry(
+            "https://ada:x@shop/form",
+            "POST",
+            postData={
+                "mimeType": "application/x-www-form-urlencoded",
+                "text": f"user=ada&pin={secret}",
+            },
+        ),
+        host="shop",
+    )
+    assert secret not in operations_toml(found.operations)
+    assert dict(found.removed) == {
+        "query value token": 1,
+        "body key password": 1,
+        "body key pin": 1,
+        "header Authorization": 1,
+        "header Cookie": 1,
+    }
+    first = found.operations[0]
+    assert first.path == "/login?token=removed&page=1"
+    assert dict(first.headers) == {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+def test_other_hosts_and_failed_requests_are_left_out_by_reason(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        entry("https://shop/"),
+        entry("https://cdn/x.js"),
+        entry("https://shop/boom", status=503),
+        entry("https://shop/gone", status=0),
+        entry("https://shop/x", "TRACE"),
+    )
+    assert [one.name for one in found.operations] == ["GET /"]
+    assert found.left_out == {
+        "to another host, cdn": 1,
+        "no answer, or one of 1xx or 5xx": 2,
+        "method TRACE": 1,
+    }
+
+
+def test_statuses_that_were_seen_are_the_good_ones(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        entry("https://shop/old", status=301),
+        entry("https://shop/page", status=304),
+        entry("https://shop/items/1", status=200),
+        entry("https://shop/items/2", status=404),
+    )
+    assert {one.name: one.expect for one in found.operations} == {
+        "GET /items/{}": '["2xx", 404]',
+        "GET /old": "301",
+        "GET /page": '"2xx"',
+    }
+
+
+def test_a_design_made_of_a_har_is_checked_and_keeps_text_to_the_letter(tmp_path: Path) -> None:
+    text = 'a ${b} "c" \\ \x7f é'
+    body = {"mimeType": "text/plain", "text": text}
+    file = saved(
+        tmp_path,
+        entry("https://shop/items/1?q=a%2Fb%26c"),
+        entry("https://shop/items/2?q=d"),
+        entry("https://shop/notes", "PUT", 204, postData=body),
+    )
+    design = tmp_path / "new-shop"
+    done = sparecraft("import", "har", str(file), "--to", str(design), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["columns"] == ["items", "q"]
+    load = tomllib.loads((design / "experiment.toml").read_text())["load"]
+    assert "user" not in load
+    by_name = {one["name"]: one for one in load["operations"]}
+    assert by_name["PUT /notes"]["body"]["text"] == text.replace("${", "$${")
+    assert (design / "parameters.csv").read_text().splitlines()[0] == "items,q"
+    assert "a/b&c" in (design / "parameters.csv").read_text()
+    checked(load_design(design))
+
+
+def test_a_design_that_is_there_gets_the_operations_and_keeps_the_rest(tmp_path: Path) -> None:
+    design = tmp_path / "new-shop"
+    file = saved(tmp_path, entry("https://shop/a"))
+    assert sparecraft("import", "har", str(file), "--to", str(design)).returncode == 0
+    before = (design / "experiment.toml").read_text()
+    saved(tmp_path, entry("https://shop/b"))
+    assert sparecraft("import", "har", str(file), "--to", str(design)).returncode == 0
+    after = (design / "experiment.toml").read_text()
+    assert after == before.replace("GET /a", "GET /b").replace('"/a"', '"/b"')
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("{", ""),
+        ("[]", ""),
+        ('{"log": {}}', "log.entries"),
+        ('{"log": {"entries": [{"request": {"method": "GET"}, "response": {}}]}}', "request.url"),
+    ],
+)
+def test_a_file_that_is_no_har_is_refused_by_place(tmp_path: Path, text: str, place: str) -> None:
+    path = tmp_path / "x.har"
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_har(path, None)
+    assert str(path) in refused.value.place
+    assert refused.value.place.endswith(place)
+
+
+def test_a_har_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.har"
+    with path.open("wb") as file:
+        file.truncate(200 * 1024 * 1024)  # sparse
+    with pytest.raises(InputError) as refused:
+        read_har(path, None)
+    assert refused.value.got == "200 MiB"
+    assert har.BYTES_MOST < 200 * 1024 * 1024
+
+
+def test_a_host_without_requests_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        read_har(saved(tmp_path, entry("https://shop/")), "other")
+    assert refused.value.got == "shop (1)"
