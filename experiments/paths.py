@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from core.errors import EnvironmentMissing
+
 ROOT = Path(__file__).resolve().parents[1]
+INSTALLED = ROOT.name == "rooms"  # of a wheel (`sparecraft/`), not a checkout or its bundle
+
+
+def require_checkout(what: str) -> None:
+    """Raises EnvironmentMissing in an installed wheel, which has neither agents nor a provider."""
+    if INSTALLED:
+        raise EnvironmentMissing(
+            what,
+            expected="a checkout of Sparecraft, whose agents, images and provider it needs",
+            got="an installed wheel",
+            hint="Clone the project, call `make setup` there, and use its .venv/bin/sparecraft.",
+        )
 
 
 def brief(path: Path) -> str:

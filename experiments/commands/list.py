@@ -75,10 +75,10 @@ def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
 def _own_designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Designs in folders of this one, by what other commands take for them."""
     found = sorted(path.parent for path in Path().glob("*/experiment.toml"))
-    return [_own_design(f"./{folder}", runs) for folder in found]
+    return [_design_or_trouble(f"./{folder}", runs) for folder in found]
 
 
-def _own_design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _design_or_trouble(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     try:
         return _design(name, runs)
     except InputError:
@@ -89,7 +89,7 @@ def _own_design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 def _designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from experiments.design import designs_available
 
-    return [_design(name, runs) for name in designs_available()]
+    return [_design_or_trouble(name, runs) for name in designs_available()]
 
 
 def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:

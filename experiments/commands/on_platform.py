@@ -11,7 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from core.errors import InputError
+from experiments.paths import require_checkout
 from experiments.testbed.platforms import DEFAULT, Option, PlatformEntry, entries, entry
+
+_MAKES_FLEETS = ("run", "up", "tune")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ def on_platform(command: Callable[..., None]) -> Callable[..., None]:
         for option, value in given.items():
             if value not in (None, False, []) and chosen.name not in holders[option]:
                 raise _foreign(option, holders[option], chosen.name)
+        if name in _MAKES_FLEETS and not arguments.get("dry_run"):
+            require_checkout(f"sparecraft {name}")
         command(chosen=Chosen(chosen, given), **arguments)
 
     signature = inspect.signature(command, eval_str=True)

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.errors import InputError
 from core.vocabulary import MECHANISMS
 from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
+from experiments.commands.list import _designs as list_designs
 from experiments.commands.list import _shown, question
 from experiments.design.design import DESIGNS, designs_available
 from experiments.paths import ROOT
@@ -200,6 +202,18 @@ def test_list_has_one_s_own_designs_first_also_one_that_is_wrong(
     assert [one["name"] for one in designs[:3]] == ["./my-shop", "./torn", designs_available()[0]]
     assert designs[0]["minutes"] > 0
     assert designs[1]["minutes"] is None
+
+
+def test_a_design_that_cannot_be_read_stops_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments import design
+
+    def torn(name: str) -> design.Design:
+        raise InputError(f"{name}: workload.py", expected="a Python module", got="no pg8000")
+
+    monkeypatch.setattr(design, "load_design", torn)
+    rows = list_designs([])
+    assert {row["name"] for row in rows} == set(design.designs_available())
+    assert all("sparecraft check" in row["question"] for row in rows)
 
 
 def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.paths import ROOT
 
-TOPS = ("bench", "ci", "core", "docs", "experiments", "grafana", "infra", "optimizer")
+TOPS = ("bench", "ci", "core", "docs", "experiments", "grafana", "infra", "optimizer", "sparecraft")
 START = re.compile(r"(What|Who|Whose|Whether|Where|How)\b")
 SHARE_MAX = 0.01
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
