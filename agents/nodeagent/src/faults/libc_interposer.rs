@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::disk_store::share_bit;
+use super::disk_io::share_bit;
 use super::dose::{Probe, Reading};
 use super::parameter::Parameter;
 use super::Refusal;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::disk_store::SEED;
+use super::disk_io::SEED;
 use super::dose::{Probe, Scale};
 use super::libc_interposer::{self, MALLOC, NULL, PERCENT, RESOURCE};
 use super::parameter::Parameter;

@@ -1,5 +1,8 @@
-//! Shared part of `memory.exhaust` and `memory.pin`: ballast that leaves a machine a stated amount.
+//! `memory.exhaust` and `memory.pin`: ballast that leaves the machine a stated amount of its own
+//! memory (Mendosus). That of the first may be swapped out where the machine has swap; that of the
+//! second can be neither swapped out nor reclaimed.
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +10,9 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading};
+use super::dose::{Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::Refusal;
+use super::{Fault, Refusal};
 use crate::machine::memory::{host_can_spare, load, unload, Memory, Use};
 use crate::machine::Machine;
 
@@ -18,13 +21,10 @@ const SHARE_MIN: f64 = 0.8;
 /// Less ballast than this is none.
 const BALLAST_BYTES_MIN: u64 = 1_000_000;
 
-pub const FREE_MB: Parameter = Parameter::number("free_mb", "what the machine may have yet")
+const FREE_MB: Parameter = Parameter::number("free_mb", "what the machine may have yet")
     .in_unit("MB")
     .at_least(1.0)
     .at_most(1e6);
-
-/// Both faults hold the one memory there is.
-pub const RESOURCE: &str = "memory";
 
 #[derive(Serialize, Deserialize)]
 pub struct Parameters {
@@ -40,69 +40,132 @@ pub struct Record {
     before: u64,
 }
 
-/// Which of the kernel's counts tells of the ballast.
-pub type Counted = fn(&Use) -> u64;
-
-/// Whether a file system of this kind can be mounted and filled here.
-pub fn can(machine: &Machine, kind: &str) -> Result<()> {
-    let memory = Memory::of(&machine.cgroups)?;
-    memory.limit()?;
-    memory.look()?;
-    let place = machine.config.state_dir.join(format!("try-{kind}"));
-    let tried = load(&memory, kind, &place, 1, 0);
-    tried.and(unload(&place))
+/// A ballast: its file system, and the kernel's count that tells of it.
+pub trait Ballast: Send + Sync + 'static {
+    const KIND: &'static str;
+    const SUMMARY: &'static str;
+    const COMMANDS: &'static str;
+    const HOW: &'static str;
+    const FILE_SYSTEM: &'static str;
+    fn counted(seen: &Use) -> u64;
 }
 
-pub fn plan(
-    machine: &Machine,
-    id: &str,
-    parameters: &Parameters,
-    counted: Counted,
-) -> Result<Record, Refusal> {
-    let memory = Memory::of(&machine.cgroups)?;
-    let (room, free) = (memory.room()?, (parameters.free_mb * 1e6) as u64);
-    let bytes = room.saturating_sub(free);
-    if bytes < BALLAST_BYTES_MIN {
-        return Err(Refusal::Conflict(format!(
-            "the machine has {room} bytes left, so no ballast leaves {free} of them"
-        )));
+pub struct Exhaust;
+pub struct Pin;
+pub struct Ballasted<B>(PhantomData<B>);
+pub const MEMORY_EXHAUST: Ballasted<Exhaust> = Ballasted(PhantomData);
+pub const MEMORY_PIN: Ballasted<Pin> = Ballasted(PhantomData);
+
+impl Ballast for Exhaust {
+    const KIND: &'static str = "memory.exhaust";
+    const SUMMARY: &'static str = "ballast in the machine's memory leaves it little";
+    const COMMANDS: &'static str =
+        "mount -t tmpfs at the agent's ballast-ID, and write until {free_mb} MB are left";
+    const HOW: &'static str = "shared memory resident in the machine's cgroup, by its memory.stat";
+    const FILE_SYSTEM: &'static str = "tmpfs";
+    fn counted(seen: &Use) -> u64 {
+        seen.shared
     }
-    host_can_spare(bytes).map_err(Refusal::Conflict)?;
-    Ok(Record {
-        place: machine.config.state_dir.join(format!("ballast-{id}")),
-        bytes,
-        free,
-        before: counted(&memory.look()?),
-    })
 }
 
-pub fn inject(machine: &Machine, kind: &str, record: &Record) -> Result<()> {
-    let memory = Memory::of(&machine.cgroups)?;
-    load(&memory, kind, &record.place, record.bytes, record.free)
+impl Ballast for Pin {
+    const KIND: &'static str = "memory.pin";
+    const SUMMARY: &'static str = "ballast that cannot be swapped out leaves the machine little";
+    const COMMANDS: &'static str =
+        "mount -t ramfs at the agent's ballast-ID, and write until {free_mb} MB are left";
+    const HOW: &'static str =
+        "memory in the machine's cgroup that cannot be evicted, by its memory.stat";
+    const FILE_SYSTEM: &'static str = "ramfs";
+    fn counted(seen: &Use) -> u64 {
+        seen.unevictable
+    }
 }
 
-pub fn undo(machine: &Machine, record: &Record) -> Result<()> {
-    unload(&record.place)?;
-    machine.role.revive()
-}
+impl<B: Ballast> Fault for Ballasted<B> {
+    const KIND: &'static str = B::KIND;
+    const SUMMARY: &'static str = B::SUMMARY;
+    const COMMANDS: &'static str = B::COMMANDS;
+    const UNDO: &'static str = "umount of ballast-ID; the role is started if it has ended of it";
+    const PARAMETERS: &'static [Parameter] = &[FREE_MB];
+    const DOSE: Scale = Scale {
+        unit: "MB",
+        how: B::HOW,
+    };
+    type Parameters = Parameters;
+    type Record = Record;
 
-/// Counts what the cgroup has more of than before the ballast came.
-pub fn probe(machine: &Arc<Machine>, record: &Record, counted: Counted) -> Box<dyn Probe> {
-    Box::new(Resident {
-        memory: Memory::of(&machine.cgroups),
-        counted,
-        before: record.before,
-        asked: record.bytes,
-        killed_before: None,
-        bytes: None,
-        samples: 0,
-        held: Duration::ZERO,
-    })
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        let memory = Memory::of(&machine.cgroups)?;
+        memory.limit()?;
+        memory.look()?;
+        let kind = B::FILE_SYSTEM;
+        let place = machine.config.state_dir.join(format!("try-{kind}"));
+        let tried = load(&memory, kind, &place, 1, 0);
+        tried.and(unload(&place))
+    }
+
+    /// Both faults hold the one memory there is.
+    fn resource(&self, _parameters: &Parameters) -> String {
+        "memory".into()
+    }
+
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
+        let memory = Memory::of(&machine.cgroups)?;
+        let (room, free) = (memory.room()?, (parameters.free_mb * 1e6) as u64);
+        let bytes = room.saturating_sub(free);
+        if bytes < BALLAST_BYTES_MIN {
+            return Err(Refusal::Conflict(format!(
+                "the machine has {room} bytes left, so no ballast leaves {free} of them"
+            )));
+        }
+        host_can_spare(bytes).map_err(Refusal::Conflict)?;
+        Ok(Record {
+            place: machine.config.state_dir.join(format!("ballast-{id}")),
+            bytes,
+            free,
+            before: B::counted(&memory.look()?),
+        })
+    }
+
+    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
+        let memory = Memory::of(&machine.cgroups)?;
+        load(
+            &memory,
+            B::FILE_SYSTEM,
+            &record.place,
+            record.bytes,
+            record.free,
+        )
+    }
+
+    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
+        unload(&record.place)?;
+        machine.role.revive()
+    }
+
+    /// Counts what the cgroup has more of than before the ballast came.
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Resident {
+            memory: Memory::of(&machine.cgroups),
+            counted: B::counted,
+            before: record.before,
+            asked: record.bytes,
+            killed_before: None,
+            bytes: None,
+            samples: 0,
+            held: Duration::ZERO,
+        })
+    }
 }
 
 struct Resident {
     memory: Result<Memory>,
-    counted: Counted,
+    counted: fn(&Use) -> u64,
     before: u64,
     asked: u64,
     killed_before: Option<u64>,

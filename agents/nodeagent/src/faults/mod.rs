@@ -1,10 +1,8 @@
-//! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
+//! The faults, one per file or family, behind one small trait. `agents/README.md` tells how to add one.
 
-mod disk_store;
 pub mod dose;
 mod flip_schedule;
 mod libc_interposer;
-mod memory_ballast;
 mod neighbour;
 mod net_flow;
 mod packet_interceptor;
@@ -26,43 +24,39 @@ use parameter::Parameter;
 pub use memory_limp::stream;
 pub use neighbour::run as run_neighbour;
 
-/// The files of the faults, each with its struct, and `all()` of them.
+/// The files of the faults, each with its own, and `all()` of them.
 macro_rules! faults {
-    ($($file:ident::$name:ident,)+) => {
+    ($($file:ident: $($name:ident),+;)+) => {
         $(mod $file;)+
 
         /// Every kind of fault and interference that there is.
         pub fn all() -> Vec<Box<dyn Kind>> {
-            vec![$(Box::new($file::$name)),+]
+            vec![$($(Box::new($file::$name)),+),+]
         }
     };
 }
 
 faults! {
-    process_crash::ProcessCrash,
-    process_hang::ProcessHang,
-    net_loss::NetLoss,
-    net_limp::NetLimp,
-    net_link_down::NetLinkDown,
-    net_flaky::NetFlaky,
-    net_partition::NetPartition,
-    net_delay::NetDelay,
-    net_reorder::NetReorder,
-    net_corrupt::NetCorrupt,
-    cpu_limp::CpuLimp,
-    disk_limp::DiskLimp,
-    disk_full::DiskFull,
-    disk_error::DiskError,
-    disk_slow::DiskSlow,
-    disk_hang::DiskHang,
-    memory_exhaust::MemoryExhaust,
-    memory_pin::MemoryPin,
-    memory_limp::MemoryLimp,
-    memory_alloc_failure::MemoryAllocFailure,
-    process_bad_parameters::ProcessBadParameters,
-    interference_cpu::InterferenceCpu,
-    interference_iperf_server::InterferenceIperfServer,
-    interference_iperf::InterferenceIperf,
+    process_crash: ProcessCrash;
+    process_hang: ProcessHang;
+    net_loss: NetLoss;
+    net_limp: NetLimp;
+    net_link_down: NetLinkDown;
+    net_flaky: NetFlaky;
+    net_partition: NetPartition;
+    net_delay: NetDelay;
+    net_reorder: NetReorder;
+    net_corrupt: NetCorrupt;
+    cpu_limp: CpuLimp;
+    disk_limp: DiskLimp;
+    disk_io: DISK_FULL, DISK_ERROR, DISK_SLOW, DISK_HANG;
+    memory_ballast: MEMORY_EXHAUST, MEMORY_PIN;
+    memory_limp: MemoryLimp;
+    memory_alloc_failure: MemoryAllocFailure;
+    process_bad_parameters: ProcessBadParameters;
+    interference_cpu: InterferenceCpu;
+    interference_iperf_server: InterferenceIperfServer;
+    interference_iperf: InterferenceIperf;
 }
 
 /// Why a request is not carried out.
