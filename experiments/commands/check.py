@@ -21,6 +21,13 @@ from experiments.commands.options import RESULTS, DesignArgument, JsonOption, ou
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
 from experiments.design.feasible import feasibility_problems, infeasible, infeasible_words
+from experiments.design.locustfile import (
+    locustfile_json,
+    locustfile_of,
+    locustfile_rows,
+    read_locustfile,
+    sender_words,
+)
 from experiments.design.notes import busy_notes, notes_on
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
@@ -73,8 +80,8 @@ def checked(design: Design) -> Design:
 
 def _operation_errors(design: Design) -> list[InputError]:
     user = design.experiment.load.user
-    if user not in design.workloads:  # a kind without [load]
-        return []
+    if user not in design.workloads or design.workloads[user].locustfile:
+        return []  # a kind without [load]; a Locust file judges its answers itself
     population = population_of(design.workloads[user])
     operations = (*population.operations, *population.writes)
     unchecked = [one.name for one in operations if not one.check and one.http is None]
@@ -124,6 +131,7 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
             for name in dict.fromkeys(tier.role for tier in fleet.tiers.values())
         },
         "load": experiment.load.model_dump(mode="json") if kind.needs_load else None,
+        "locustfile": _locustfile(design),
         "arms": {
             name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
             for name, arm in experiment.arms.items()
@@ -139,6 +147,11 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
         "utilisation": utilisation,
         "notes": [asdict(note) for note in notes],
     }
+
+
+def _locustfile(design: Design) -> dict[str, Any] | None:
+    name = design.experiment.load.locustfile
+    return locustfile_json(read_locustfile(design.directory / name)) if name else None
 
 
 def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
@@ -174,6 +187,9 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"role {name}", brief(Path(folder))
     load = found["load"]
     yield "load", _load_words(load) if load else f"what kind {found['kind']} asks"
+    if found["locustfile"] is not None:
+        users = locustfile_of(found["locustfile"])
+        yield from [("sent by", sender_words(users)), *locustfile_rows(users)]
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
     yield from _utilisation_rows(found["utilisation"])

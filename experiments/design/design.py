@@ -18,6 +18,7 @@ from experiments.design.checks import experiment_problems
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.guard_checks import guard_problems
+from experiments.design.locustfile import locustfile_problems, locustfile_workload
 from experiments.design.operation_set import operation_problems, workload_of
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
@@ -82,6 +83,8 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     tfvars.refuse_all(fleet_problems(fleet, roles))
     toml.refuse_all(operation_problems(experiment.load, directory, fleet, roles))
     workloads = {**workloads, **workload_of(experiment.load, directory, fleet, roles)}
+    toml.refuse_all(locustfile_problems(experiment.load, directory, fleet, roles))
+    workloads = {**workloads, **locustfile_workload(experiment.load, directory, fleet, roles)}
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
     toml.refuse_all(guard_problems(experiment, fleet))
     _check_worker(toml, experiment, directory)

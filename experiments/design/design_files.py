@@ -1,4 +1,4 @@
-"""Files of a design beside its two: roles, a workload, a load worker, what operations read."""
+"""Files of a design beside its two: roles, a workload, a load worker, what a load reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = "design"  # of a run's folder, where these are kept
 
 def copy_design_files(source: Path, load: Load, target: Path) -> None:
     """Copy these from one folder to another; what is not there, or not within, stays behind."""
-    for name in ("roles", MODULE, load.worker, *files_of(load)):
+    for name in ("roles", MODULE, load.worker, *files_of(load), *_locustfile(load)):
         path = (source / name).resolve()
         if not path.is_relative_to(source.resolve()):
             continue
@@ -25,3 +25,11 @@ def copy_design_files(source: Path, load: Load, target: Path) -> None:
         elif path.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, place)
+
+
+def _locustfile(load: Load) -> list[str]:
+    """Its folder, which holds what it reads and imports; the file alone, in the design's own."""
+    if load.locustfile is None:
+        return []
+    path = Path(load.locustfile)
+    return [str(path if path.parent == Path() else path.parent)]

@@ -23,7 +23,7 @@ from experiments.design.failover import Failover
 from experiments.design.fleet import Fleet, TierName, Tokens
 from experiments.design.guard import Guard
 from experiments.design.operations import Operations, Sessions, check_names
-from experiments.design.workers import DEFAULT
+from experiments.design.workers import DEFAULT, PYTHON
 
 # Load is bounded in time and count: a third of what the native worker sends in time on one core,
 # and what one process of Python does.
@@ -36,6 +36,8 @@ BUDGET_S_MAX = 86400.0
 TIMES_MAX = 1000  # of a fault in a block
 NOBODY = "nobody"  # the user where a design has no [load]
 OPERATIONS = "operations"  # the user whose requests are [[load.operations]]
+LOCUSTFILE = "locustfile"  # the user whose tasks a locustfile has
+TASK_TIMEOUT_S = 30.0
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
@@ -112,7 +114,7 @@ class Load(Requests):
     """Which workload; not beside operations, which are one."""
     rate_per_s: Rate | None = None
     """Requests a second, on average; either this or `utilisation`. A session of five steps counts
-    as five."""
+    as five. With a locustfile, tasks that begin in a second."""
     utilisation: Utilisation | None = None
     """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
     block finds the rate. Only in kinds compare, schemes and tune."""
@@ -123,12 +125,17 @@ class Load(Requests):
     parameters: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """A CSV file of the design's folder: each arrival has a row of it, drawn evenly, a session one
     for all of its steps."""
+    locustfile: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A Locust file of the design's folder, in place of a `user`: each arrival starts a task of one
+    of its users, of which `max_in_flight` wait."""
+    task_timeout_s: Annotated[float, Field(gt=0, le=600)] | None = None
+    """Limit of a task of the locustfile; 30 s where it is not said."""
 
     @model_validator(mode="after")
     def _who(self) -> Load:
         if bool(self.operations) != (self.user == OPERATIONS):
             raise refusal(
-                "either user = NAME or [[load.operations]]",
+                "one of user = NAME, [[load.operations]] and locustfile = FILE",
                 got="both" if self.operations else "neither",
                 key="user",
                 hint="Say one of them.",
@@ -144,6 +151,30 @@ class Load(Requests):
                 got=str(self.workers),
                 key="workers",
             )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _users_of_a_locustfile(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("locustfile") is not None:
+            return {"user": LOCUSTFILE, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _locustfile_alone(self) -> Load:
+        if self.locustfile is None:
+            if self.task_timeout_s is not None:
+                raise refusal("it beside a locustfile", got="it alone", key="task_timeout_s")
+            return self
+        if self.user != LOCUSTFILE:
+            hint = "Say one of them: a locustfile has users of its own."
+            raise refusal("no user beside locustfile", got=self.user, key="user", hint=hint)
+        if self.workers > 1:
+            expected = "workers = 1 with a locustfile: one process has all its users"
+            raise refusal(expected, got=str(self.workers), key="workers")
+        if self.worker not in (DEFAULT, PYTHON):
+            expected = f"{DEFAULT} or {PYTHON} with a locustfile, which Locust carries out"
+            raise refusal(expected, got=self.worker, key="worker")
         return self
 
     @model_validator(mode="after")

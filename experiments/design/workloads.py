@@ -107,12 +107,13 @@ class Workload:
     """The requests of one kind of user, and the roles of an entry tier that they can be sent to.
 
     client: a class of experiments/load/client.py that asks every entry in place of the built-in
-    client of its protocol.
+    client of its protocol. locustfile: a Locust file, whose users the operations then are.
     """
 
     population: Callable[[], Population]
     roles: tuple[str, ...]
     client: type[Any] | None = None
+    locustfile: Path | None = None
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:

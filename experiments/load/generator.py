@@ -89,7 +89,8 @@ class LoadGenerator:
         stem = self.directory / f"block-{plan.repeat:02d}"
         plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
-        in_python = plan.client is not None or plan.remote is not None or plan.schema == 2
+        needs = (plan.client, plan.locustfile, plan.remote)
+        in_python = plan.schema == 2 or any(one is not None for one in needs)
         command = worker_command(self.worker, self.design, in_python=in_python)
         return LoadHandle(plan, command, stem, self.t0_monotonic_s)
 
@@ -298,13 +299,13 @@ class LoadHandle:
             return
         if message.error and not message.unwritten:
             self._fail(message.error)
-        elif message.recorded == len(self.plan.offsets_s):
+        elif message.arrivals_ended == len(self.plan.offsets_s):
             self._state = "done"
-        elif message.recorded + message.unfinished == message.launched:
+        elif message.arrivals_ended + message.unfinished == message.launched:
             self._state = "stopped"
         else:
             self._fail(
-                f"{message.launched} requests launched, {message.recorded} recorded and "
+                f"{message.launched} requests launched, {message.arrivals_ended} recorded and "
                 f"{message.unfinished} in flight"
             )
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import TypeAdapter
 
 from core.errors import InputError
-from experiments.design.experiment import Experiment, SentLoad
+from experiments.design.experiment import TASK_TIMEOUT_S, Experiment, Load, SentLoad
 from experiments.design.schedule import (
     Block,
     PhaseWindow,
@@ -48,6 +48,16 @@ class ClientClass:
 
     file: str
     name: str
+
+
+@dataclass(frozen=True)
+class LocustFile:
+    """A Locust file, whose user classes the operations name: its path is relative to the root of
+    the project where it lies within; the classes' weights, and the limit of a task."""
+
+    file: str
+    weights: dict[str, float]
+    task_timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,7 @@ class LoadPlan:
     offsets_s: tuple[float, ...]
     operation_of: tuple[int, ...]
     client: ClientClass | None = None
+    locustfile: LocustFile | None = None
     remote: RemoteWorkers | None = None
     first: int = 0
     step: int = 1
@@ -114,9 +125,10 @@ class LoadPlan:
     @property
     def drain_s(self) -> float:
         """From the end of its last phase to that of its last request, at most: a session's steps
-        may each take as long as their limits."""
+        may each take as long as their limits, and a task of a Locust file as long as its own."""
         steps = max((one.steps for one in self.sessions), default=1)
-        return steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
+        task_s = self.locustfile.task_timeout_s if self.locustfile else 0.0
+        return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
     def index_of(self, place: int) -> int:
         """The number in the block of this plan's arrival `place`."""
@@ -195,6 +207,7 @@ def plan_block(
         offsets_s=drawn.offsets_s,
         operation_of=drawn.operation_of,
         client=_client_class(workload),
+        locustfile=_locustfile(workload, population, experiment.load),
         sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
         session_of=drawn.session_of,
         after=drawn.after,
@@ -207,7 +220,7 @@ def plan_block(
     first = next(iter(entries))
     operations = tuple(_addressed(one, first, entries) for one in plan.operations)
     asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
-    if workload.client is None:
+    if workload.client is None and workload.locustfile is None:
         for url in (url for urls in asked.values() for url in urls):
             check_protocol(entry_url(url).scheme)
     return replace(plan, operations=operations, entries=asked)
@@ -240,9 +253,21 @@ def _used_rows(
 def _client_class(workload: Workload) -> ClientClass | None:
     if workload.client is None:
         return None
-    file = file_of(workload)
-    inside = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-    return ClientClass(str(inside), workload.client.__name__)
+    return ClientClass(_from_root(file_of(workload)), workload.client.__name__)
+
+
+def _locustfile(workload: Workload, population: Population, load: Load) -> LocustFile | None:
+    if workload.locustfile is None:
+        return None
+    names = [operation.name for operation in population.operations]
+    weights = dict(zip(names, population.weights, strict=True))
+    return LocustFile(
+        _from_root(workload.locustfile), weights, load.task_timeout_s or TASK_TIMEOUT_S
+    )
+
+
+def _from_root(file: Path) -> str:
+    return str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
 
 
 def write_plan(path: Path, plan: LoadPlan) -> None:

@@ -28,6 +28,26 @@ class _Message(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
+class TaskUse(_Message):
+    """Tasks of a Locust file's users, warm-up included: what became of arrivals beyond their
+    requests.
+
+    users: of the pool; not_started: no user was free; no_request: it ended without any; raised:
+    outside a request; timed_out: ended at its limit; replaced: users; outside: requests of
+    on_start, on_stop and the file's own greenlets, of which none is recorded; errors: with how
+    often each.
+    """
+
+    users: Count
+    not_started: Count
+    no_request: Count
+    raised: Count
+    timed_out: Count
+    replaced: Count
+    outside: Count
+    errors: list[str]
+
+
 class WorkerUse(_Message):
     """One process of the load: its part of the plan, and what it took of a core."""
 
@@ -41,6 +61,7 @@ class WorkerUse(_Message):
     clock_offset_s: float | None = None
     clock_uncertainty_s: float | None = None
     clock_drift_s: float | None = None
+    tasks: TaskUse | None = None
 
 
 class Ready(_Message):
@@ -52,18 +73,25 @@ class Ready(_Message):
 class Done(_Message):
     """It has ended, and every record that it could write is in the file.
 
-    launched: arrivals that it came to; recorded: those with a record; unfinished: in flight when it
-    was told to stop; unwritten: records that the disk did not take, with its `error`, which without
-    them is why the worker failed.
+    launched: arrivals that it came to; recorded: records; ended: arrivals that are over, where
+    these are not as many (a task of a Locust file makes any number of requests); unfinished: in
+    flight when it was told to stop; unwritten: records that the disk did not take, with its
+    `error`, which without them is why the worker failed.
     """
 
     state: Literal["done"]
     launched: Count
     recorded: Count
+    ended: Count | None = None
     unfinished: Count = 0
     unwritten: Count = 0
     error: str | None = None
     workers: list[WorkerUse] = Field(default_factory=list)
+
+    @property
+    def arrivals_ended(self) -> int:
+        """Arrivals that are over, with all their records."""
+        return self.recorded if self.ended is None else self.ended
 
 
 Message = Ready | Done
@@ -141,13 +169,12 @@ class RecordReader:
         index, plan = record["index"], self._plan
         if not 0 <= index < len(self._seen):
             return f"index {index} of {len(self._seen)} arrivals"
-        if self._seen[index]:
-            return f"index {index} a second time"
         offset_s = plan.offsets_s[index]
-        expected = {
-            "name": plan.operations[plan.operation_of[index]].name,
-            "phase": plan.phase_at(offset_s),
-        }
+        expected = {"phase": plan.phase_at(offset_s)}
+        if plan.locustfile is None:
+            expected["name"] = plan.operations[plan.operation_of[index]].name
+            if self._seen[index]:
+                return f"index {index} a second time"
         for key, value in expected.items():
             if record[key] != value:  # type: ignore[literal-required]
                 return f"{key} {record[key]!r} of index {index}, which has {value!r}"  # type: ignore[literal-required]
@@ -156,7 +183,8 @@ class RecordReader:
         if self.start_s is not None:
             planned_s = self.start_s + offset_s
             apart_s = record["intended_s"] - planned_s
-            waits = bool(plan.after) and plan.after[index] >= 0  # for the answer before
+            # for the answer before, or for what its task does first
+            waits = plan.locustfile is not None or (bool(plan.after) and plan.after[index] >= 0)
             if apart_s < -_APART_S or (apart_s > _APART_S and not waits):
                 return f"intended_s {record['intended_s']}, where the plan has {planned_s:.6f}"
         return _times_wrong(record)

@@ -13,6 +13,7 @@ from typing import Any
 
 from experiments.design import Design
 from experiments.design.feasible import infeasible
+from experiments.design.locustfile import locustfile_json, read_locustfile
 from experiments.paths import ROOT
 
 SCHEMA = 1
@@ -60,6 +61,10 @@ def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[
         name: design.roles[name].model_dump(mode="json", exclude_defaults=True)
         for name in sorted(roles)
     }
+    load = design.experiment.load
+    if load.locustfile is not None:
+        found = read_locustfile(design.directory / load.locustfile)
+        spec["locustfile"] = locustfile_json(found)
     return {**spec, **(section or {})}
 
 

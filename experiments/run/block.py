@@ -24,7 +24,7 @@ from experiments.design.inventory import Inventory
 from experiments.design.roles import Session
 from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
-from experiments.load.generator import LoadGenerator, LoadHandle
+from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.metrics.bootstrap import correlated_s
@@ -60,6 +60,13 @@ def entries_for(
         one.tier: tuple(with_session(url, sessions[one.tier]) for url in one.urls)
         for one in fitting
     }
+
+
+def _requests_words(plan: LoadPlan, status: LoadStatus) -> str:
+    """Progress; a task of a locustfile makes any number of requests."""
+    if plan.locustfile is not None:
+        return f"{status.recorded} requests"
+    return f"{status.recorded}/{status.planned} requests"
 
 
 def with_session(url: str, session: Session | None) -> str:
@@ -256,7 +263,7 @@ class BlockRun:
                 self.recorder.accounts(now, block)
                 guard.requests(now, status.records)
                 guard.look(now, self.monitor.unready, self._radius.disturbed, self._healed)
-                show(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
+                show(min(now_s, length_s), _requests_words(handle.plan, status))
                 if status.state == "done" and now_s >= length_s:
                     break
                 if status.state in ("stopped", "failed") or now_s > limit_s:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.design.contracts import COMPARE_OFF
+from experiments.design.locustfile import locustfile_of, locustfile_rows, sender_words
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.utilisation import calibration_words
 from experiments.report.text import percent, plain
@@ -23,6 +24,9 @@ def spec_rows(run: RunFolder) -> list[tuple[str, str]]:
                      f"{_rate_words(run)}; time-outs "
                      f"{plain(load.get('connect_timeout_s'))} s to connect, "
                      f"{plain(load.get('response_timeout_s'))} s to answer"))  # fmt: skip
+    if spec.get("locustfile"):
+        found = locustfile_of(spec["locustfile"])
+        rows += [("load sent by", sender_words(found)), *locustfile_rows(found)]
     if phases:
         stages = [f"{name.replace('_', '-')} {plain(s)} s" for name, s in phases.items() if s]
         rows.append(("phases", ", ".join(stages)))

@@ -12,7 +12,7 @@ from core.runfiles.requests import measured
 from experiments.record.metrics.saturation import saturation
 
 # `lag` is judged for each arm, stricter; `in-flight` is the server's, and its drops are errors.
-_VOIDS = ("cpu", "pace", "lost")
+_VOIDS = ("cpu", "pace", "lost", "pool", "tasks")
 
 
 def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

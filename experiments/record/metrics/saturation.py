@@ -7,6 +7,8 @@ A generator at its limit measures itself: its queue looks like the server's. It 
     pace       less than 99 % of the offered rate was reached: it fell behind and stayed behind
     in-flight  more than 1 % was dropped at `max_in_flight`: the server's slowness, the plan's limit
     lost       a worker died, and took requests with it
+    pool       no user of a Locust file was free for more than 1 % of the arrivals
+    tasks      more than 1 % of a Locust file's tasks raised an exception
 
 `in-flight` is no fault of the generator, yet it ends what can be concluded from the load all the
 same: the offered rate did not reach the server.
@@ -85,7 +87,9 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
     if pace < SENT_SHARE_MIN:
         found.append(("pace", f"{pace:.1%} of the offered rate was reached"))
     dropped = records.filter(pl.col("outcome") == "dropped").height
-    if dropped > (1.0 - SENT_SHARE_MIN) * records.height:
+    if any(w.get("tasks") for w in workers):
+        found += _task_limits(records, workers, dropped)
+    elif dropped > (1.0 - SENT_SHARE_MIN) * records.height:
         text = f"{dropped} of {records.height} requests were dropped at max_in_flight"
         found.append(("in-flight", text))
     if lost := lost_text(records, workers):
@@ -97,6 +101,24 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
         lag_ms_p99=lag_ms,
         cpu_share=max(cpu.values(), default=None),
     )
+
+
+def _task_limits(
+    records: pl.DataFrame, workers: Sequence[Mapping[str, Any]], dropped: int
+) -> list[tuple[str, str]]:
+    """Limits that users of a Locust file reached."""
+    found = []
+    arrivals = records["index"].n_unique()
+    if dropped > (1.0 - SENT_SHARE_MIN) * arrivals:
+        users = sum(w["tasks"]["users"] for w in workers)
+        text = f"{dropped} of {arrivals} arrivals were not started: none of {users} users was free"
+        found.append(("pool", text))
+    planned = sum(w["planned"] for w in workers)
+    raised = sum(w["tasks"]["raised"] for w in workers)
+    if raised > (1.0 - SENT_SHARE_MIN) * planned:
+        first = next((error for w in workers for error in w["tasks"]["errors"]), "")
+        found.append(("tasks", f"{raised} of {planned} tasks raised: {first}"))
+    return found
 
 
 def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> str:

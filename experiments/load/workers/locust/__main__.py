@@ -1,4 +1,5 @@
-"""The program: becomes Locust, or the master of several workers, as the plan asks."""
+"""The program: becomes Locust, the master of several workers, or the users of a Locust file, as
+the plan asks."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from experiments.paths import ROOT
 from experiments.program import program
 
 _HERE = Path(__file__).resolve().parent
@@ -16,6 +18,7 @@ LOCUST = (
     *("--headless", "--only-summary", "--users", "1", "--exit-code-on-error", "0"),
 )
 MASTER = ("experiments.load.workers.locust.master",)
+FILE_USERS = ("experiments.load.workers.locust.file_users",)
 
 
 def main() -> None:
@@ -27,15 +30,18 @@ def main() -> None:
     asked = parser.parse_args()
     plan = json.loads(asked.plan.read_bytes())
     one = plan["load"]["workers"] == 1 and plan["remote"] is None
+    chosen, folder = (LOCUST if one else MASTER), _HERE
+    if plan["locustfile"] is not None:  # which imports and reads what lies beside it
+        chosen, folder = FILE_USERS, (ROOT / plan["locustfile"]["file"]).parent
     command = program(
-        *(LOCUST if one else MASTER),
+        *chosen,
         *("--plan", str(asked.plan.resolve()), "--records", str(asked.records.resolve())),
         *("--control-fd", asked.control_fd),
     )
     # Without what would change Locust's options.
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
     # Locust imports from the working directory, and reads a locust.conf or pyproject.toml there.
-    os.chdir(_HERE)
+    os.chdir(folder)
     os.execve(sys.executable, command, environment)
 
 

@@ -24,7 +24,7 @@ from locust.exception import StopUser
 
 from core.statistics.percentiles import counted_ms, time_out_ms
 from experiments.load.plan import LoadPlan, read_plan
-from experiments.load.workers.locust.open_loop import RecordFile
+from experiments.load.workers.locust.open_loop import OpenLoop, RecordFile
 from experiments.load.workers.locust.plan_runner import Walk
 from experiments.load.workers.locust.process import Control, settle
 
@@ -61,7 +61,8 @@ class OpenLoopUser(User):
     def walk(self) -> None:
         """The plan, once; Locust would begin again after an exception."""
         try:
-            self._walk = Walk(self.plan, self.records, self._record)
+            loop = OpenLoop(self.plan, clock=time.monotonic, record=self._record)
+            self._walk = Walk(self.records, loop)
             self._priority = settle()
             self.control.say(state="ready")
             self._walk.run(*self._when())

@@ -102,8 +102,9 @@ class RecordFile(Records):
         os.close(self._file)
 
 
-class OpenLoop:
-    """Walks one plan. All its times are seconds since the run's t0."""
+class Arrivals(ABC):
+    """Walks one plan: begins with each arrival at its time. Its times are seconds since the run's
+    t0, but where they are the clock's."""
 
     def __init__(
         self,
@@ -117,6 +118,91 @@ class OpenLoop:
         self._t0_s = self._start_s = 0.0
         self._clock = clock
         self._record = record
+        self._stopped = False
+        self._defect: Exception | None = None  # ends it early
+        self.launched = 0
+        self.recorded = 0
+
+    @abstractmethod
+    def launch(self, place: int, intended_s: float) -> None:
+        """Begin with the arrival of this place in the plan; returns at once."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Wait for what is in flight, which limits bound."""
+
+    def stop(self) -> None:
+        """Launch no more, and give up what is in flight."""
+        self._stopped = True
+
+    def run(self, t0_s: float, start_s: float) -> None:
+        """Launch every arrival at its time, then wait for those in flight.
+
+        Raises: the defect of a client or of a Locust file, which ends it early.
+        """
+        self._t0_s, self._start_s = t0_s, start_s
+        alarm = Alarm()
+        try:
+            self._launch_all(alarm)
+        finally:
+            alarm.close()
+        self.drain()
+        if self._defect:
+            raise self._defect
+        rest_s = self._t0_s + self._start_s + self._plan.length_s - self._clock()
+        if rest_s > 0 and not self._stopped:
+            gevent.sleep(rest_s)
+
+    def _launch_all(self, alarm: Alarm) -> None:
+        begin_s = self._t0_s + self._start_s
+        after = self._plan.after
+        for place, offset_s in enumerate(self._plan.offsets_s):
+            if after and after[place] >= 0:
+                continue
+            if begin_s + offset_s > self._clock():
+                alarm.wait_until(begin_s + offset_s)
+            if self._stopped or self._defect:
+                return
+            self.launch(place, self._start_s + offset_s)
+
+    def finish(
+        self, place: int, name: str, intended_s: float, sent_s: float, answer: Answer
+    ) -> None:
+        """Record a request; a time that it does not have is NaN.
+
+        Parameters: sent_s, and `done_s` of the answer, are the clock's.
+        """
+        plan = self._plan
+        sent_s -= self._t0_s
+        done_s = answer.done_s - self._t0_s
+        self.recorded += 1
+        record = {
+            "phase": plan.phase_at(plan.offsets_s[place]),
+            "index": plan.index_of(place),
+            "name": name,
+            "intended_s": round(intended_s, 6),
+            "sent_s": _rounded(sent_s, 6),
+            "done_s": _rounded(done_s, 6),
+            "latency_ms": _rounded((done_s - intended_s) * 1e3, 3),
+            "lag_ms": _rounded((sent_s - intended_s) * 1e3, 3),
+            "outcome": answer.outcome,
+            "status": answer.status,
+            "bytes": answer.bytes,
+        }
+        self._record({**record, "reason": answer.reason} if answer.reason else record)
+
+
+class OpenLoop(Arrivals):
+    """Asks the operation of each arrival by the clients of the plan."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        *,
+        clock: Callable[[], float],
+        record: Callable[[dict[str, Any]], None],
+    ) -> None:
+        super().__init__(plan, clock=clock, record=record)
         self._clients = clients_of(plan, clock)
         self._requests = {
             (url, place): self._request(url, operation)
@@ -128,50 +214,24 @@ class OpenLoop:
         self._flying: set[gevent.Greenlet] = set()
         self._in_flight = 0
         self._alarms: list[Alarm] = []  # that no session waits by
-        self._stopped = False
-        self._defect: Exception | None = None  # of a client
-        self.launched = 0
-        self.recorded = 0
 
-    def run(self, t0_s: float, start_s: float) -> None:
-        """Launch every arrival at its time, then wait for those in flight, which limits bound.
+    def launch(self, place: int, intended_s: float) -> None:
+        """Ask in a greenlet of its own, or drop it where too many are in flight."""
+        if self._is_full() and place not in self._next:
+            self._drop(place, intended_s)
+            return
+        greenlet = gevent.Greenlet(self._walk, place)
+        self._flying.add(greenlet)
+        greenlet.link(self._flying.discard)
+        greenlet.start()
 
-        Raises: whatever a client raised, which ends it early.
-        """
-        self._t0_s, self._start_s = t0_s, start_s
-        alarm = Alarm()
-        try:
-            self._launch_all(alarm)
-        finally:
-            alarm.close()
+    def drain(self) -> None:
+        """Until each request has ended."""
         gevent.joinall(list(self._flying))
-        if self._defect:
-            raise self._defect
-        rest_s = self._t0_s + self._start_s + self._plan.length_s - self._clock()
-        if rest_s > 0 and not self._stopped:
-            gevent.sleep(rest_s)
-
-    def _launch_all(self, alarm: Alarm) -> None:
-        begin_s = self._t0_s + self._start_s
-        after = self._plan.after
-        for index, offset_s in enumerate(self._plan.offsets_s):
-            if after and after[index] >= 0:
-                continue
-            if begin_s + offset_s > self._clock():
-                alarm.wait_until(begin_s + offset_s)
-            if self._stopped or self._defect:
-                return
-            if self._is_full() and index not in self._next:
-                self._drop(index, self._start_s + offset_s)
-            else:
-                greenlet = gevent.Greenlet(self._walk, index)
-                self._flying.add(greenlet)
-                greenlet.link(self._flying.discard)
-                greenlet.start()
 
     def stop(self) -> None:
         """Launch no more, and give up what is in flight."""
-        self._stopped = True
+        super().stop()
         gevent.killall(list(self._flying))
         for client in self._clients.values():
             client.close()
@@ -258,25 +318,8 @@ class OpenLoop:
         self._finish(index, intended_s, math.nan, Answer("unreached", 0, 0, math.nan))
 
     def _finish(self, index: int, intended_s: float, sent_s: float, answer: Answer) -> None:
-        """Record a request; a time that it does not have is NaN."""
-        plan = self._plan
-        sent_s -= self._t0_s
-        done_s = answer.done_s - self._t0_s
-        self.recorded += 1
-        record = {
-            "phase": plan.phase_at(plan.offsets_s[index]),
-            "index": plan.index_of(index),
-            "name": plan.operations[plan.operation_of[index]].name,
-            "intended_s": round(intended_s, 6),
-            "sent_s": _rounded(sent_s, 6),
-            "done_s": _rounded(done_s, 6),
-            "latency_ms": _rounded((done_s - intended_s) * 1e3, 3),
-            "lag_ms": _rounded((sent_s - intended_s) * 1e3, 3),
-            "outcome": answer.outcome,
-            "status": answer.status,
-            "bytes": answer.bytes,
-        }
-        self._record({**record, "reason": answer.reason} if answer.reason else record)
+        name = self._plan.operations[self._plan.operation_of[index]].name
+        self.finish(index, name, intended_s, sent_s, answer)
 
 
 def _rounded(value: float, digits: int) -> float | None:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 import gevent
 
-from experiments.load.plan import LoadPlan
-from experiments.load.workers.locust.open_loop import OpenLoop, Records
+from experiments.load.workers.locust.open_loop import Arrivals, Records
 from experiments.load.workers.locust.process import CpuUse
 
 
 class Walk:
     """Made before the start, so that a plan which cannot be asked never begins."""
 
-    loop_type: type[OpenLoop] = OpenLoop
-
-    def __init__(
-        self, plan: LoadPlan, records: Records, record: Callable[[dict[str, Any]], None]
-    ) -> None:
-        self._loop = self.loop_type(plan, clock=time.monotonic, record=record)
+    def __init__(self, records: Records, loop: Arrivals) -> None:
+        self._loop = loop
         self._records = records
         self._cpu: CpuUse | None = None
 

@@ -12,6 +12,7 @@ A plan with sessions has one worker: each session is of one user, whose values a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments.load.plan import LoadPlan
@@ -37,3 +38,20 @@ def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
         first=worker,
         step=workers,
     ).only_used()
+
+
+def pool_shares(weights: Sequence[float], size: int) -> list[int]:
+    """Users of each class of a Locust file: `size` by weight, at least one of each.
+
+    Parameters: weights (n,) > 0; size >= 1. Returns: (n,), whose sum is `size`, or n if that is
+    more.
+    """
+    total = sum(weights)
+    counts = [max(1, int(size * weight / total)) for weight in weights]
+    while sum(counts) > max(size, len(weights)):  # each class has one, so small ones took more
+        most = max(range(len(weights)), key=lambda k: counts[k] / weights[k] * (counts[k] > 1))
+        counts[most] -= 1
+    while sum(counts) < size:
+        least = min(range(len(weights)), key=lambda k: counts[k] / weights[k])
+        counts[least] += 1
+    return counts

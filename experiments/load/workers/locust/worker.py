@@ -39,7 +39,7 @@ from core.errors import EnvironmentMissing
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel
-from experiments.load.workers.locust.open_loop import Records
+from experiments.load.workers.locust.open_loop import OpenLoop, Records
 from experiments.load.workers.locust.plan_runner import Walk
 from experiments.load.workers.locust.process import settle
 
@@ -83,7 +83,9 @@ class Work:
         """Wait for the word to go, walk the share, and tell the master the end of it."""
         assert self._plan is not None  # the share is sent before the user is
         try:
-            self._walk = Walk(self._plan, self._records, self._records.append)
+            record = self._records.append
+            loop = OpenLoop(self._plan, clock=time.monotonic, record=record)
+            self._walk = Walk(self._records, loop)
             self._runner.send_message("ready", {"priority": settle()})
             self._walk.run(*self._go.get())
             self.complete = not self._closed

@@ -40,13 +40,14 @@ from gevent import monkey; monkey.patch_all()
 import json, pathlib, sys, time
 import gevent
 from experiments.load.plan import read_plan, write_plan
-from experiments.load.workers.locust.open_loop import RecordFile
+from experiments.load.workers.locust.open_loop import OpenLoop, RecordFile
 from experiments.load.workers.locust.plan_runner import Walk
 ends = []
 def record(_):
     if not ends:
         ends.append(gevent.spawn(walk.end))
-walk = Walk(read_plan(pathlib.Path(sys.argv[1])), RecordFile(pathlib.Path("/dev/null")), record)
+loop = OpenLoop(read_plan(pathlib.Path(sys.argv[1])), clock=time.monotonic, record=record)
+walk = Walk(RecordFile(pathlib.Path("/dev/null")), loop)
 walk.run(time.monotonic(), 0.1)
 print(json.dumps(ends[0].get()))
 """

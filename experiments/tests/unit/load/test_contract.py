@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from experiments.design.workers import worker_command
 from experiments.load.plan import PLAN as PLANS
+from experiments.load.plan import LocustFile
 from experiments.load.record_reader import RecordReader
 from experiments.load.schemas import SCHEMAS
 from experiments.paths import ROOT
@@ -59,6 +61,23 @@ def test_a_record_that_is_not_of_the_plan_ends_what_is_taken(
     reader = RecordReader(path, PLAN)
     assert reader.take() == (RECORD,), "the first is good"
     assert "second time" in reader.problem
+
+
+def test_a_task_of_a_locust_file_may_have_several_records_none_before_its_arrival(
+    tmp_path: Path,
+) -> None:
+    plan = replace(PLAN, locustfile=LocustFile("locustfile.py", {"good": 1.0}, 30.0))
+    late = {"intended_s": 0.5, "sent_s": 0.5, "done_s": 0.6, "latency_ms": 100.0}
+    path = tmp_path / "records"
+    lines = [RECORD, {**RECORD, **late, "name": "GET /second"}]
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    reader = RecordReader(path, plan)
+    reader.start_s = 0.0
+    assert len(reader.take()) == 2, reader.problem
+    reader = RecordReader(path, plan)
+    reader.start_s = 0.2
+    assert reader.take() == ()
+    assert "intended_s" in reader.problem
 
 
 @given(st.binary(max_size=300))

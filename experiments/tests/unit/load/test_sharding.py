@@ -15,7 +15,7 @@ from core.errors import InputError
 from experiments.load.generator import remote_workers
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import Exchange, Offset, offset_of
-from experiments.load.workers.locust.sharding import share
+from experiments.load.workers.locust.sharding import pool_shares, share
 from experiments.record.metrics.saturation import saturation
 from experiments.tests.load_fixture import make_plan
 
@@ -147,3 +147,42 @@ def test_nothing_sent_is_all_lost_or_dropped() -> None:
     found = saturation(records(outcome=pl.lit("lost"), lag_ms=NONE), [worker(None, recorded=0)])
     assert found.limits == ("lost",)
     assert (found.sent_share, found.lag_ms_p99) == (0.0, None)
+
+
+@given(
+    st.lists(st.floats(0.01, 1000.0), min_size=1, max_size=8),
+    st.integers(min_value=1, max_value=500),
+)
+def test_each_class_of_users_has_its_share_of_the_pool_and_at_least_one(
+    weights: list[float], size: int
+) -> None:
+    shares = pool_shares(weights, size)
+    assert sum(shares) == max(size, len(weights))
+    assert min(shares) >= 1
+    for count, weight in zip(shares, weights, strict=True):
+        fair = size * weight / sum(weights)
+        assert count <= fair + len(weights) + 1
+
+
+def file_worker(**tasks: Any) -> dict[str, Any]:
+    """The worker of a Locust file, as a block keeps it."""
+    counts = dict.fromkeys(("not_started", "no_request", "raised", "timed_out", "replaced"), 0)
+    return {**worker(), "planned": 100, "tasks": {"users": 5, "errors": [], **counts, **tasks}}
+
+
+def test_arrivals_without_a_free_user_say_that_the_pool_was_too_small() -> None:
+    frame = records(
+        outcome=pl.when(pl.col("index") < 50).then(pl.lit("dropped")).otherwise("outcome")
+    )
+    found = saturation(frame, [file_worker()])
+    assert found.limits == ("pool",)
+    assert "5 users" in found.reasons[0]
+
+
+def test_tasks_that_raise_more_than_now_and_then_are_a_limit() -> None:
+    assert saturation(records(), [file_worker(raised=1)]).ok
+    found = saturation(
+        records(), [file_worker(raised=2, errors=["file.py:3: KeyError: 'id' (2x)"])]
+    )
+    assert found.limits == ("tasks",)
+    assert "file.py:3" in found.reasons[0]

@@ -1,0 +1,83 @@
+"""`sparecraft import locustfile`: a design that a Locust file loads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core.errors import InputError
+from core.terminal import JsonOption, print_json
+from experiments.commands.options import out
+
+POOL = 50  # users of a new design
+_USER = 'user = "shopper"       # one of WORKLOADS in workload.py\n'
+_README = "| `workload.py` | what users ask for, and what a right answer contains |\n"
+
+
+def locustfile(
+    file: Annotated[Path, typer.Argument(help="The Locust file.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="The design's folder to make; its last part names it."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which users, tasks and weights a Locust file has, and make a design that it loads.
+
+    The file is imported in a child process, without network. What an open loop cannot honour
+    (wait_time, LoadTestShape) is listed. Without --to nothing is written.
+
+    Example: sparecraft import locustfile locustfile.py --to my-shop
+    """
+    from experiments.design.locustfile import locustfile_json, locustfile_rows, read_locustfile
+
+    found = read_locustfile(file)
+    if to is not None:
+        make_locust_design(file, to)
+    if as_json:
+        print_json({**locustfile_json(found), "design": str(to) if to else None})
+        return
+    for what, words in locustfile_rows(found):
+        out.print(f"{what}: {words}", soft_wrap=True, highlight=False, markup=False)
+    if to is None:
+        return
+    for line in (
+        f"{to}: README.md says what each file is; roles/shop is where your service goes.",
+        f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.",
+    ):
+        out.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def make_locust_design(file: Path, folder: Path) -> None:
+    """A new design, as `sparecraft init` makes it, which `file` loads. Raises: InputError."""
+    from experiments.commands.init import make_design
+
+    make_design(folder)
+    try:
+        (folder / "workload.py").unlink()
+        shutil.copy2(file, folder / file.name)
+    except OSError as error:
+        raise InputError(
+            str(folder),
+            expected="a folder that can be written",
+            got=str(error.strerror),
+            hint="Give another place.",
+        ) from error
+    load = (
+        f'locustfile = "{file.name}" # each arrival starts a task of one of its users\n'
+        f"max_in_flight = {POOL}            # that many users wait\n"
+        "task_timeout_s = 30.0\n"
+    )
+    _replace(folder / "experiment.toml", _USER, load)
+    row = f"| `{file.name}` | the users and their tasks: your Locust file |\n"
+    _replace(folder / "README.md", _README, row)
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    if old not in text:
+        raise ValueError(f"{path.name} of the template has no line {old!r}")
+    path.write_text(text.replace(old, new), encoding="utf-8")

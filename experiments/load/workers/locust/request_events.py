@@ -1,0 +1,190 @@
+"""Locust's request event as a record of the block: which arrival, how late, what came of it.
+
+A request is due when its arrival is, or later by what the task did before it; so it is intended at
+the time of its send less the lateness of its arrival. Its latency is what Locust has measured and
+that lateness.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+import requests
+import urllib3
+from locust.clients import HttpSession
+from locust.contrib.fasthttp import FastHttpSession, FastHttpUser
+from locust.env import Environment
+
+from experiments.load.client import Answer
+from experiments.load.workers.locust.user_pool import Seat, TaskRun, current_seat
+
+NAME_MAX = 200
+REASON_MAX = 200
+NAMES_MAX = 1000
+OTHER_NAMES = "(other names)"
+
+_NO_CONNECTION_IN_TIME = (requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError)
+_TIME_OUTS = (TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError, gevent.Timeout)
+_CUT = (
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    requests.exceptions.ChunkedEncodingError,
+    urllib3.exceptions.ProtocolError,
+)
+
+
+Record = Callable[[TaskRun, str, float, Answer], None]
+"""Takes a request of a task: its name, the time of its send on the clock, its answer."""
+
+
+def outcome_of(error: Any, status: int) -> str:
+    """The outcome in our words of what Locust counts as good (no error) or failed."""
+    if error is None:
+        return "ok"
+    if isinstance(error, _NO_CONNECTION_IN_TIME):
+        return "aborted_connection"
+    if isinstance(error, _TIME_OUTS):
+        return "time_out"
+    if isinstance(error, _CUT) or type(error).__name__ in ("RemoteDisconnected", "IncompleteRead"):
+        return "aborted_connection"
+    if status >= 400:
+        return "bad_status"
+    if isinstance(error, OSError | urllib3.exceptions.HTTPError) and status == 0:
+        return "connection_error"
+    return "bad_content"
+
+
+def reason_of(error: Any) -> str:
+    """What Locust says of a failure, in a line."""
+    return " ".join(str(error).split())[:REASON_MAX]
+
+
+class RequestEvents:
+    """Records the requests of tasks; those outside a task (on_start, on_stop, a greenlet of the
+    file's) are counted.
+
+    limit_s: of a whole request, as for any load: what takes longer has timed out.
+    """
+
+    def __init__(self, record: Record, clock: Callable[[], float], limit_s: float) -> None:
+        self.outside = 0
+        self._record = record
+        self.clock = clock
+        self._limit_s = limit_s
+        self._names: set[str] = set()
+
+    def listen(self, environment: Environment) -> None:
+        """From now on."""
+        environment.events.request.add_listener(self._on_request)
+
+    def ended(self, run: TaskRun, seat: Seat) -> None:
+        """A task that timed out is a failure, also where no request of it was under way."""
+        if run.timed_out and run.open_requests == 0:
+            self._time_out(run, seat.name, run.started_s)
+
+    def cut(self, run: TaskRun, name: str, sent_s: float) -> None:
+        """A request of a task that was ended at its time-out."""
+        self._time_out(run, self._known(name), sent_s)
+
+    def _time_out(self, run: TaskRun, name: str, sent_s: float) -> None:
+        answer = Answer("time_out", 0, 0, self.clock(), "task_timeout_s")
+        self._record(run, name, sent_s, answer)
+
+    def _on_request(
+        self,
+        request_type: str,
+        name: str,
+        response_time: float,
+        response_length: int = 0,
+        exception: Any = None,
+        response: Any = None,
+        start_time: float | None = None,
+        **_: Any,
+    ) -> None:
+        seat = current_seat()
+        run = seat.run if seat is not None else None
+        if run is None:
+            self.outside += 1
+            return
+        now_s, took_s = self.clock(), max(0.0, float(response_time or 0.0) / 1e3)
+        ago_s = took_s if start_time is None else max(took_s, time.time() - start_time)
+        sent_s = max(run.started_s, now_s - ago_s)
+        status = _number(getattr(response, "status_code", 0))
+        outcome = outcome_of(exception, status)
+        if took_s > self._limit_s:
+            outcome, took_s = "time_out", self._limit_s
+        run.requests += 1
+        size = _number(response_length)
+        reason = "" if outcome == "ok" else reason_of(exception)
+        answer = Answer(outcome, status, size, sent_s + took_s, reason)
+        self._record(run, self._known(f"{request_type} {name}"), sent_s, answer)
+
+    def _known(self, name: str) -> str:
+        """The name, or that of all others where there are too many."""
+        name = name[:NAME_MAX]
+        if name not in self._names:
+            if len(self._names) >= NAMES_MAX:
+                return OTHER_NAMES
+            self._names.add(name)
+        return name
+
+
+def limit_requests(events: RequestEvents, connect_s: float, response_s: float) -> None:
+    """Give requests of Locust's two clients the load's limits; a file's own, if shorter, hold too.
+
+    Before the file is imported: its classes inherit the limits.
+    """
+    FastHttpUser.connection_timeout = connect_s
+    FastHttpUser.network_timeout = response_s
+    HttpSession.request = _watched(events, HttpSession.request)  # type: ignore[method-assign]
+    fast = _watched(events, FastHttpSession.request)
+    FastHttpSession.request = _limited(fast, connect_s + response_s, TimeoutError)  # type: ignore[method-assign]
+    send = HttpSession._send_request_safe_mode
+
+    def send_with_limits(session: HttpSession, method: Any, url: Any, **options: Any) -> Any:
+        if options.get("timeout") is None:
+            options["timeout"] = (connect_s, response_s)
+        return send(session, method, url, **options)
+
+    limited = _limited(send_with_limits, connect_s + response_s, requests.ReadTimeout)
+    HttpSession._send_request_safe_mode = limited  # type: ignore[method-assign]
+
+
+def _limited(call: Callable[..., Any], limit_s: float, error: type[Exception]) -> Any:
+    """The same call; what is not whole at the limit fails as Locust's clients know it."""
+
+    @functools.wraps(call)
+    def limited(*given: Any, **options: Any) -> Any:
+        with gevent.Timeout(limit_s, error(f"no whole answer within {limit_s:g} s")):
+            return call(*given, **options)
+
+    return limited
+
+
+def _watched(events: RequestEvents, call: Callable[..., Any]) -> Any:
+    """The same call; a request under way in a task that is ended counts."""
+
+    @functools.wraps(call)
+    def watched(session: Any, method: Any, url: Any, *given: Any, **options: Any) -> Any:
+        seat = current_seat()
+        run = seat.run if seat is not None else None
+        sent_s = events.clock()
+        try:
+            return call(session, method, url, *given, **options)
+        except gevent.GreenletExit:
+            if run is not None and run.timed_out:
+                name = options.get("name") or session.request_name or url
+                run.open_requests += 1
+                events.cut(run, f"{method} {name}", sent_s)
+            raise
+
+    return watched
+
+
+def _number(value: Any) -> int:
+    return max(0, value) if isinstance(value, int) else 0

@@ -1,0 +1,67 @@
+"""Requests of a locustfile go to the fleet that the plan names, and nowhere else.
+
+Locust's clients, `requests`, `urllib` and plain sockets all end in Python's own socket calls, which
+it reports to an audit hook; what the hook raises, the call raises. So one place refuses them all,
+before a packet leaves, and counts them by the host's name. A library in C that opens sockets of its
+own is not seen, nor is a program that the file starts.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+_HOSTS_MAX = 100  # that are counted by name
+
+
+class OtherHost(ConnectionRefusedError):
+    """The file asks a host that is not of the fleet."""
+
+
+class TargetGuard:
+    """Refuses every connection but those to `allowed`, (IP address, port)."""
+
+    def __init__(self, allowed: Collection[tuple[str, int]] = ()) -> None:
+        self.asked: Counter[str] = Counter()
+        self._allowed = set(allowed)
+        self._addresses = {address for address, _ in allowed}
+
+    def watch(self) -> None:
+        """From now on, for the rest of the process: an audit hook cannot be taken away."""
+        sys.addaudithook(self._hook)
+
+    def words(self) -> str:
+        """The hosts that were asked, each with how often; empty where none was."""
+        return ", ".join(
+            f"{host} ({count} time{'s' * (count != 1)})"
+            for host, count in self.asked.most_common(5)
+        )
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not event.startswith("socket."):
+            return
+        if event == "socket.getaddrinfo":
+            self._check_name(arguments[0], arguments[1])
+        elif event == "socket.gethostbyname":
+            self._check_name(arguments[0], None)
+        elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+            self._check_address(*arguments[:2])
+
+    def _check_name(self, host: Any, port: Any) -> None:
+        name = host.decode(errors="replace") if isinstance(host, bytes) else host
+        if name is not None and name not in self._addresses:
+            self._refuse(f"{name}:{port}" if port else str(name))
+
+    def _check_address(self, one: socket.socket, address: Any) -> None:
+        if one.family not in (socket.AF_INET, socket.AF_INET6) or not address:
+            return
+        if tuple(address[:2]) not in self._allowed:
+            self._refuse(f"{address[0]}:{address[1]}")
+
+    def _refuse(self, host: str) -> None:
+        if host in self.asked or len(self.asked) < _HOSTS_MAX:
+            self.asked[host] += 1
+        raise OtherHost(f"{host} is no host of this design's fleet")

@@ -1,0 +1,219 @@
+"""Users of a Locust file, in the worker's own process, against a server on loopback."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from core.errors import MeasurementFailed
+from experiments.tests.load_fixture import begun, ended, follow, run, waiting
+from experiments.tests.locust_fixture import ORDINARY, answering, file_plan, one_user
+
+WEIGHTS = {"Shopper": 2.0, "Browser": 1.0, "Quick": 1.0}
+
+
+def tasks_of(handle_workers: list[dict[str, Any]]) -> dict[str, Any]:
+    (worker,) = handle_workers
+    found = worker["tasks"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "locustfile.py"
+    path.write_text(ORDINARY)
+    with answering() as server:
+        plan = file_plan(path, server.url, WEIGHTS, count=90, users=8)
+        handle = waiting(tmp_path, plan)
+        handle.wait_ready()
+        before = Counter(server.paths())
+        handle.stop()
+        assert before == {"/login": 4, "/browsing/started": 2}, "on_start, before any arrival"
+        server.asked.clear()
+        handle = begun(tmp_path, plan)
+        records, status = ended(handle)
+        asked = server.asked
+    assert status.state == "done", status
+    outcomes = {
+        (name, outcome) for name, outcome in records.select("name", "outcome").unique().rows()
+    }
+    assert outcomes == {
+        ("POST /first", "ok"), ("GET /second/[n]", "ok"), ("GET /third", "ok"),
+        ("GET /missing", "ok"), ("GET /deep", "bad_content"),
+        ("GET /page", "ok"), ("own work", "ok"),
+    }  # fmt: skip
+    assert set(records["index"]) == set(range(90)), "each arrival has begun a task"
+    order = ["/first", "/second", "/third"]
+    for number in map(str, range(4)):  # each has its own session, and its place in the steps
+        own = [path.removesuffix(f"/{number}") for _, path, user in asked if user == number]
+        steps = [path for path in own if path in order]
+        assert len(steps) > 3
+        assert steps == [order[place % 3] for place in range(len(steps))]
+    paths = Counter(path for _, path, _ in asked)
+    assert paths["/logout"] == 4
+    assert records.filter(pl.col("name") == "own work")["bytes"].unique().to_list() == [7]
+    late = records.filter(pl.col("latency_ms") < pl.col("lag_ms"))
+    assert late.height == 0, "the lateness of its arrival is part of each latency"
+    told = tasks_of(handle.workers)
+    assert {key: told[key] for key in ("users", "not_started", "raised", "timed_out")} == {
+        "users": 8, "not_started": 0, "raised": 0, "timed_out": 0,
+    }  # fmt: skip
+    assert told["outside"] >= 6, "the requests of on_start"
+
+
+def test_a_task_of_several_requests_has_a_record_for_each(tmp_path: Path) -> None:
+    body = (
+        "    @task\n    def three(self):\n"
+        "        for n in range(3):\n            self.client.get(f'/{n}')\n"
+    )
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=10)
+        records, status = run(tmp_path, plan)
+    assert status.state == "done", status
+    assert records.group_by("index").len()["len"].to_list() == [3] * 10
+    first_s = records.group_by("index").agg(pl.col("intended_s").min()).sort("index")["intended_s"]
+    due_s = [first_s[0] + offset_s for offset_s in plan.offsets_s]
+    assert first_s.to_list() == pytest.approx(due_s, abs=plan.offsets_s[1])
+
+
+OTHER = "198.18.255.254:81"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (f"        requests.get('http://{OTHER}/')", [OTHER]),
+        (f"        self.client.get('http://{OTHER}/')", [OTHER]),
+        ("        self.client.get('https://shop.example/')", ["shop.example:443"]),
+        ("        threading.Thread(target=requests.get, args=('http://shop.example/',)).start()",
+         ["shop.example"]),
+        ("        1 / 0", ["locustfile.py:9", "ZeroDivisionError"]),
+        ("        self.environment.runner.quit()", ["quit"]),
+        ("        raise SystemExit(3)", ["SystemExit"]),
+    ],
+    ids=["requests", "client", "name", "thread", "raises", "quit", "exit"],
+)  # fmt: skip
+def test_a_file_that_may_not_go_on_ends_the_block_and_is_told_why(
+    tmp_path: Path, body: str, named: list[str]
+) -> None:
+    with answering() as server:
+        text = f"    @task\n    def one(self):\n{body}\n"
+        plan = one_user(tmp_path / "locustfile.py", server.url, text, count=100)
+        handle = begun(tmp_path, plan)
+        _, status = ended(handle)
+    assert status.state == "failed", status
+    assert all(word in status.problem for word in ["locustfile.py", *named]), status.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("    def on_start(self):\n        {}['token']\n", "locustfile.py:8: KeyError"),
+        ("    def on_start(self):\n        self.client.get('https://shop.example/')\n",
+         "shop.example:443"),
+        ("    def on_start(self):\n        raise StopUser()\n", "One"),
+        ("    pass\n", "No tasks defined"),
+    ],
+    ids=["raises", "host", "stops", "no-tasks"],
+)  # fmt: skip
+def test_users_that_do_not_come_to_their_tasks_are_told_before_the_block(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    text = text.replace("StopUser()", "__import__('locust').exception.StopUser()")
+    if "def" in text:
+        text += "\n    @task\n    def one(self):\n        self.client.get('/')\n"
+    with answering() as server:
+        handle = waiting(tmp_path, one_user(tmp_path / "locustfile.py", server.url, text))
+        with pytest.raises(MeasurementFailed) as failed:
+            handle.wait_ready()
+    assert named in failed.value.got
+
+
+def test_a_task_beyond_its_time_out_is_ended_and_counts_as_a_time_out(tmp_path: Path) -> None:
+    body = (
+        "    def on_start(self):\n        self.client.get('/hello')\n\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n"
+        "        time.sleep(500)\n"
+    )
+    with answering() as server:
+        plan = one_user(
+            tmp_path / "locustfile.py", server.url, body, count=4, users=4, task_timeout_s=0.5
+        )
+        handle = begun(tmp_path, plan)
+        records, status = ended(handle)
+        paths = Counter(server.paths())
+    assert status.state == "done", status
+    assert Counter(records["outcome"]) == {"ok": 4, "time_out": 4}
+    assert tasks_of(handle.workers)["timed_out"] == 4
+    assert paths["/hello"] > 4, "another user has taken the place of each"
+
+
+def test_a_request_beyond_the_load_s_limits_is_a_time_out_at_them(tmp_path: Path) -> None:
+    body = "    @task\n    def one(self):\n        self.client.get('/never')\n"
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=3)
+        records, status = run(tmp_path, plan)
+    assert status.state == "done", status
+    assert records["outcome"].to_list() == ["time_out"] * 3
+    limit_ms = 1e3 * (plan.load.connect_timeout_s + plan.load.response_timeout_s)
+    assert (records["latency_ms"] - records["lag_ms"] <= limit_ms + 0.01).all()
+
+
+def test_an_arrival_without_a_free_user_is_not_started(tmp_path: Path) -> None:
+    body = (
+        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(1)\n"
+    )
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=10, users=2)
+        handle = begun(tmp_path, plan)
+        records, status = ended(handle)
+    assert status.state == "done", status
+    assert Counter(records["outcome"]) == {"ok": 2, "dropped": 8}
+    assert records.filter(pl.col("outcome") == "dropped")["name"].unique().to_list() == ["One"]
+    assert tasks_of(handle.workers)["not_started"] == 8
+
+
+def test_requests_outside_tasks_are_counted_and_not_recorded(tmp_path: Path) -> None:
+    body = (
+        "    def on_start(self):\n        gevent.spawn(self.in_the_background)\n\n"
+        "    def in_the_background(self):\n        while True:\n"
+        "            requests.get(self.host + '/background')\n"
+        "            self.client.get('/mine', name='mine')\n            time.sleep(0.05)\n\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n"
+    )
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=20, users=20)
+        handle = begun(tmp_path, plan)
+        records, status = ended(handle)
+        paths = Counter(server.paths())
+    assert status.state == "done", status
+    assert paths["/background"] > 0
+    mine = records.filter(pl.col("name") == "GET mine").height
+    assert tasks_of(handle.workers)["outside"] + mine <= paths["/mine"]
+    assert records.filter(pl.col("name") == "GET /good").height == 20
+
+
+def test_a_worker_that_is_told_to_end_keeps_what_it_has_measured(tmp_path: Path) -> None:
+    body = "    @task\n    def one(self):\n        self.client.get('/good')\n"
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=3000)
+        handle = begun(tmp_path, plan)
+        follow(handle, lambda status: status.recorded > 5)
+        handle.stop()
+        status = handle.poll()
+    assert status.state == "stopped", status
+    assert handle.records().height > 5
+
+
+@pytest.mark.long
+def test_a_file_that_keeps_the_process_to_itself_is_ended(tmp_path: Path) -> None:
+    body = "    @task\n    def one(self):\n        while True:\n            pass\n"
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=3000)
+        _, status = ended(begun(tmp_path, plan))
+    assert status.state == "failed", status
+    assert "locustfile.py:9" in status.problem or "locustfile.py:10" in status.problem

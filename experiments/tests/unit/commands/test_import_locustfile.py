@@ -1,0 +1,154 @@
+"""`sparecraft import locustfile`, and `check` of a design that has one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.import_locustfile import make_locust_design
+from experiments.design import load_design
+from experiments.design.design_files import copy_design_files
+from experiments.tests.called import call, refusal
+from experiments.tests.locust_fixture import ORDINARY
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop_users.py"
+    path.write_text(ORDINARY)
+    return path
+
+
+def test_it_shows_users_tasks_weights_and_what_is_not_honoured(file: Path) -> None:
+    done = call("import", "locustfile", str(file), "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    users = {one["name"]: one for one in found["users"]}
+    assert {name: one["weight"] for name, one in users.items()} == {
+        "Shopper": 2.0, "Browser": 1.0, "Quick": 1.0,
+    }  # fmt: skip
+    (steps,) = users["Shopper"]["tasks"]
+    assert steps["sequential"]
+    assert [one["name"] for one in steps["tasks"]] == ["first", "second", "third"]
+    (browsing,) = users["Browser"]["tasks"]
+    assert {one["name"]: one["weight"] for one in browsing["tasks"]} == {"look": 3, "Deeper": 1}
+    assert users["Quick"]["tasks"][0]["tags"] == ["fast"]
+    assert users["Browser"]["waits"] == ["between", "constant_pacing"]
+    assert users["Quick"]["waits"] == []
+    assert set(found["codes"]) == {"wait_time", "shape", "host"}
+    assert not list(file.parent.glob("*/")), "nothing is written without --to"
+
+
+def test_it_makes_a_design_that_the_check_passes(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "flower-shop"
+    made = call("import", "locustfile", str(file), "--to", str(folder))
+    assert made.exit_code == 0, made.output
+    assert not (folder / "workload.py").exists()
+    checked = call("check", str(folder), "--json")
+    assert checked.exit_code == 0, checked.output
+    found = json.loads(checked.output)
+    assert found["load"]["locustfile"] == "shop_users.py"
+    assert [one["name"] for one in found["locustfile"]["users"]] == ["Shopper", "Browser", "Quick"]
+    told = call("check", str(folder)).output
+    assert told.count("not honoured") == 3, "each once"
+    assert "not by the native worker" in " ".join(told.split())
+
+
+def test_a_run_keeps_the_file_and_what_lies_beside_it_in_a_folder_of_its_own(
+    file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "flower-shop"
+    make_locust_design(file, folder)
+    load = load_design(folder).experiment.load
+    copy_design_files(folder, load, tmp_path / "alone")
+    assert (tmp_path / "alone" / "shop_users.py").is_file()
+    assert not (tmp_path / "alone" / "README.md").exists()
+    (folder / "users").mkdir()
+    (folder / "shop_users.py").rename(folder / "users" / "shop_users.py")
+    (folder / "users" / "words.csv").write_text("a,b\n")
+    moved = load.model_copy(update={"locustfile": "users/shop_users.py"})
+    copy_design_files(folder, moved, tmp_path / "kept")
+    assert sorted(path.name for path in (tmp_path / "kept" / "users").iterdir()) == [
+        "shop_users.py", "words.csv",
+    ]  # fmt: skip
+
+
+HEAD = "import time\nimport requests\nfrom locust import HttpUser, task\n"
+USER = "class One(HttpUser):\n    @task\n    def one(self):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "got"),
+    [
+        (HEAD + "1 / 0\n", 4, "ZeroDivisionError"),
+        (HEAD + "def f(:\n", 4, "SyntaxError"),
+        (HEAD + "import no_such_module_at_all\n", 4, "ModuleNotFoundError"),
+        ("from locust import HttpLocust\nclass Old(HttpLocust):\n    pass\n", 2, "ImportError"),
+        (HEAD, 0, "none"),
+        (HEAD + "raise SystemExit(2)\n", 4, "SystemExit"),
+        (HEAD + "requests.get('http://a.example/')\n" + USER + "        pass\n", 4, "a.example"),
+        (HEAD + USER + "        self.client.get('https://a.example/cart')\n", 7, "a.example"),
+        (HEAD + USER + "        requests.post(f'http://a.example/{self.host}')\n", 7, "a.example"),
+    ],
+    ids=["raises", "syntax", "module", "old", "no-user", "exit", "network", "url", "f-string"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, got: str
+) -> None:
+    path = tmp_path / "locustfile.py"
+    path.write_text(text)
+    refused = refusal("import", "locustfile", str(path))
+    assert refused.place == (f"{path}:{line}" if line else str(path))
+    assert got in refused.got
+
+
+def test_a_file_that_only_knows_its_host_is_not_taken_to_ask_another(tmp_path: Path) -> None:
+    path = tmp_path / "locustfile.py"
+    path.write_text(HEAD + USER + "        self.client.get(f'http://{self.host}/cart')\n")
+    assert call("import", "locustfile", str(path)).exit_code == 0
+
+
+def test_a_file_that_is_imported_for_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.design.locustfile.READ_S", 0.2)
+    path = tmp_path / "locustfile.py"
+    path.write_text(HEAD + "time.sleep(3600)\n")
+    refused = refusal("import", "locustfile", str(path))
+    assert refused.place == str(path)
+    assert "0.2 s" in refused.expected
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ('user = "shopper"', "load.user"),
+        ("workers = 2", "load.workers"),
+        ('worker = "./mine"', "load.worker"),
+        ("task_timeout_s = 0.0", "load.task_timeout_s"),
+    ],
+)
+def test_a_load_that_a_locustfile_cannot_be_is_refused(
+    file: Path, tmp_path: Path, change: str, key: str
+) -> None:
+    folder = tmp_path / "flower-shop"
+    make_locust_design(file, folder)
+    toml = folder / "experiment.toml"
+    text = toml.read_text().replace("task_timeout_s = 30.0\n", "")
+    toml.write_text(text.replace("[load]", f"[load]\n{change}"))
+    refused = refusal("check", str(folder))
+    assert refused.place.endswith(f": {key}"), refused.place
+
+
+@pytest.mark.parametrize("name", ["none.py", "../shop_users.py"])
+def test_a_locustfile_that_is_not_in_the_design_is_refused(
+    file: Path, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "flower-shop"
+    make_locust_design(file, folder)
+    toml = folder / "experiment.toml"
+    toml.write_text(toml.read_text().replace('"shop_users.py"', f'"{name}"'))
+    refused = refusal("check", str(folder))
+    assert refused.place.endswith(": load.locustfile"), refused.place
