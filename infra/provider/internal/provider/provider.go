@@ -45,6 +45,7 @@ type connection struct {
 	hosts  pool
 	now    func() time.Time
 	settle time.Duration
+	turn   chan struct{} // held by the fleet_run that goes on
 }
 
 func (p *fleetProvider) Metadata(
@@ -63,7 +64,7 @@ func (p *fleetProvider) Schema(
 			"docker": schema.BoolAttribute{
 				Optional: true,
 				Description: "Whether an engine is needed, by default true. With false none is asked, " +
-					"and only `fleet_identity` can be made: for fleets on other platforms.",
+					"and only `fleet_identity` and `fleet_run` can be made: for fleets on other platforms.",
 			},
 			"hosts": hostsAttribute(),
 		},
@@ -80,7 +81,7 @@ func (p *fleetProvider) Configure(
 		return
 	}
 	if !model.Docker.IsNull() && !model.Docker.ValueBool() {
-		response.ResourceData = &connection{now: p.now}
+		response.ResourceData = &connection{now: p.now, turn: make(chan struct{}, 1)}
 		response.DataSourceData = response.ResourceData
 		return
 	}
@@ -91,12 +92,14 @@ func (p *fleetProvider) Configure(
 	}
 	connected, problems := connectAll(ctx, hosts)
 	response.Diagnostics.Append(problems...)
-	response.ResourceData = &connection{hosts: connected, now: p.now, settle: p.settle}
+	response.ResourceData = &connection{
+		hosts: connected, now: p.now, settle: p.settle, turn: make(chan struct{}, 1),
+	}
 	response.DataSourceData = response.ResourceData
 }
 
 func (p *fleetProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newImage, newNetwork, newVXLAN, newMachine, newIdentity}
+	return []func() resource.Resource{newImage, newNetwork, newVXLAN, newMachine, newIdentity, newRun}
 }
 
 func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource {
@@ -109,9 +112,9 @@ func configured(data any, diagnostics *diag.Diagnostics) *connection {
 	if shared != nil && shared.hosts == nil {
 		diagnostics.Append(problem{
 			summary:  "This provider has no Docker engine",
-			expected: "docker = true, or nothing, in the provider's block for all but fleet_identity",
+			expected: "docker = true, or nothing, in the provider's block for all but fleet_identity and fleet_run",
 			came:     "docker = false",
-			todo:     "remove docker = false, or use this provider for fleet_identity only",
+			todo:     "remove docker = false, or use this provider for these two only",
 		}.diagnostic())
 	}
 	return shared
