@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from core.errors import InputError
 from core.runfiles.result import Result, read_result
 from core.terminal import print_json
 from experiments import kinds
@@ -55,6 +56,16 @@ def run(
             "is set aside and measured again.",
         ),
     ] = 0.0,
+    attach: Annotated[
+        str | None,
+        typer.Option(
+            "--attach",
+            metavar="WHERE",
+            help="Measure a fleet that is there, and change and remove none of it: a file of "
+            "`terraform output -json`, the folder of the Terraform configuration that made it, or "
+            "a workspace of infra/stacks/local.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -73,13 +84,21 @@ def run(
 
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
+    _check_attach(attach, chosen, keep)
     wanted = _with_pattern(load_design(design, seed=seed), interference)
     kind = kinds.kind_of(wanted)
     if dry_run:
         cores = os.cpu_count() if chosen.entry.name == DEFAULT else None
         _say(wanted, results, cores, as_json)
         return
-    if kind.needs_fleet:
+    if attach is not None and not kind.needs_fleet:
+        raise InputError(
+            "--attach",
+            expected="a kind of experiment that measures a fleet",
+            got=f"{kind.name}, which needs none",
+            hint="Run it without --attach.",
+        )
+    if kind.needs_fleet and attach is None:
         narrator = Narrator(err if as_json else out)
         planned_s = kind.load_s(wanted, kinds.section_of(kind, wanted))
         given = {**chosen.given, "planned_s": planned_s}
@@ -92,12 +111,33 @@ def run(
         kind,
         wanted,
         kinds.section_of(kind, wanted),
-        platform=chosen.entry.for_run(wanted.fleet.experiment),
+        platform=_platform(attach, chosen, wanted),
         results=results,
         keep=keep,
         as_json=as_json,
         quiet_wait_s=quiet_wait_s,
     )
+
+
+def _check_attach(attach: str | None, chosen: Chosen, keep: bool) -> None:
+    """Raises InputError for options that say nothing of a fleet that is there."""
+    others = [f"--platform {chosen.entry.name}"] if chosen.entry.name != DEFAULT else []
+    others += ["--keep"] if keep else []
+    if attach is not None and others:
+        raise InputError(
+            "--attach",
+            expected="no other word on the fleet: it is where it is, and stays",
+            got=f"{' and '.join(others)} beside it",
+            hint="Take that out.",
+        )
+
+
+def _platform(attach: str | None, chosen: Chosen, design: Design) -> Platform:
+    if attach is None:
+        return chosen.entry.for_run(design.fleet.experiment)
+    from experiments.testbed.attach import attach as attached
+
+    return attached(attach, design)
 
 
 def carried_out(

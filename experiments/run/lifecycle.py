@@ -161,12 +161,13 @@ def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException
 
 def _left(testbed: Testbed) -> str:
     """The fate of the fleet and of what was measured."""
-    said = "Faults were undone and the fleet was removed."
+    became = "stays" if testbed.platform.is_attached else "was removed"
+    said = f"Faults were undone and the fleet {became}."
     if not testbed.is_removed:
         name = testbed.design.fleet.experiment
         said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
     elif testbed.verdicts.cleanup.reasons:
-        said = "The fleet was removed; what went wrong before that is told above."
+        said = f"The fleet {became}; what went wrong before that is told above."
     kept = f"What was measured is in {testbed.folder}."
     if (page := testbed.folder / "report.html").is_file():
         kept = f"What was measured: {page}"

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from core.errors import EnvironmentMissing, SparecraftError
+from experiments.design.contracts import COMPARE_OFF
 from experiments.design.inventory import Identity, Machine
 
 _TIMEOUT = httpx.Timeout(5.0)
@@ -142,6 +143,19 @@ class Arbiter(_Api):
     def latency(self) -> dict[str, Any]:
         """Latencies of the last seconds, and the histogram since its start."""
         return dict(self._call("GET", "/v1/latency"))
+
+    def config(self) -> dict[str, Any]:
+        """Its configuration now, live changes included."""
+        return dict(self._call("GET", "/v1/config"))
+
+    def restore(self, config: Mapping[str, Any]) -> None:
+        """Bring policy, tokens, replicas and comparison back to those of an earlier `config`, in
+        the order that the arbiter takes: nothing is compared with one replica."""
+        self.set_policy(config["policy"], config["tokens"])
+        steps = [("replicas", {"replicas": config["replicas"]}), ("compare", config["compare"])]
+        off = config["compare"]["mode"] == COMPARE_OFF
+        for name, body in reversed(steps) if off else steps:
+            self._call("PUT", f"/v1/{name}", body)
 
     def set_replicas(self, replicas: int) -> None:
         """The replication factor for the requests that follow."""

@@ -48,7 +48,7 @@ class Signals:
         del frame
         name = signal.Signals(number).name
         with suppress(OSError):  # the terminal may be gone, which SIGHUP tells
-            self._said(f"{name}: reverting faults and removing the fleet, please wait")
+            self._said(f"{name}: undoing faults and cleaning up, please wait")
         if self._shielded:
             return
         self._shielded = True

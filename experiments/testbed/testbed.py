@@ -99,6 +99,7 @@ class Testbed:
         self._fingerprint_clean: bool | None = None
         self._hosts: pl.DataFrame | None = None
         self._applied = False
+        self._arbiters_before: dict[str, Mapping[str, Any]] = {}
         self.is_removed = True  # also where there was never anything to remove
         self.stopped: dict[str, Any] | None = None
 
@@ -115,7 +116,8 @@ class Testbed:
         own = self.folder / FOLDER
         copy_design_files(self.design.directory, self.design.experiment.load, own)
         began = time.monotonic()
-        with say.step("Provisioning (terraform apply)"):
+        attached = self.platform.is_attached
+        with say.step("Taking the fleet" if attached else "Provisioning (terraform apply)"):
             self.platform.check()
             self._applied = True
             self._inventory = provision(self.design, self.platform, say)
@@ -125,6 +127,9 @@ class Testbed:
         with say.step("Waiting until every machine is ready"):
             wait_ready(self.fleet, self.design.roles, say)
         self.setup_s["ready"] = round(time.monotonic() - began, 2)
+        if attached:
+            arbiters = self.fleet.arbiters.items()
+            self._arbiters_before = {tier: arbiter.config() for tier, arbiter in arbiters}
         check_capabilities(self.design, self.fleet)
         if isinstance(self.platform, Undoes):
             self.platform.journal.watch()
@@ -199,6 +204,11 @@ class Testbed:
                 self.narrator.detail(f"{missed} polls of the arbiters went unanswered")
         for text in revert_everything(fleet):
             self.verdicts.revert.fail(text)
+        for tier, config in self._arbiters_before.items():
+            try:
+                fleet.arbiters[tier].restore(config)
+            except SparecraftError as error:
+                self.verdicts.revert.fail(f"the arbiter of {tier} is not as it was: {error}")
         away = self.tally.struck | watched(self.design, fleet.inventory)
         for machine in sorted(fleet.settings.lost - away):
             self.verdicts.measurement.fail(f"{machine} was without its arm's settings for a while")
@@ -255,6 +265,9 @@ class Testbed:
     def remove(self, *, keep: bool) -> None:
         """Remove the fleet unless it is to stay, and look whether anything is left."""
         if not self._applied:
+            return
+        if self.platform.is_attached:
+            self.narrator.say("The fleet stays as it was.")
             return
         if keep:
             name = self.design.fleet.experiment

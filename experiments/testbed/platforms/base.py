@@ -19,7 +19,8 @@ class Platform(Protocol):
     `through_agent` maps the machine faults that this platform cannot inject itself to the agent's
     kind that comes nearest. `ready_timeout_s` is how long a new machine may take to be ready [s].
     `reachable`: whether this process reaches the fleet's agents and arbiters. `on_this_host`:
-    whether all machines share this host's cores and memory.
+    whether all machines share this host's cores and memory. `is_attached`: the fleet is somebody
+    else's, so it is not made here, nor removed, and its arbiters are left as they were.
     """
 
     @property
@@ -34,6 +35,8 @@ class Platform(Protocol):
     def reachable(self) -> bool: ...
     @property
     def on_this_host(self) -> bool: ...
+    @property
+    def is_attached(self) -> bool: ...
 
     def check(self) -> None:
         """Raises EnvironmentMissing where the platform does not answer, or machines of this
@@ -141,6 +144,9 @@ class PlatformEntry(Protocol):
 
     def for_run(self, experiment: str) -> Platform:
         """The fleet that `sparecraft run` makes, or finds, and measures from here."""
+
+    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
+        """The same fleet, of somebody else's. Raises InputError where that is not possible."""
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
         """The run, where it cannot go on here; nothing is made yet."""

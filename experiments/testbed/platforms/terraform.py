@@ -27,6 +27,7 @@ _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
 _FLEET, _PLATFORM, _STATE = "fleet.tfvars", "platform.tfvars.json", "terraform.tfstate"
 _DEFAULT = "default"  # the workspace that every backend has
+_OUTPUT_S = 60.0
 
 
 class Stack:
@@ -209,27 +210,10 @@ class Stack:
             self._run(["workspace", "delete", "-force", self.experiment], workspace=_DEFAULT)
 
     def _command(self, arguments: list[str]) -> list[str]:
-        program = shutil.which("terraform")
-        if program is None:
-            raise EnvironmentMissing(
-                "terraform",
-                expected="Terraform 1.9 or later on PATH",
-                got="no such program",
-                hint="Install Terraform, or run `make setup`, which says where to get it.",
-            )
-        return [program, f"-chdir={self.directory}", *arguments]
+        return [_program(), f"-chdir={self.directory}", *arguments]
 
     def _environment(self, workspace: str | None = None) -> dict[str, str]:
-        environment = {
-            **os.environ,
-            "TF_WORKSPACE": workspace or self.experiment,
-            "TF_IN_AUTOMATION": "1",
-            "CHECKPOINT_DISABLE": "1",
-        }
-        # A configuration file that is named but absent makes Terraform warn at every call.
-        if not Path(environment.get("TF_CLI_CONFIG_FILE", "/")).exists():
-            del environment["TF_CLI_CONFIG_FILE"]
-        return environment
+        return _environment(workspace or self.experiment)
 
     def _run(
         self, arguments: list[str], workspace: str | None = None
@@ -293,6 +277,51 @@ class Stack:
             got=said,
             hint=hint,
         )
+
+
+def outputs(directory: Path, workspace: str | None) -> str:
+    """All outputs of a root module, as `terraform output -json` prints them; of the workspace that
+    is selected there where none is named. Raises EnvironmentMissing."""
+    done = subprocess.run(
+        [_program(), f"-chdir={directory}", "output", "-json"],
+        env=_environment(workspace),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=_OUTPUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise EnvironmentMissing(
+            f"terraform output ({directory})",
+            expected="the outputs of a configuration that was applied",
+            got=done.stderr.strip() or done.stdout.strip(),
+            hint="Name the folder that `terraform apply` was called in.",
+        )
+    return done.stdout
+
+
+def _program() -> str:
+    program = shutil.which("terraform")
+    if program is None:
+        raise EnvironmentMissing(
+            "terraform",
+            expected="Terraform 1.9 or later on PATH",
+            got="no such program",
+            hint="Install Terraform, or run `make setup`, which says where to get it.",
+        )
+    return program
+
+
+def _environment(workspace: str | None) -> dict[str, str]:
+    """This process's, for Terraform; without a workspace the one that is selected."""
+    environment = {**os.environ, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
+    if workspace is not None:
+        environment["TF_WORKSPACE"] = workspace
+    # A configuration file that is named but absent makes Terraform warn at every call.
+    if not Path(environment.get("TF_CLI_CONFIG_FILE", "/")).exists():
+        del environment["TF_CLI_CONFIG_FILE"]
+    return environment
 
 
 def stated(stack: Path) -> list[str]:

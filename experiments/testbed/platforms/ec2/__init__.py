@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.errors import InputError
 from experiments.console import Narrator
 from experiments.design import Design
+from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import (
     CostEstimate,
     Elsewhere,
@@ -65,6 +67,16 @@ class _Ec2:
         from experiments.testbed.platforms.ec2.attached import AttachedFleet
 
         return AttachedFleet(experiment)
+
+    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
+        """Refused: its machines are powered from where they were made."""
+        del identity
+        raise InputError(
+            "--attach",
+            expected="a fleet on this host",
+            got=f"{inventory.experiment}, which is on ec2",
+            hint="`sparecraft run DESIGN --platform ec2` measures it from its first load machine.",
+        )
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
         """From wherever there are credentials; on the first load machine the run goes on there."""

@@ -35,6 +35,7 @@ class AttachedFleet(Ec2Machines):
     """One experiment's fleet, made elsewhere."""
 
     reachable = True
+    is_attached = True
 
     def __init__(self, experiment: str, file: Path = HANDED) -> None:
         """Raises EnvironmentMissing where `file` is not there or of another experiment."""

@@ -26,6 +26,7 @@ class Ec2Machines:
     name = "ec2"
     # The agent stops the role's processes; its own and the kernel's go on.
     through_agent: Mapping[str, str] = {"machine.freeze": "process.hang"}
+    is_attached = False
     reachable = False  # but from within its network
     on_this_host = False
     ready_timeout_s = 900.0  # a machine installs its role's packages when it starts first

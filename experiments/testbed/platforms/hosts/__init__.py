@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.design.inventory import Inventory
+from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import CostEstimate, Given, Option, Platform, PlatformEntry
 
 
@@ -26,6 +27,16 @@ class _Hosts:
     def for_run(self, experiment: str) -> Platform:
         """On the hosts of the last `up`, or of hosts.toml."""
         return _platform(experiment, None)
+
+    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
+        """Refused: its machines are powered from where they were made."""
+        del identity
+        raise InputError(
+            "--attach",
+            expected="a fleet on this host",
+            got=f"{inventory.experiment}, which is on hosts",
+            hint="`sparecraft run DESIGN --platform hosts` measures the fleet that `up` made.",
+        )
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
         """It goes on here."""

@@ -35,6 +35,7 @@ class HostsPlatform:
     # The agent stops the role's processes; its own and the kernel's go on.
     through_agent: Mapping[str, str] = {"machine.freeze": "process.hang"}
     reachable = True
+    is_attached = False
     on_this_host = False
     ready_timeout_s = 300.0
 

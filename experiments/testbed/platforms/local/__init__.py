@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.design.inventory import Inventory
+from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import CostEstimate, Given, Option, Platform, PlatformEntry
 
 
@@ -26,6 +26,12 @@ class _Local:
     def for_run(self, experiment: str) -> Platform:
         """Made for the run, and removed; one that is up is taken where it is."""
         return _platform(experiment, None)
+
+    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
+        """On the engine that `docker` finds."""
+        from experiments.testbed.platforms.local.attached import AttachedLocalFleet
+
+        return AttachedLocalFleet(inventory, identity)
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
         """It goes on here."""

@@ -51,6 +51,13 @@ def state(container: str, on: Engine = HERE) -> str:
     return done.stdout.strip() if done.returncode == 0 else "absent"
 
 
+def limits(container: str, on: Engine = HERE) -> tuple[float | None, float | None]:
+    """Its caps: CPUs, and MB (2^20 bytes) of memory; None for one that it has not."""
+    said = json.loads(run("inspect", "--format", "{{json .HostConfig}}", container, on=on))
+    period, quota, memory = said["CpuPeriod"], said["CpuQuota"], said["Memory"]
+    return quota / period if period and quota > 0 else None, memory / 2**20 if memory else None
+
+
 def logs(container: str, lines: int = 20, on: Engine = HERE) -> str:
     """The last lines that a machine printed."""
     done = _call("logs", "--tail", str(lines), container, on=on)

@@ -37,6 +37,7 @@ class LocalPlatform:
     through_agent: Mapping[str, str] = {}
     ready_timeout_s = 120.0
     reachable = True
+    is_attached = False
 
     def __init__(self, experiment: str, hosts: Mapping[str, Any] | None = None) -> None:
         """`hosts`: the variables that say where; None: where it is, else this host's engine."""
@@ -99,7 +100,8 @@ class LocalPlatform:
                 expected="nothing of this experiment but what its own workspace made",
                 got=f"{len(others)} others: {', '.join(sorted(others)[:4])}"
                 + (", ..." if len(others) > 4 else ""),
-                hint="Remove them where they were made (`terraform destroy`), or call "
+                hint="Measure that fleet as it is: `sparecraft run DESIGN --attach FOLDER`, of the "
+                "Terraform configuration that made it. Or remove it there, or by "
                 f"`sparecraft down {self.experiment}`, which removes every trace.",
             )
 

@@ -135,7 +135,9 @@ def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
         return []
 
     monkeypatch.setattr(Testbed, "collect", lambda _: called("collect"))
-    platform: Any = SimpleNamespace(name="local", down=lambda _: called("down"), left=list)
+    platform: Any = SimpleNamespace(
+        name="local", is_attached=False, down=lambda _: called("down"), left=list
+    )
     outcome = carried_out(WithFleet(), tmp_path, platform)
     assert calls == ["collect", "down"]
     result = read_result(outcome.folder)
@@ -152,7 +154,7 @@ def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
         raise BROKEN
 
     said = io.StringIO()
-    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, left=list)
     with pytest.raises(Interrupted) as caught:
         carried_out(
             WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
@@ -174,7 +176,7 @@ def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
 
     monkeypatch.setattr(Testbed, "collect", collect)
     said = io.StringIO()
-    platform: Any = SimpleNamespace(name="local", down=lambda _: [], left=list)
+    platform: Any = SimpleNamespace(name="local", is_attached=False, down=lambda _: [], left=list)
     with pytest.raises(Interrupted) as caught:
         carried_out(
             WithFleet(KeyboardInterrupt()), tmp_path, platform, Narrator(Console(file=said))

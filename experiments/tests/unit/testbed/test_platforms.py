@@ -40,6 +40,7 @@ class LentPlatform:
     through_agent = {}
     ready_timeout_s = 1.0
     reachable = False
+    is_attached = False
 
     def __init__(self, experiment):
         self.experiment = experiment

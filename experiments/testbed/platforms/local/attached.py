@@ -1,0 +1,124 @@
+"""A fleet on this host's Docker engine that somebody else applied: measured as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from core.config_file import check, read_tfvars
+from core.errors import EnvironmentMissing
+from experiments.design.fleet import Fleet, Tier
+from experiments.design.inventory import Identity, Inventory, Machine
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.platform import LocalPlatform
+from experiments.testbed.platforms.terraform import Progress
+
+_MB = 1 << 20
+_TOLERANCE = 0.01  # of the cap in CPUs: a quota is a whole number of microseconds
+_SHOWN = 6
+
+
+class AttachedLocalFleet(LocalPlatform):
+    """Machines that stay: nothing of them is made, changed or removed."""
+
+    is_attached = True
+
+    def __init__(self, inventory: Inventory, identity: Identity) -> None:
+        super().__init__(inventory.experiment, {})
+        self._inventory = inventory
+        self._identity = identity
+
+    def check(self) -> None:
+        """Raises EnvironmentMissing where Docker does not answer, or a machine does not run."""
+        docker.check()
+        off = {
+            machine.name: state
+            for machine in self._inventory.started
+            if (state := docker.state(self.container(machine.name))) != "running"
+        }
+        if off:
+            raise self._other(
+                "running machines",
+                _some(f"{name} {state}" for name, state in off.items()),
+                "Apply it again where it was made: that starts what is down.",
+            )
+
+    def up(self, tfvars: Path, progress: Progress) -> Inventory:
+        """The fleet as it is. Raises EnvironmentMissing where it is not the one of `tfvars`."""
+        for note in self.journal.undo_left(self.undo):
+            progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
+        asked = check(read_tfvars(tfvars), Fleet)
+        if different := list(self._differences(asked)):
+            raise self._other(
+                f"the fleet of {tfvars}",
+                _some(different),
+                "Apply that file where the fleet was made, or give the design the fleet's own.",
+            )
+        progress(f"{len(self._inventory.machines)} machines, made elsewhere, stay as they are")
+        return self._inventory
+
+    def _differences(self, asked: Fleet) -> Iterator[str]:
+        """What would make a figure of this run another fleet's."""
+        had = self._inventory
+        if had.scheme != asked.scheme:
+            yield f"scheme {had.scheme}"
+        there = {one.name: one for one in had.machines}
+        wanted = {
+            *asked.machine_names,
+            *(name for tier in asked.tiers for name in _spares(asked, tier)),
+        }
+        yield from (f"no machine {name}" for name in sorted(wanted - there.keys()))
+        yield from (f"a machine {name} too" for name in sorted(there.keys() - wanted))
+        for name in sorted(there.keys() & wanted):
+            if (tier := there[name].tier) and there[name] not in had.arbiters:
+                yield from self._of_machine(there[name], asked.tiers[tier], _spares(asked, tier))
+
+    def _of_machine(self, machine: Machine, tier: Tier, spares: Collection[str]) -> Iterator[str]:
+        if machine.role != tier.role:
+            yield f"{machine.name}: role {machine.role}, not {tier.role}"
+        if machine.standby != (machine.name in spares):
+            yield f"{machine.name}: {'a' if machine.standby else 'no'} standby"
+        cpus, memory_mb = docker.limits(self.container(machine.name))
+        if cpus is not None and abs(cpus - tier.cpus) > _TOLERANCE * tier.cpus:
+            yield f"{machine.name}: {cpus:g} CPUs, not {tier.cpus:g}"
+        if memory_mb is not None and memory_mb != tier.memory_mb:
+            yield f"{machine.name}: {memory_mb:g} MB of memory, not {tier.memory_mb}"
+
+    def inventory(self) -> Inventory:
+        """The inventory that was given."""
+        return self._inventory
+
+    def identity(self) -> Identity:
+        """The client certificate that was given."""
+        return self._identity
+
+    def down(self, progress: Progress) -> list[str]:
+        """Removes nothing."""
+        progress("the fleet stays as it was")
+        return []
+
+    def left(self) -> list[str]:
+        """Nothing of what this run made, for it made nothing."""
+        return []
+
+    def replace(self, machine: str, progress: Progress) -> None:
+        """Refused: `attach` lets no design in that asks for it."""
+        del progress
+        raise self._other("no machine to be made anew", machine, "Run it without --attach.")
+
+    def _other(self, expected: str, got: str, hint: str) -> EnvironmentMissing:
+        return EnvironmentMissing(
+            f"attached fleet {self.experiment}", expected=expected, got=got, hint=hint
+        )
+
+
+def _spares(fleet: Fleet, tier: str) -> set[str]:
+    """Names of a tier's standbys, which come after its nodes."""
+    spec = fleet.tiers[tier]
+    return {f"{tier}-{index}" for index in range(spec.nodes + 1, spec.nodes + spec.standby + 1)}
+
+
+def _some(words: Iterable[str]) -> str:
+    found = list(words)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more

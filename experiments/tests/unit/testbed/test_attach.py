@@ -1,0 +1,239 @@
+"""A fleet that somebody else applied: what is taken for one, and that it stays as it is."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from core.errors import EnvironmentMissing, InputError
+from experiments.design import load_design
+from experiments.design.inventory import Identity, Inventory
+from experiments.testbed import attach as attaching
+from experiments.testbed.agents import Arbiter
+from experiments.testbed.attach import attach, read_outputs
+from experiments.testbed.platforms.local import docker
+from experiments.testbed.platforms.local.attached import AttachedLocalFleet
+from experiments.testbed.testbed import Testbed
+from experiments.tests.called import refusal
+from experiments.tests.fake_fleet import fake_fleet
+from experiments.tests.quiet import NOBODY
+from experiments.tests.spec_fixture import TFVARS, TOML, write
+
+IDENTITY = {
+    "ca_certificate_pem": "ca", "client_certificate_pem": "one", "client_private_key_pem": "key",
+    "influxdb_login": "sparecraft:secret",
+}  # fmt: skip
+
+
+def machine(name: str, role: str, tier: str | None, standby: bool = False) -> dict[str, Any]:
+    return {
+        "name": name, "tier": tier, "role": role, "place": None, "standby": standby,
+        "address": "198.18.0.9", "agent_url": "https://198.19.0.9:7443", "instance_type": None,
+        "usd_per_hour": None,
+    }  # fmt: skip
+
+
+def fleet(**changed: Any) -> dict[str, Any]:
+    """The inventory of `spec_fixture`'s fleet."""
+    web = [machine(f"web-{i}", "mediawiki", "web", i == 5) for i in range(1, 6)]
+    db = [machine(f"db-{i}", "mariadb", "db") for i in range(1, 4)]
+    arbiters = [machine(f"arbiter-{tier}", "arbiter", tier) for tier in ("web", "db")]
+    machines = [*web, *db, *arbiters, machine("influxdb-1", "influxdb", None)]
+    ends: dict[str, Any] = {"entries": [], "influxdb": "http://198.19.0.5:8086", "grafana": None}
+    said = {"experiment": "mediawiki-noisy", "platform": "local", "scheme": "on-prem"}
+    return {**said, "machines": machines, "endpoints": ends, **changed}
+
+
+def outputs(**changed: Any) -> dict[str, Any]:
+    """As `terraform output -json` prints them."""
+    values = {"fleet": fleet(**changed), "identity": IDENTITY, "published": {}}
+    return {name: {"sensitive": False, "type": "any", "value": one} for name, one in values.items()}
+
+
+def kept(folder: Path, said: Any) -> str:
+    file = folder / "fleet.json"
+    file.write_text(said if isinstance(said, str) else json.dumps(said))
+    return str(file)
+
+
+@pytest.mark.parametrize("said", [outputs(), {"fleet": fleet(), "identity": IDENTITY}])
+def test_a_file_of_outputs_is_a_fleet_with_or_without_what_terraform_adds(
+    tmp_path: Path, said: Any
+) -> None:
+    found = read_outputs(kept(tmp_path, said))
+    assert found.fleet.experiment == "mediawiki-noisy"
+    assert found.identity.influxdb_login == "sparecraft:secret"
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ({}, "fleet"),
+        ([], "fleet"),
+        ({"fleet": outputs()["fleet"]}, "identity"),
+        (fleet(), "identity"),  # `terraform output -json fleet`
+        ({"fleet": {"experiment": "x"}, "identity": IDENTITY}, "fleet"),
+        ({"fleet": fleet(), "identity": {"ca_certificate_pem": "ca"}}, "identity"),
+    ],
+)
+def test_the_part_that_is_missing_is_named(tmp_path: Path, said: Any, missing: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_outputs(kept(tmp_path, said))
+    assert caught.value.place.endswith(f": {missing}")
+
+
+def test_no_key_is_told_of_outputs_that_are_wrong(tmp_path: Path) -> None:
+    wrong = {**IDENTITY, "client_private_key_pem": ["very secret"]}
+    with pytest.raises(InputError) as caught:
+        read_outputs(kept(tmp_path, {"fleet": fleet(), "identity": wrong}))
+    assert "very secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[" * 10_000])
+def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError):
+        read_outputs(kept(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_or_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError):
+        read_outputs(str(tmp_path / "absent"))
+    monkeypatch.setattr(attaching, "_BYTES_MAX", 10)
+    with pytest.raises(InputError):
+        read_outputs(kept(tmp_path, outputs()))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"experiment": "other"}, {"platform": "ec2"}, {"platform": "x"}]
+)
+def test_a_fleet_that_the_design_cannot_measure_from_here_is_refused(
+    tmp_path: Path, changed: dict[str, str]
+) -> None:
+    design = load_design(write(tmp_path / "shop"))
+    with pytest.raises(InputError) as caught:
+        attach(kept(tmp_path, outputs(**changed)), design)
+    assert caught.value.place.startswith("--attach")
+
+
+def test_a_design_that_makes_machines_anew_is_refused(tmp_path: Path) -> None:
+    toml = (
+        TOML.partition("[interference]")[0]
+        + '[arms.baseline]\n[failover]\n[design]\norder = "A"\nrepeats = 1\n'
+    )
+    folder = write(
+        tmp_path / "shop", TFVARS.replace("on-prem", "cloud").replace("standby = 1, ", ""), toml
+    )
+    with pytest.raises(InputError) as caught:
+        attach(kept(tmp_path, outputs(scheme="cloud")), load_design(folder))
+    assert "[failover]" in caught.value.got
+
+
+def attached(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    states: Callable[[str], str] = lambda _: "running",
+    cpus: Callable[[str], float] = lambda name: 1.0 if "-db-" in name else 0.6,
+    **changed: Any,
+) -> AttachedLocalFleet:
+    monkeypatch.setattr(docker, "check", lambda *_: None)
+    monkeypatch.setattr(docker, "state", lambda name, *_: states(name))
+    monkeypatch.setattr(docker, "limits", lambda name, *_: (cpus(name), 512.0))
+    inventory = Inventory.model_validate_json(json.dumps(fleet(**changed)))
+    return AttachedLocalFleet(inventory, Identity(**IDENTITY))
+
+
+def test_the_fleet_of_the_design_is_taken_and_nothing_of_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = attached(monkeypatch)
+    platform.check()
+    assert platform.up(write(tmp_path) / "fleet.tfvars", lambda _: None) == platform.inventory()
+    assert platform.down(lambda _: None) == platform.left() == []
+    with pytest.raises(EnvironmentMissing):
+        platform.replace("web-1", lambda _: None)
+
+
+def test_a_machine_that_does_not_run_is_named_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def state(name: str) -> str:
+        return (
+            "exited"
+            if name.endswith("web-2")
+            else "created"
+            if name.endswith("web-5")
+            else "running"
+        )
+
+    with pytest.raises(EnvironmentMissing) as caught:
+        attached(monkeypatch, states=state).check()
+    assert caught.value.got == "web-2 exited"  # web-5 is a standby
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("nodes = 4, standby = 1", "nodes = 5, standby = 1", "web-6"),
+        ("nodes = 4, standby = 1", "nodes = 4", "web-5"),
+        ("nodes = 4, standby = 1", "nodes = 5", "web-5"),
+        ('scheme     = "on-prem"', 'scheme     = "cloud"', "scheme"),
+        ('role = "mediawiki"', 'role = "apache"', "web-1"),
+        ("cpus = 0.6", "cpus = 0.5", "web-1"),
+        ("cpus = 0.6, memory_mb = 512", "cpus = 0.6, memory_mb = 256", "web-1"),
+        ("  db  = { tokens = 12 }\n", "", "arbiter-db"),
+    ],
+)
+def test_another_fleet_than_the_designs_is_refused_with_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, named: str
+) -> None:
+    assert old in TFVARS
+    folder = write(tmp_path, TFVARS.replace(old, new))
+    with pytest.raises(EnvironmentMissing) as caught:
+        attached(monkeypatch).up(folder / "fleet.tfvars", lambda _: None)
+    assert named in caught.value.got
+
+
+def test_an_attached_fleets_arbiters_are_as_they_were_and_it_stays(tmp_path: Path) -> None:
+    put: list[tuple[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        put.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={})
+
+    client = httpx.Client(base_url="http://arbiter", transport=httpx.MockTransport(answer))
+    platform: Any = SimpleNamespace(name="local", is_attached=True)  # down would be an error
+    testbed = Testbed(load_design("mediawiki-noisy"), tmp_path, platform, NOBODY, ["run"])
+    testbed._connected = fake_fleet({}, {"web": Arbiter("arbiter-web", client)})
+    testbed._applied = True
+    compare = {"mode": "off", "bytes_max": 9}
+    testbed._arbiters_before = {
+        "web": {"policy": "tad", "tokens": 3, "replicas": 2, "compare": compare}
+    }
+    testbed.collect()
+    testbed.remove(keep=False)
+    assert put == [
+        ("/v1/policy", {"policy": "tad", "tokens": 3}),
+        ("/v1/compare", compare),
+        ("/v1/replicas", {"replicas": 2}),
+    ]
+    assert testbed.is_removed
+
+
+@pytest.mark.parametrize("more", [["--keep"], ["--platform", "ec2"]])
+def test_options_of_a_fleet_that_is_made_are_refused_beside_attach(
+    tmp_path: Path, more: list[str]
+) -> None:
+    where = kept(tmp_path, outputs())
+    error = refusal("run", "mediawiki-noisy", "--attach", where, *more)
+    assert (error.place, error.exit_code) == ("--attach", 2)
+
+
+def test_a_kind_without_a_fleet_takes_none(tmp_path: Path) -> None:
+    error = refusal("run", "bitflips-kernels", "--attach", kept(tmp_path, outputs()))
+    assert (error.place, error.exit_code) == ("--attach", 2)
