@@ -150,17 +150,8 @@ func explainNetwork(
 	name, cidr := plan.Name.ValueString(), plan.CIDR.ValueString()
 	switch {
 	case strings.Contains(err.Error(), "overlaps"):
-		return problem{
-			summary:  "Address range " + cidr + " is taken",
-			expected: "no other Docker network in this range",
-			came: fmt.Sprintf(
-				"%s; networks in it: %s",
-				err,
-				strings.Join(overlapping(ctx, on, cidr), ", "),
-			),
-			todo: "bring that fleet down (`sparecraft down EXPERIMENT`, or `docker network rm NAME`), " +
-				"or choose another range",
-		}.diagnostic()
+		others := strings.Join(overlapping(ctx, on, cidr, ""), ", ")
+		return rangeTaken(cidr, fmt.Sprintf("%s; networks in it: %s", err, others))
 	case strings.Contains(err.Error(), "already exists"):
 		return problem{
 			summary:  "Network " + name + " exists already",
@@ -173,7 +164,8 @@ func explainNetwork(
 	return unexpected("create the network "+name, err)
 }
 
-func overlapping(ctx context.Context, on *engine.Engine, cidr string) []string {
+// overlapping names the networks in a range that are not of the experiment own.
+func overlapping(ctx context.Context, on *engine.Engine, cidr, own string) []string {
 	wanted, err := netip.ParsePrefix(cidr)
 	if err != nil {
 		return nil
@@ -184,6 +176,9 @@ func overlapping(ctx context.Context, on *engine.Engine, cidr string) []string {
 	}
 	var names []string
 	for _, other := range all {
+		if own != "" && other.Labels[engine.LabelExperiment] == own {
+			continue
+		}
 		for _, config := range other.IPAM.Config {
 			if prefix, err := netip.ParsePrefix(config.Subnet); err == nil && prefix.Overlaps(wanted) {
 				names = append(names, other.Name+" ("+config.Subnet+")")
@@ -238,7 +233,7 @@ func (m *networkModel) refreshRange(found network.Inspect) {
 	}
 }
 
-// ModifyPlan refuses a host that is not there, and a gateway outside the range.
+// ModifyPlan refuses a host that is not there, a gateway outside the range, and a range of another fleet's.
 func (r *networkResource) ModifyPlan(
 	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
 ) {
@@ -248,10 +243,39 @@ func (r *networkResource) ModifyPlan(
 	r.checkHost(ctx, request.Plan, &response.Diagnostics)
 	var plan networkModel
 	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	r.refuseTaken(ctx, plan, request.State.Raw.IsNull(), &response.Diagnostics)
 	if plan.Gateway.IsNull() || plan.Gateway.IsUnknown() || plan.CIDR.IsUnknown() {
 		return
 	}
 	response.Diagnostics.Append(outside(path.Root("gateway"), plan.Gateway, plan.CIDR)...)
+}
+
+// refuseTaken is an error where another experiment's network, or one that is none of ours, is in the range: an
+// apply would make half a fleet first. Networks of the same experiment may be about to move.
+func (r *networkResource) refuseTaken(
+	ctx context.Context, plan networkModel, isNew bool, diagnostics *diag.Diagnostics,
+) {
+	if !isNew || diagnostics.HasError() || plan.CIDR.IsUnknown() || plan.Experiment.IsUnknown() || plan.Host.IsUnknown() {
+		return
+	}
+	on := r.at(plan.Host, diagnostics)
+	if on == nil {
+		return
+	}
+	cidr := plan.CIDR.ValueString()
+	if others := overlapping(ctx, on, cidr, plan.Experiment.ValueString()); len(others) > 0 {
+		diagnostics.Append(rangeTaken(cidr, "networks in it: "+strings.Join(others, ", ")))
+	}
+}
+
+func rangeTaken(cidr, came string) diag.Diagnostic {
+	return problem{
+		summary:  "Address range " + cidr + " is taken",
+		expected: "no other Docker network in this range",
+		came:     came,
+		todo: "bring that fleet down (`sparecraft down EXPERIMENT`, or `docker network rm NAME`), " +
+			"or choose another range",
+	}.diagnostic()
 }
 
 // outside is an error unless the address is one of the range that a host can have.

@@ -115,6 +115,22 @@ func TestAccRun_runsAgainForWhatIsMeasuredOnly(t *testing.T) {
 	}
 }
 
+func TestAccRun_newKeysOfAFleetRunNothingAgain(t *testing.T) {
+	results, stub := t.TempDir(), runStub(t, "")
+	with := func(fleet, identity string) string {
+		return runConfig(stub, results, fmt.Sprintf("fleet = %q\n identity = %q", fleet, identity))
+	}
+	step := func(config string, action plancheck.ResourceActionType) resource.TestStep {
+		return resource.TestStep{Config: config, ConfigPlanChecks: expect(runAddr, action)}
+	}
+	runAcceptance(t,
+		resource.TestStep{Config: runConfig(stub, results, `fleet = "{}"`), ExpectError: says("identity")},
+		step(with("{}", "{}"), plancheck.ResourceActionCreate),
+		step(with("{}", "[]"), plancheck.ResourceActionUpdate),
+		step(with("[]", "[]"), plancheck.ResourceActionReplace),
+	)
+}
+
 func TestAccRun_runsAgainWhenTheDesignChanges(t *testing.T) {
 	results, stub, design := t.TempDir(), runStub(t, ""), t.TempDir()
 	write := func(text string) func() {

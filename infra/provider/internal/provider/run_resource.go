@@ -35,6 +35,7 @@ type runModel struct {
 	Design       types.String   `tfsdk:"design"`
 	DesignSHA256 types.String   `tfsdk:"design_sha256"`
 	Fleet        types.String   `tfsdk:"fleet"`
+	Identity     types.String   `tfsdk:"identity"`
 	Seed         types.Int64    `tfsdk:"seed"`
 	Results      types.String   `tfsdk:"results"`
 	Triggers     types.Map      `tfsdk:"triggers"`
@@ -175,7 +176,9 @@ func (m *runModel) call() (sparecraft.Run, error) {
 		Design:  m.Design.ValueString(),
 		Results: results,
 		Seed:    m.Seed.ValueInt64Pointer(),
-		Fleet:   m.Fleet.ValueString(),
+
+		Fleet:    m.Fleet.ValueString(),
+		Identity: m.Identity.ValueString(),
 	}, err
 }
 
@@ -248,13 +251,17 @@ func judged(result *sparecraft.Result, failOnSLO bool) diag.Diagnostics {
 	}
 	if len(result.Left) > 0 {
 		diagnostics.AddError("The run left something behind",
-			strings.Join(result.Left, "\n")+"\nWhat to do: `sparecraft down EXPERIMENT` removes it. Report: "+result.Report)
+			strings.Join(append(result.Left, "`sparecraft down EXPERIMENT` removes it."), "\n"))
 	}
 	summary := "The run is valid, and its SLO was missed"
 	if !result.Valid {
 		summary = "The run is not valid: it says nothing about the SLO"
 	}
-	detail := strings.Join(append(result.Reasons, "Report: "+result.Report), "\n")
+	reasons := result.Reasons
+	if result.Report != "" {
+		reasons = append(reasons, "Report: "+result.Report)
+	}
+	detail := strings.Join(reasons, "\n")
 	if result.Valid && result.Met == nil {
 		return diagnostics // only something was left
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
@@ -27,8 +28,8 @@ func (r *runResource) Schema(
 	}
 	response.Schema = schema.Schema{
 		Description: "An experiment: apply carries it out with the `sparecraft` command, on a fleet that it makes and " +
-			"removes, or on one that is there. Whatever changes but fail_on_slo, command and timeouts runs it " +
-			"again. Destroy leaves the results.",
+			"removes, or on one that is there. Whatever changes but fail_on_slo, identity, command and timeouts " +
+			"runs it again. Destroy leaves the results.",
 		Attributes: attributes,
 	}
 }
@@ -50,9 +51,15 @@ func runInputs(ctx context.Context) map[string]schema.Attribute {
 				"Sparecraft. Changed files run it again.",
 		},
 		"fleet": schema.StringAttribute{
-			Optional: true, Sensitive: true, PlanModifiers: replaceString, Validators: notEmpty,
-			Description: "JSON of the outputs `fleet` and `identity` of a fleet that is there: it is measured, and neither " +
-				"changed nor removed. Without it the run makes the design's fleet and removes it.",
+			Optional: true, PlanModifiers: replaceString,
+			Validators: append(notEmpty, stringvalidator.AlsoRequires(path.MatchRoot("identity"))),
+			Description: "Inventory of a fleet that is there (`jsonencode` of a module's output `fleet`): it is measured, " +
+				"and neither changed nor removed. Without it the run makes the design's fleet and removes it.",
+		},
+		"identity": schema.StringAttribute{
+			Optional: true, Sensitive: true,
+			Validators:  append(notEmpty, stringvalidator.AlsoRequires(path.MatchRoot("fleet"))),
+			Description: "Keys to talk to that fleet (`jsonencode` of the output `identity`). New ones run nothing again.",
 		},
 		"seed": schema.Int64Attribute{
 			Optional: true, PlanModifiers: replaceInt64, Validators: []validator.Int64{int64validator.AtLeast(0)},

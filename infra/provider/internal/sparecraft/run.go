@@ -31,7 +31,9 @@ type Run struct {
 	Design  string // a folder, or the name of a design that comes with Sparecraft
 	Results string // the folder that runs are kept in
 	Seed    *int64 // nil: the design's own
-	Fleet   string // JSON of the outputs of a fleet that stays; empty: the run makes one and removes it
+
+	// JSON of the outputs of a fleet that stays; both empty: the run makes one and removes it.
+	Fleet, Identity string
 }
 
 // Failed is a run that came to no result.
@@ -53,7 +55,7 @@ func (r Run) Do(
 ) (*Result, error) {
 	arguments, forget, err := r.arguments()
 	if err != nil {
-		return nil, r.failed("a private file for the fleet's outputs", err.Error(), "free some space, or set TMPDIR")
+		return nil, r.failed("fleet and identity in JSON, and a private file for them", err.Error(), "give the outputs by jsonencode; see that TMPDIR has space")
 	}
 	defer forget()
 
@@ -134,12 +136,18 @@ func (r Run) arguments() ([]string, func(), error) {
 	if r.Fleet == "" {
 		return arguments, func() {}, nil
 	}
+	outputs, err := json.Marshal(map[string]json.RawMessage{
+		"fleet": json.RawMessage(r.Fleet), "identity": json.RawMessage(r.Identity),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
 	file, err := os.CreateTemp("", "sparecraft-fleet-*.json") // 0600: it holds the client's key
 	if err != nil {
 		return nil, nil, err
 	}
 	forget := func() { _ = os.Remove(file.Name()) }
-	_, err = file.WriteString(r.Fleet)
+	_, err = file.Write(outputs)
 	if err = errors.Join(err, file.Close()); err != nil {
 		forget()
 		return nil, nil, err

@@ -183,7 +183,7 @@ func TestFolderOfAnEarlyEndIsFound(t *testing.T) {
 func TestFleetIsHandedOverInAPrivateFileThatGoes(t *testing.T) {
 	results, seed := t.TempDir(), int64(7)
 	command := stub(t, `echo "$@" > "$folder/arguments"; stat -c %a "$9" > "$folder/mode"; cat "$9" > "$folder/content"; exit 1`)
-	do(t, t.Context(), Run{Command: command, Design: "demo", Results: results, Seed: &seed, Fleet: `{"fleet": 1}`})
+	do(t, t.Context(), Run{Command: command, Design: "demo", Results: results, Seed: &seed, Fleet: "1", Identity: "2"})
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(results, name)) //nolint:gosec // a test's
 		if err != nil {
@@ -191,13 +191,22 @@ func TestFleetIsHandedOverInAPrivateFileThatGoes(t *testing.T) {
 		}
 		return strings.TrimSpace(string(text))
 	}
-	if read("mode") != "600" || read("content") != `{"fleet": 1}` {
+	if read("mode") != "600" || read("content") != `{"fleet":1,"identity":2}` {
 		t.Errorf("expected the outputs in a private file, came %s %s", read("mode"), read("content"))
 	}
 	arguments := strings.Fields(read("arguments"))
 	want := []string{"run", "demo", "--json", "--results", results, "--seed", "7", "--attach"}
 	if !slices.Equal(arguments[:8], want) || existing(arguments[8]) != "" {
 		t.Errorf("expected %v and a file that is gone, came %v", want, arguments)
+	}
+}
+
+func TestFleetThatIsNoJSONIsRefusedBeforeTheCommandIsCalled(t *testing.T) {
+	results := t.TempDir()
+	command := stub(t, `touch "$folder/called"`)
+	run := Run{Command: command, Design: "demo", Results: results, Fleet: "{", Identity: "{}"}
+	if _, failed, _ := do(t, t.Context(), run); failed == nil || existing(filepath.Join(results, "called")) != "" {
+		t.Errorf("expected a refusal, came %+v", failed)
 	}
 }
 
