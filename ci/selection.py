@@ -56,6 +56,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "docs": ("experiments/tests/fleet/docs",),
     "infra/account": ("experiments/tests/real/infra",),
     "infra/boot": ("experiments/tests/fleet/testbed", "experiments/tests/real/infra"),
+    "infra/modules": ("experiments/tests/fleet/testbed",),
     "infra/provider": ("experiments/tests/fleet/testbed",),
     "infra/roles": ("infra/roles/tests/fleet", "experiments/tests/fleet/kinds"),
     "infra/stacks/ec2": ("experiments/tests/real/infra", "experiments/tests/real/commands"),

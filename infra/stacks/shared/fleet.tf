@@ -5,7 +5,7 @@
 # that only it has).
 
 locals {
-  templates = "${path.module}/../shared/templates"
+  templates = "${local.root}/infra/stacks/shared/templates"
 
   # Machines that measure and balance must not be the bottleneck.
   helper_nic_mbps  = 1000

@@ -12,8 +12,19 @@ variable "roles_dirs" {
   }
 }
 
+variable "checkout" {
+  type        = string
+  default     = null
+  description = "Folder of a checkout of Sparecraft whose agents are built (`make build`); by default the one that this module is in. A module from git has none of its own."
+
+  validation {
+    condition     = var.checkout == null || fileexists("${coalesce(var.checkout, ".")}/build/bin/nodeagent")
+    error_message = "Expected a checkout of Sparecraft with build/bin/nodeagent, which `make build` makes, came ${var.checkout == null ? "none" : var.checkout}."
+  }
+}
+
 locals {
-  root = "${path.module}/../../.."
+  root = var.checkout == null ? "${path.module}/../../.." : var.checkout
 
   # contracts/ is generated: what the arbiter speaks and takes.
   arbiter_contract = jsondecode(file("${local.root}/contracts/policies.json"))

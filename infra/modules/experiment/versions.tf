@@ -1,0 +1,13 @@
+terraform {
+  required_version = ">= 1.9.0"
+
+  required_providers {
+    fleet = {
+      source  = "sparecraft/fleet"
+      version = "0.1.0"
+    }
+    terraform = {
+      source = "terraform.io/builtin/terraform" # reads fleet.tfvars; it is in Terraform itself
+    }
+  }
+}

@@ -1,0 +1,1 @@
+../../stacks/shared/fleet.tf
