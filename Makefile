@@ -11,7 +11,7 @@ setup: ## install what is missing, start Docker if it is not running, build ever
 build: ## agents and Terraform provider into build/
 	@ci/build
 
-demo: ## set up, run experiment mediawiki-noisy end to end, print the summary and the report's path
+demo: ## set up, run experiment mediawiki-noisy, measure the fleet planned from it, print both summaries and reports' paths
 	@ci/demo
 
 nightly-demo: ## a night of two designs in about 15 minutes, and the path of its site

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NotRequired, cast
+from typing import Any, Literal, NotRequired, cast
 
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -62,6 +62,53 @@ class Slo(TypedDict):
 
 
 @with_config(TOLERANT)
+class MonthlyCost(TypedDict):
+    """USD a month of the fleet that a plan was made from, and of the planned one."""
+
+    before: float | None
+    after: float | None
+
+
+@with_config(TOLERANT)
+class Clause(TypedDict):
+    """One limit of the SLO: the share of requests beyond it, as it is allowed, as the plan expected
+    it and as it was measured, each with its interval."""
+
+    verdict: Literal["kept", "broken", "undecided"]
+    limit: float
+    allowed: float
+    share: float
+    low: float
+    high: float
+    requests: int
+    predicted: float | None
+    predicted_low: float | None
+    predicted_high: float | None
+    covered: bool | None
+    """Does the measured share lie in the plan's interval?"""
+
+
+@with_config(TOLERANT)
+class FiguresJudged(TypedDict):
+    """Figures with an interval of the plan's, and how many measured ones lie in it."""
+
+    judged: int
+    covered: int
+
+
+@with_config(TOLERANT)
+class Promise(TypedDict):
+    """The promise of a plan, held against a run of its fleet."""
+
+    verdict: Literal["kept", "broken", "undecided"]
+    reasons: list[str]
+    source_run: str | None
+    usd_per_month: MonthlyCost
+    clauses: dict[str, Clause]
+    figures: FiguresJudged
+
+
+@with_config(TOLERANT)
 class Cost(TypedDict):
     """Of the machines from the run's begin to its end; None where a price is not known."""
 
@@ -91,6 +138,8 @@ class Head(TypedDict):
     found: str
     """In few words; "" where arms say it."""
     slo: Slo | None
+    promise: Promise | None
+    """Of a run that puts a plan to the test; undecided where the run is not valid or disturbed."""
     cost: Cost
     started: str | None
     commit: str | None
@@ -104,6 +153,7 @@ _LATER_KEYS: dict[str, Any] = {
     "undone": None,
     "infeasible": [],
     "found": "",
+    "promise": None,
 }
 VERDICTS = tuple(Verdicts.__annotations__)
 

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -34,11 +34,23 @@ from experiments.record.result import passed
 from experiments.run.kind import Kind
 from experiments.testbed.platforms import DEFAULT, Platform
 
+if TYPE_CHECKING:
+    from experiments.run.lifecycle import Outcome
+
 
 def run(
     design: DesignArgument,
     chosen: Chosen,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
+    close: Annotated[
+        bool,
+        typer.Option(
+            "--close",
+            help="Go on with the plan: change the fleet in place to the planned one, measure it "
+            "with the same arrivals, neighbours and faults, and say whether the plan's promise "
+            "was kept. On this host's Docker only.",
+        ),
+    ] = False,
     interference: Annotated[
         Pattern | None,
         typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
@@ -87,9 +99,11 @@ def run(
     _check_attach(attach, chosen, keep)
     wanted = _with_pattern(load_design(design, seed=seed), interference)
     kind = kinds.kind_of(wanted)
+    if close:
+        _check_closes(wanted, chosen)
     if dry_run:
         cores = os.cpu_count() if chosen.entry.name == DEFAULT else None
-        _say(wanted, results, cores, as_json)
+        _say(wanted, results, cores, close, as_json)
         return
     if attach is not None and not kind.needs_fleet:
         raise InputError(
@@ -107,6 +121,8 @@ def run(
             same = _same_options(wanted, interference, quiet_wait_s)
             folder = elsewhere.carry_out(same, results=results, keep=keep)
             _shown(kind, read_result(folder), kind.write_page(folder), as_json)
+    if close:
+        _close(kind, wanted, chosen, results, keep, as_json, quiet_wait_s)
     carried_out(
         kind,
         wanted,
@@ -170,12 +186,67 @@ def carried_out(
     _shown(kind, outcome.result, outcome.page, as_json)
 
 
+def _close(
+    kind: Kind,
+    design: Design,
+    chosen: Chosen,
+    results: Path,
+    keep: bool,
+    as_json: bool,
+    quiet_wait_s: float,
+) -> NoReturn:
+    """Carry out both halves, show what each came to, and exit with the code of the last."""
+    from experiments.kinds.compare.close import Loop, close
+
+    narrator = Narrator(err if as_json else out)
+    narrator.say(f"Seed {design.experiment.design.seed}; the same again: --seed")
+
+    def tell(one: Outcome) -> None:
+        if not as_json:
+            kinds.find(one.result["kind"]).print_result(one.result, out, one.page)
+
+    loop = Loop(
+        results,
+        lambda: chosen.entry.for_run(design.fleet.experiment),
+        keep,
+        ["sparecraft", *sys.argv[1:]],
+        narrator,
+        quiet_wait_s,
+    )
+    closed = close(kind, design, loop, tell)
+    if as_json:
+        planned = closed.planned and closed.planned.result
+        print_json(
+            {"measured": closed.measured.result, "planned": planned, "why_not": closed.why_not}
+        )
+    elif closed.planned is not None:
+        tell(closed.planned)
+    else:
+        said = f"The loop is not closed: {closed.why_not}."
+        out.print(said, style="bold", markup=False, highlight=False, soft_wrap=True)
+    for one in closed.left:
+        err.print(f"{one} is still there", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(0 if closed.passed else 1)
+
+
 def _shown(kind: Kind, result: Result, page: Path, as_json: bool) -> NoReturn:
     if as_json:
         print_json(result)
     else:
         kind.print_result(result, out, page)
     raise typer.Exit(0 if passed(result) else 1)
+
+
+def _check_closes(design: Design, chosen: Chosen) -> None:
+    """Raises InputError where a plan cannot be made of a run, or the fleet not be changed here."""
+    kinds.check_plans(design, "--close")
+    if chosen.entry.name != DEFAULT:
+        raise InputError(
+            "--close",
+            expected=f"--platform {DEFAULT}",
+            got=f"--platform {chosen.entry.name}",
+            hint="There, call `sparecraft adopt` on the run, and `sparecraft run` on its design.",
+        )
 
 
 def _same_options(design: Design, interference: Pattern | None, quiet_wait_s: float) -> list[str]:
@@ -185,12 +256,17 @@ def _same_options(design: Design, interference: Pattern | None, quiet_wait_s: fl
     return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
 
 
-def _say(design: Design, results: Path, cores: int | None, as_json: bool) -> None:
+def _say(design: Design, results: Path, cores: int | None, close: bool, as_json: bool) -> None:
     found = summary_of(checked(design), results, cores)
     if as_json:
-        print_json({"dry_run": True, **found})
+        print_json({"dry_run": True, "closes": close, **found})
         return
     show(found)
+    if close:
+        out.print(
+            "Then the planned fleet, on the machines that stay: each pair of blocks once more, "
+            "with its neighbours and faults, and up to three minutes of load."
+        )
     out.print("Nothing was touched.")
 
 

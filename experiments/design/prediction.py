@@ -6,16 +6,20 @@ The planner writes more into it than is read here, and may write more still: unk
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from core.config_file import ConfigFile, check
+from core.config_file import ConfigFile, check, refusal
 from core.errors import InputError
 from experiments.design.contracts import DEFAULT_POLICY
 
 PLANNED_ARM = "planned"
+PLANNED_FOLDER = "planned"  # of an experiment's results: runs of `sparecraft run --close`
+CONFIDENCE = 0.9  # of the interval that a law's error gives, as of the SLO's verdict
+_REACH_MAX = math.log(1e6)  # an interval that says nothing is none
 
 Count = Annotated[int, Field(ge=0)]
 Latency = Annotated[float, Field(gt=0)]
@@ -48,6 +52,90 @@ class PredictedTier(_Lenient):
         return self.usd_active_per_month / self.nodes
 
 
+class Expected(_Lenient):
+    """A predicted figure, and the interval in which a run's own is expected."""
+
+    point: Annotated[float, Field(ge=0)]
+    low: Annotated[float, Field(ge=0)]
+    high: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Expected:
+        if not self.low <= self.point <= self.high:
+            raise refusal(
+                "low <= point <= high",
+                got=f"{self.low:g}, {self.point:g}, {self.high:g}",
+                key="point",
+                hint="Make the plan anew.",
+            )
+        return self
+
+    def covers(self, measured: float) -> bool:
+        """True where the measured figure lies in the interval."""
+        return self.low <= measured <= self.high
+
+
+class ExpectedFigures(_Lenient):
+    """What a run of the planned fleet is expected to measure; shares from 0 to 1."""
+
+    p50_ms: Expected | None = None
+    p95_ms: Expected | None = None
+    p99_ms: Expected | None = None
+    share_beyond: dict[str, Expected] = Field(default_factory=dict)
+    """Requests beyond each limit of the SLO, as its verdict counts them, by the limit [ms]."""
+    failed_share: Expected | None = None
+    cpu: dict[str, Expected] = Field(default_factory=dict)
+    """CPU over the caps of undisturbed machines, by tier."""
+
+    def clause(self, key: str, limit: float) -> Expected | None:
+        """The share beyond a limit of the SLO, `p95_ms` or `max_error_share`."""
+        if key == "max_error_share":
+            return self.failed_share
+        return self.share_beyond.get(f"{limit:g}")
+
+
+class Distribution(_Lenient):
+    """The prediction as intervals of one confidence, without the design's faults and with them."""
+
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    without_faults: ExpectedFigures
+    with_faults: ExpectedFigures | None = None
+
+
+class LawError(_Lenient):
+    """How far the law's percentile may be off: Student's t of the logarithm."""
+
+    predicted_ms: Latency
+    log_spread: Annotated[float, Field(ge=0)] | None = None
+    freedom: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def expected(self) -> Expected | None:
+        """The percentile with the interval of `CONFIDENCE`; None where no error is known."""
+        if self.log_spread is None or self.freedom is None:
+            return None
+        from scipy.special import stdtrit
+
+        reach = float(stdtrit(self.freedom, (1.0 + CONFIDENCE) / 2.0)) * self.log_spread
+        if not reach <= _REACH_MAX:
+            return None
+        low, high = self.predicted_ms * math.exp(-reach), self.predicted_ms * math.exp(reach)
+        return Expected(point=self.predicted_ms, low=low, high=high)
+
+
+class Margin(_Lenient):
+    """The law's error in each percentile."""
+
+    p95_ms: LawError | None = None
+    p99_ms: LawError | None = None
+
+
+class PresentFleet(_Lenient):
+    """The fleet that the plan was made from."""
+
+    usd_per_month: Annotated[float, Field(ge=0)] | None = None
+
+
 class PredictedService(_Lenient):
     """The promise to users; None where the plan was not asked for it."""
 
@@ -55,6 +143,7 @@ class PredictedService(_Lenient):
     p95_ms: Latency | None = None
     p99_ms: Latency | None = None
     evidence: str = ""
+    distribution: Distribution | None = None
 
 
 class Prediction(_Lenient):
@@ -63,6 +152,8 @@ class Prediction(_Lenient):
     usd_per_month: Annotated[float, Field(ge=0)]
     tiers: Annotated[dict[str, PredictedTier], Field(min_length=1)]
     predicted: PredictedService
+    margin: Margin | None = None
+    present: PresentFleet | None = None
     inputs: dict[str, Any] = Field(default_factory=dict)
     tfvars: Annotated[str, Field(min_length=1)]
 
@@ -77,6 +168,33 @@ class Prediction(_Lenient):
         """The policy that the plan was made for."""
         policy = self.inputs.get("policy")
         return policy if isinstance(policy, str) else DEFAULT_POLICY
+
+    @property
+    def confidence(self) -> float:
+        """Of the intervals in which a run's figures are expected."""
+        distribution = self.predicted.distribution
+        return distribution.confidence if distribution else CONFIDENCE
+
+    @property
+    def expected(self) -> ExpectedFigures:
+        """The figures without faults that have an interval: of the distribution, or as far as the
+        law's error is known."""
+        if distribution := self.predicted.distribution:
+            return distribution.without_faults
+        found = self.margin or Margin()
+        return ExpectedFigures(
+            p95_ms=found.p95_ms.expected if found.p95_ms else None,
+            p99_ms=found.p99_ms.expected if found.p99_ms else None,
+        )
+
+    def expected_in_all(self, has_faults: bool) -> ExpectedFigures:
+        """The figures of all of a run's requests: those in its faults too, where it has any."""
+        distribution = self.predicted.distribution
+        if distribution is None:
+            return ExpectedFigures()
+        if not has_faults:
+            return distribution.without_faults
+        return distribution.with_faults or ExpectedFigures()
 
     def input(self, *key: str) -> float | None:
         """A figure that the plan was made from, at `key` under inputs; None if it is not said."""

@@ -48,6 +48,18 @@ def kind_of(design: Design) -> Kind:
     return find(design.experiment.kind)
 
 
+def check_plans(design: Design, place: str) -> None:
+    """Raises InputError at `place` where no fleet is planned from a run of the design's kind."""
+    if not kind_of(design).plans:
+        raise InputError(
+            place,
+            expected=f"a design of a kind that plans a fleet: "
+            f"{', '.join(name for name in names() if find(name).plans)}",
+            got=f"{design.name}, of kind {design.experiment.kind}",
+            hint="Take it out.",
+        )
+
+
 def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = None) -> Any:
     """The kind's table of experiment.toml, `options` put over it, checked; None if it has none.
 

@@ -28,6 +28,7 @@ class Findings:
     verdicts: Mapping[str, Any]
     slo: Mapping[str, Any] | None = None
     found: str = ""
+    promise: Mapping[str, Any] | None = None
 
 
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
@@ -43,7 +44,29 @@ def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result
     slo = _in_words(slo)
     valid = all(verdicts[name]["ok"] for name in COUNTING)
     head = _head(kind, manifest, valid, verdicts, slo)
+    head["promise"] = _promise(found.promise, head)
     return {**head, "disturbed": disturbed, "found": found.found, kind: dict(found.body)}
+
+
+def _promise(promise: Mapping[str, Any] | None, head: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The promise as it counts: undecided in a run from which nothing may be concluded."""
+    if promise is None:
+        return None
+    if head["valid"]:
+        return dict(promise)
+    reasons = [reason for name in COUNTING for reason in head["verdicts"][name]["reasons"]]
+    clauses = {
+        key: {**one, "verdict": "undecided", "covered": None}
+        for key, one in promise["clauses"].items()
+    }
+    nothing = {"judged": 0, "covered": 0}
+    return {
+        **promise,
+        "verdict": "undecided",
+        "reasons": reasons,
+        "clauses": clauses,
+        "figures": nothing,
+    }
 
 
 def _in_words(slo: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -89,6 +112,7 @@ def _head(
         "infeasible": manifest.get("infeasible") or [],
         "found": "",
         "slo": slo,
+        "promise": None,
         "cost": _cost(manifest),
         "started": manifest.get("started_at"),
         "commit": (manifest.get("versions") or {}).get("commit"),

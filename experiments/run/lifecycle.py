@@ -52,17 +52,20 @@ def run_experiment(
     command: Sequence[str],
     narrator: Narrator,
     quiet_wait_s: float = 0.0,
+    part: str = "",
+    hands_on: bool = False,
 ) -> Outcome:
     """A run, from a checked design to a folder of results. Raises what ended it early, after
     clean-up and with the data kept.
 
     Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
-    quiet_wait_s, how long each block may wait for a quiet host [s].
+    quiet_wait_s, how long each block may wait for a quiet host [s]; part, the folder of the
+    experiment's that its runs are kept in, by default the kind's if it is not the design's own;
+    hands_on, the fleet of a run that came to its end stays up for the caller, who removes it.
     """
     kind.check_host(design, section, platform)
     folder = results.resolve() / design.fleet.experiment
-    if kind.name != design.experiment.kind:
-        folder /= kind.name
+    folder /= part or (kind.name if kind.name != design.experiment.kind else "")
     testbed = Testbed(
         kind.adapted(design, section),
         folder,
@@ -88,7 +91,8 @@ def run_experiment(
             if isinstance(failure, Stopped):
                 narrator.say(f"[bold red]{escape(str(failure))}[/bold red]")
         signals.shield()
-        _clean_up(testbed, keep=keep and failure is None)
+        whole = failure is None
+        _clean_up(testbed, keep=keep and whole, hands_on=hands_on and whole)
         try:
             outcome = _conclude(kind, testbed, cut_short=failure is not None)
         except Exception as error:  # what ended the run comes first, also before a page's defect
@@ -104,11 +108,11 @@ def run_experiment(
         return outcome
 
 
-def _clean_up(testbed: Testbed, *, keep: bool) -> None:
-    """Collect and remove, the one whatever becomes of the other: what went wrong is said, and is a
-    reason of the verdict; what was measured is still to be written."""
+def _clean_up(testbed: Testbed, *, keep: bool, hands_on: bool) -> None:
+    """Collect, and remove what is not handed on, the one whatever becomes of the other: what went
+    wrong is said, and is a reason of the verdict; what was measured is still to be written."""
     steps: Sequence[Callable[[], None]] = (testbed.collect, partial(testbed.remove, keep=keep))
-    for step in steps:
+    for step in steps[:1] if hands_on else steps:
         try:
             step()
         except Exception as error:

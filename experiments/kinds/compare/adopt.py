@@ -4,6 +4,11 @@ The new design has the plan's fleet, and of the source run everything that the p
 load, phases, interference, faults, SLO, rates and seed. Its one arm is the plan's, its plan.json
 the prediction. It has as many blocks as the source run had: block k meets the arrivals, pages and
 neighbours of the source's pair k, and the one arm gets as many requests as all arms of the source.
+
+`in_place`, for `sparecraft run --close`, is the fleet that is up, changed to the planned one: its
+name, ranges and ports stay. Its blocks meet the arrivals, neighbours and faults of each of the
+source's pairs; then come new ones, until there are half as many as the source measured or three
+minutes of load are over.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+
+import polars as pl
 
 from core.config_file import ConfigFile, check, parse_tfvars
 from core.errors import InputError
@@ -25,19 +32,37 @@ from experiments.design.feasible import infeasible
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
+from experiments.design.schedule import block_length_s
 from experiments.design.text import experiment_text, fleet_text
 
 NAME_LENGTH_MAX = 30  # of infra/stacks/*/variables.tf
+PLACE = (
+    "experiment",
+    "data_cidr",
+    "control_cidr",
+    "entry_port",
+    "entry_ports",
+    "influxdb_port",
+    "grafana_port",
+)
 _SUFFIX = "-planned"
 _MADE = "Made by `sparecraft adopt`"
 _BLOCKS_MAX = 100  # repeats of a design
+_NEW_UNTIL_S = 180.0  # of load
 
 
-def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = None) -> Design:
+def adopt(
+    run_folder: Path,
+    *,
+    to: Path | None = None,
+    plan_file: Path | None = None,
+    in_place: bool = False,
+) -> Design:
     """Write the design that a run's plan asks for, and return it as it is read back.
 
     Parameters: run_folder with manifest.json; to the new folder, by default EXPERIMENT-planned in
-    the run's folder; plan_file instead of the run's own plan.json.
+    the run's folder; plan_file instead of the run's own plan.json; in_place, for the fleet that the
+    run left up.
     Raises: InputError for a run or plan that cannot be used, a run that is not valid, a fault that
     the planned fleet has no machine for, a folder that is somebody else's. Nothing is written then.
     """
@@ -49,8 +74,12 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
     own = run_folder / FOLDER
     planned = _planned_fleet(plan, prediction, fleet, find_roles(own))
     _check_faults(plan, planned, experiment)
-    asked = _planned_experiment(prediction, planned, experiment)
+    blocks = len(experiment.design.order) * experiment.design.repeats
     folder = to or run_folder.resolve() / planned.experiment
+    if in_place:
+        place = {key: getattr(fleet, key) for key in PLACE}
+        planned, blocks = planned.model_copy(update=place), _blocks_in_place(run_folder, experiment)
+    asked = _planned_experiment(prediction, planned, experiment, blocks)
     _check_folder(folder)
     head = f"{_MADE} from the plan of run {run} of {fleet.experiment}"
     text = {
@@ -181,7 +210,17 @@ def _check_faults(plan: Path, planned: Fleet, experiment: Experiment) -> None:
             )
 
 
-def _planned_experiment(prediction: Prediction, planned: Fleet, source: Experiment) -> Experiment:
+def _blocks_in_place(run_folder: Path, source: Experiment) -> int:
+    """One for each pair that was measured, and new ones."""
+    measured = pl.read_parquet(run_folder / "requests.parquet", columns=["arm", "repeat"]).unique()
+    pairs: list[int] = measured["arm"].value_counts()["count"].to_list()
+    most = int(_NEW_UNTIL_S // block_length_s(source))
+    return max(1, *pairs, min(measured.height // 2, most))
+
+
+def _planned_experiment(
+    prediction: Prediction, planned: Fleet, source: Experiment, blocks: int
+) -> Experiment:
     arm = Arm(
         settings={
             tier: TierSettings(
@@ -192,8 +231,7 @@ def _planned_experiment(prediction: Prediction, planned: Fleet, source: Experime
             for tier, arbiter in planned.arbiters.items()
         }
     )
-    blocks = min(_BLOCKS_MAX, len(source.design.order) * source.design.repeats)
-    order = Order(order="A", repeats=blocks, seed=source.design.seed)
+    order = Order(order="A", repeats=min(_BLOCKS_MAX, blocks), seed=source.design.seed)
     changes = {"kind": "compare", "arms": {PLANNED_ARM: arm}, "design": order, "failover": None}
     made = source.model_copy(update=changes)
     if not infeasible(made, planned):

@@ -19,7 +19,12 @@ from experiments.kinds.compare.host import (
     load_words,
 )
 from experiments.kinds.compare.plan import plan_table, plan_words
-from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.predicted import (
+    availability_words,
+    figures_words,
+    predicted_table,
+    promise_table,
+)
 from experiments.kinds.compare.spec_summary import spec_rows
 from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.summary import summary_lines
@@ -67,7 +72,11 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "headline": main_sentence(run),
         "validity": validity(run.summary) if "valid" in run.summary else "",
         "said": summary_lines(run),
-        "first": [slo_table(run), steps_table(run) if chain else gain_table(run), cost_table(run)],
+        "first": [
+            promise_table(run.summary) or slo_table(run),
+            steps_table(run) if chain else gain_table(run),
+            cost_table(run),
+        ],
         "steps": None if chain else steps_table(run),
         "slo_notes": slo_notes(run),
         "decided": decided_values(run.manifest),
@@ -123,8 +132,11 @@ def predicted_words(run: RunFolder) -> dict[str, Any] | None:
     found = run.summary.get("predicted")
     if not found:
         return None
+    promised = run.summary.get("promise")
     return {
         "table": predicted_table(found),
+        "source_page": _source_page(run, found["source_run"]),
+        "covered": figures_words(run.summary) if promised else "",
         "source_run": found["source_run"] or "an unnamed run",
         "evidence": found["evidence"],
         "phase": found["phase"],
@@ -141,3 +153,10 @@ def predicted_words(run: RunFolder) -> dict[str, Any] | None:
             if entry["plan"] is not None
         ),
     }
+
+
+def _source_page(run: RunFolder, source_run: str | None) -> str:
+    """The page of the run that the plan was made from, seen from this one; "" where it does not lie
+    where `sparecraft run --close` puts it."""
+    beside = f"../../{source_run}/report.html"
+    return beside if source_run and (run.path.resolve() / beside).is_file() else ""

@@ -1,4 +1,5 @@
-"""Predicted and measured: the table, the sentence, and what a run cannot say of a year."""
+"""A plan held against the run of its fleet: its promise, clause by clause, its figures beside the
+measured ones, and what a run cannot say of a year."""
 
 from __future__ import annotations
 
@@ -7,9 +8,21 @@ from typing import Any
 
 from experiments.kinds.compare.plan import planned_value
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, interval, milliseconds, number, percent, plain, usd
+from experiments.report.text import (
+    MISSING,
+    counted,
+    interval,
+    milliseconds,
+    number,
+    percent,
+    plain,
+    usd,
+)
 
 Show = Callable[[Any], str]
+_MOODS = {"kept": "good", "broken": "bad", "undecided": "unknown"}
+_SHARE_MIN = 0.0005
+_NO_INTERVAL = {"ci_low": None, "ci_high": None, "within": None, "off_share": None}
 
 
 def predicted_table(found: Mapping[str, Any]) -> Table:
@@ -21,15 +34,85 @@ def predicted_table(found: Mapping[str, Any]) -> Table:
         rows.append(_row(_label(name, entry), entry, milliseconds))
     for name, entry in found["latency"].items():
         if _has_faults(entry):
-            cells = (Cell(MISSING), Cell(milliseconds(entry["with_faults"])), Cell(MISSING))
-            label = f"{name.removesuffix('_ms')} with faults"
-            rows.append((named(label), *cells, named("no prediction")))
+            without = {"predicted": None, "measured": entry["with_faults"]}
+            of_all = {**_NO_INTERVAL, **(entry.get("in_all") or without)}
+            rows.append(_row(f"{name.removesuffix('_ms')} with faults", of_all, milliseconds))
     for tier, entry in found["utilisation"].items():
         rows.append(_row(f"CPU over caps, {tier}", entry, percent))
     rows.append(_cost_row(found["cost_usd_per_month"]))
     rows.append(_availability_row(found["availability"]))
     head = ("", "predicted", "measured", f"{100 * found['confidence']:g} % interval", "verdict")
     return Table("predicted-table", "The plan's figures and this run's", head, tuple(rows))
+
+
+def promise_table(summary: Mapping[str, Any]) -> Table | None:
+    """Each limit of the promise: the share of requests beyond it as it is allowed, as the plan
+    expected it and as it was measured, and the answer."""
+    promise = summary.get("promise")
+    if not promise or not promise["clauses"]:
+        return None
+    rows = [
+        (
+            Cell(
+                _clause_words(key, one),
+                numeric=False,
+                about=f"{_share(one['allowed'])} may be beyond",
+            ),
+            _with_bounds(one, lambda value: MISSING if value is None else _share(value)),
+            Cell(_share(one["share"]), about=interval(one["low"], one["high"], _share)),
+            Cell(one["verdict"], numeric=False, mood=_MOODS[one["verdict"]]),
+        )
+        for key, one in promise["clauses"].items()
+    ]
+    requests = number(next(iter(promise["clauses"].values()))["requests"])
+    caption = f"The promise: what share of {requests} requests is beyond each limit"
+    head = ("", "predicted", "measured (90 %)", "promise")
+    return Table("promise-table", caption, head, tuple(rows))
+
+
+def _share(value: float) -> str:
+    """A share of requests; a beta's lower bound comes close to 0 and means it."""
+    return percent(value, 2) if value >= _SHARE_MIN or value == 0 else "0 %"
+
+
+def _clause_words(key: str, clause: Mapping[str, Any]) -> str:
+    if key == "max_error_share":
+        return "answered"
+    return f"{_clause_name(key)} ≤ {plain(clause['limit'])} ms"
+
+
+def _clause_name(key: str) -> str:
+    return "errors" if key == "max_error_share" else key.removesuffix("_ms")
+
+
+def promise_sentence(summary: Mapping[str, Any]) -> str:
+    """Was the promise kept, by which limits it was not, and at what cost."""
+    promise = summary["promise"]
+    answer = promise["verdict"]
+    against = [_clause_name(key) for key, one in promise["clauses"].items()
+               if one["verdict"] == answer]  # fmt: skip
+    names = " and ".join(against)
+    said = {
+        "kept": "The plan's promise was kept",
+        "broken": f"The plan's promise was broken by {names}",
+        "undecided": "Whether the plan's promise is kept is undecided"
+        + (f" for {names}" if names else ""),
+    }[answer]
+    cost = promise["usd_per_month"]
+    if cost["after"] is not None:
+        said += f", at {usd(cost['after'])} a month"
+        said += "" if cost["before"] is None else f" in place of {usd(cost['before'])}"
+    return f"{said}."
+
+
+def figures_words(summary: Mapping[str, Any]) -> str:
+    """The count of measured figures that lie where the plan expected them; "" without intervals."""
+    judged = summary["promise"]["figures"]["judged"]
+    if not judged:
+        return ""
+    share = plain(100 * summary["predicted"]["predicted_confidence"])
+    covered = summary["promise"]["figures"]["covered"]
+    return f"In the plan's {share} % intervals: {covered} of {counted(judged, 'measured figure')}."
 
 
 def _label(name: str, entry: Mapping[str, Any]) -> str:
@@ -41,13 +124,15 @@ def _has_faults(entry: Mapping[str, Any]) -> bool:
 
 
 def _row(label: str, entry: Mapping[str, Any], show: Show) -> tuple[Cell, ...]:
-    bounds = interval(entry["ci_low"], entry["ci_high"], show)
-    doubtful = bool(entry.get("insufficient"))
-    texts = (show(entry["predicted"]), show(entry["measured"]), bounds)
-    first, second, third = (Cell(text) for text in texts)
-    if doubtful:
-        second = Cell(second.text, doubtful=True)
-    return (named(label), first, second, third, named(_answer(entry)))
+    measured = Cell(show(entry["measured"]), doubtful=bool(entry.get("insufficient")))
+    bounds = Cell(interval(entry["ci_low"], entry["ci_high"], show))
+    return (named(label), _with_bounds(entry, show), measured, bounds, named(_answer(entry)))
+
+
+def _with_bounds(entry: Mapping[str, Any], show: Show) -> Cell:
+    """A predicted figure, its interval below it where the plan has one."""
+    bounds = interval(entry.get("predicted_low"), entry.get("predicted_high"), show)
+    return Cell(show(entry["predicted"]), about="" if bounds == MISSING else bounds)
 
 
 def _answer(entry: Mapping[str, Any]) -> str:
@@ -57,6 +142,8 @@ def _answer(entry: Mapping[str, Any]) -> str:
         return "not measured"
     if entry.get("insufficient"):
         return f"insufficient: {number(entry['samples_beyond'])} beyond"
+    if entry.get("covered") is not None:
+        return "as expected" if entry["covered"] else _off(entry["off_share"], "it")
     if entry["within"]:
         return "within the interval"
     off = _off(entry["off_share"], "it")
@@ -92,7 +179,7 @@ def verdict_sentence(summary: Mapping[str, Any]) -> str:
     if found["cost_usd_per_month"]["errors"]:
         errors = "; ".join(found["cost_usd_per_month"]["errors"])
         return f"The fleet that ran is not the planned one, so nothing is shown: {errors}."
-    parts = [_percentile_words(name, entry) for name, entry in found["latency"].items()]
+    parts = [_percentile_words(name, found["latency"][name]) for name in ("p95_ms", "p99_ms")]
     cost = usd(found["cost_usd_per_month"]["measured"])
     return f"The planned fleet, at {cost} a month, against its prediction: {'; '.join(parts)}."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.design.feasible import infeasible_words
 from experiments.kinds.compare.cost import cost_sentence
 from experiments.kinds.compare.folder import RunFolder
+from experiments.kinds.compare.predicted import figures_words
 from experiments.kinds.compare.previous_runs import compare_with_previous
 from experiments.kinds.compare.steps import then_said
 from experiments.kinds.compare.verdict import headline_arms
@@ -16,5 +17,7 @@ def summary_lines(run: RunFolder) -> list[str]:
     sentences = [cost_sentence(run)]
     if run.arms and run.summary.get("valid") is not False:
         sentences[:0] = [*then_said(run), compare_with_previous(run, headline_arms(run)[1])]
+        if run.summary.get("promise"):
+            sentences.insert(0, figures_words(run.summary))
     sentences += map(infeasible_words, run.summary.get("infeasible") or ())
     return [sentence for sentence in sentences if sentence]

@@ -16,7 +16,11 @@ from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import is_a_chain
 from experiments.kinds.compare.host import caps_words, host_words, load_words
-from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.predicted import (
+    availability_words,
+    predicted_table,
+    promise_table,
+)
 from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.verdict import headline_arms
@@ -24,6 +28,7 @@ from experiments.record.result import validity
 from experiments.report.doses import dose_words
 from experiments.report.revert_time import revert_time_words
 from experiments.report.tables import Cell
+from experiments.report.tables import Table as Cells
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
 
@@ -96,11 +101,16 @@ def _arms(run: RunFolder) -> Table:
 def _print_steps(run: RunFolder, console: Console) -> None:
     """Each step of a chain of arms, its factors with their intervals."""
     table = steps_table(run) if is_a_chain(run.summary) else None
-    if table is not None:
+    _print_with_intervals(table, console)
+
+
+def _print_with_intervals(cells: Cells | None, console: Console) -> None:
+    """What stands small below a figure on the page, in brackets behind it."""
+    if cells is not None:
         rows = tuple(
-            tuple(replace(cell, text=_with_interval(cell)) for cell in row) for row in table.rows
+            tuple(replace(cell, text=_with_interval(cell)) for cell in row) for row in cells.rows
         )
-        print_table(replace(table, rows=rows), console)
+        print_table(replace(cells, rows=rows), console)
 
 
 def _with_interval(cell: Cell) -> str:
@@ -139,11 +149,12 @@ def _figure(arm: Mapping[str, Any], key: str, show: Callable[[Any], str]) -> str
 
 
 def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
-    """Predicted beside measured, for a run of a plan's fleet."""
+    """The promise and the figures, predicted beside measured, for a run of a plan's fleet."""
     found = summary.get("predicted")
     if not found:
         return
-    print_table(predicted_table(found), console)
+    _print_with_intervals(promise_table(summary), console)
+    _print_with_intervals(predicted_table(found), console)
     for line in availability_words(found):
         console.print(f"  {line}", markup=False, highlight=False)
 

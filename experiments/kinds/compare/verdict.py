@@ -9,7 +9,7 @@ from typing import Any
 from experiments.kinds.compare.availability import missed_words, nines
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import headline
-from experiments.kinds.compare.predicted import verdict_sentence
+from experiments.kinds.compare.predicted import promise_sentence, verdict_sentence
 from experiments.kinds.compare.spec_summary import in_short, settings_of
 from experiments.record.disturbed import disturbed_words
 from experiments.record.metrics.summary import compared_arms
@@ -34,8 +34,9 @@ _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Which arms met the SLO, and whether the fleet's availability does by the model; of a run
-    that is not valid or disturbed, that nothing may be concluded."""
+    """Which arms met the SLO, of a plan's fleet whether the promise was kept, and whether the
+    fleet's availability meets it by the model; of a run that is not valid or disturbed, that
+    nothing may be concluded."""
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
     if stopped := stopped_words(run.summary):
@@ -48,9 +49,12 @@ def verdict(run: RunFolder) -> str:
     if not run.summary["valid"]:
         return f"This run is not valid: nothing may be concluded from it{_against(run)}."
     arms = (run.summary.get("slo") or {}).get("arms") or {}
-    if not arms:
+    if run.summary.get("promise"):
+        measured = promise_sentence(run.summary)
+    elif arms:
+        measured = _met_by(run, {arm: entry["met"] for arm, entry in arms.items()})
+    else:
         return "No SLO was asked for."
-    measured = _met_by(run, {arm: entry["met"] for arm, entry in arms.items()})
     missed = missed_words(run.summary.get("slo"))
     return f"{measured} {missed}" if missed else measured
 

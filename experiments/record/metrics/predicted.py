@@ -1,9 +1,9 @@
 """Prediction of a plan for a fleet, beside the measurement of a run of that fleet.
 
 The plan is fitted to the phase `measure`: neighbours are there, faults are not yet. So that phase
-is what its percentiles are held against; those with the faults stand beside it and are nobody's
-prediction. An availability over a year is not in a run of minutes: what the run can say of it are
-the failures it saw, and how little that is.
+is what its percentiles are held against. Those with the faults stand beside it, and are held
+against a prediction only where the plan's distribution has one. An availability over a year is not
+in a run of minutes: what the run can say of it are the failures it saw, and how little that is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.statistics.percentiles import OK, percentile
 from core.units import HOURS_PER_YEAR
 from experiments.design.contracts import KINDS
 from experiments.design.fleet import Fleet
-from experiments.design.prediction import PLANNED_ARM, Prediction
+from experiments.design.prediction import PLANNED_ARM, Expected, Prediction
 from experiments.record.metrics.bootstrap import (
     CONFIDENCE,
     Value,
@@ -34,7 +34,7 @@ from experiments.record.metrics.bootstrap import (
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.utilisation import undisturbed_cores
 
-PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
+PERCENTILES = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
 STOPPING = tuple(name for name, one in KINDS.items() if one.stops_service)
 _ROUNDING = 1e-9
@@ -73,8 +73,10 @@ def compare(
 
     Parameters: block_s float [s], what is correlated in time (a burst of interference); rng for
     the bootstrap. Every entry with an interval has predicted, measured, ci_low, ci_high, within
-    (is the prediction in the interval? None: cannot be said) and off_share (measured / predicted
-    - 1); percentiles also samples, samples_beyond and insufficient.
+    (is the prediction in the measured figure's interval? None: cannot be said), off_share
+    (measured / predicted - 1), predicted_low and predicted_high (where the plan expects the figure,
+    with `predicted_confidence`) and covered (is the measured figure there? None: cannot be said);
+    percentiles also samples, samples_beyond and insufficient.
     """
     own = records.requests.filter(pl.col("arm") == PLANNED_ARM)
     blocks = _blocks(own, records.windows)
@@ -85,6 +87,7 @@ def compare(
         "arm": PLANNED_ARM,
         "phase": _phase(own),
         "confidence": CONFIDENCE,
+        "predicted_confidence": prediction.confidence,
         "blocks": len(blocks),
         "nodes_not_counted_on": {
             name: tier.nodes - tier.needed
@@ -132,8 +135,12 @@ def _entry(
     measured: float | None,
     low: float | None = None,
     high: float | None = None,
+    expected: Expected | None = None,
 ) -> dict[str, Any]:
-    within = off_share = None
+    within = off_share = covered = None
+    if expected is not None:
+        predicted = expected.point
+        covered = None if measured is None else expected.covers(measured)
     if predicted is not None and low is not None and high is not None:
         within = low * (1 - _ROUNDING) <= predicted <= high * (1 + _ROUNDING)
     if predicted and measured is not None:
@@ -145,6 +152,9 @@ def _entry(
         "ci_high": high,
         "within": within,
         "off_share": off_share,
+        "predicted_low": expected and expected.low,
+        "predicted_high": expected and expected.high,
+        "covered": covered,
     }
 
 
@@ -155,7 +165,7 @@ def _latency(
     block_s: float,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """p95 and p99 with their intervals; nothing is concluded from fewer than 10 samples beyond."""
+    """Percentiles with their intervals; nothing is concluded from fewer than 10 samples beyond."""
     found: Mapping[str, tuple[float, float, float] | None] = {}
     if blocks:
         strata = [
@@ -166,20 +176,25 @@ def _latency(
         found = intervals(strata, values, block_s=block_s, rng=rng)
     samples = sum(block.requests.height for block in blocks)
     everything = np.sort(own["latency_ms"].to_numpy())
+    has_faults = everything.size > samples
+    expected, in_all = prediction.expected, prediction.expected_in_all(has_faults)
     result = {}
     for name, quantile in PERCENTILES.items():
         value, low, high = found.get(name) or (None, None, None)
         beyond = samples_beyond(quantile, samples)
-        entry = _entry(getattr(prediction.predicted, name), value, low, high)
+        point = getattr(prediction.predicted, name, None)  # of a p50 only the distribution's
+        entry = _entry(point, value, low, high, getattr(expected, name))
+        of_all = percentile(everything, quantile)
         entry |= {
             "samples": samples,
             "samples_beyond": beyond,
             "insufficient": beyond < SAMPLES_BEYOND_MIN,
-            "with_faults": percentile(everything, quantile),
+            "with_faults": of_all,
             "samples_with_faults": int(everything.size),
+            "in_all": _entry(None, of_all, expected=getattr(in_all, name)),
         }
         if entry["insufficient"]:
-            entry["within"] = None
+            entry["within"] = entry["covered"] = None
         result[name] = entry
     return result
 
@@ -190,18 +205,21 @@ def _single(quantile: float) -> Value:
 
 
 def _of_blocks(
-    predicted: float | None, values: Sequence[float], most: float = math.inf
+    predicted: float | None,
+    values: Sequence[float],
+    most: float = math.inf,
+    expected: Expected | None = None,
 ) -> dict[str, Any]:
     """The mean of the blocks' values, and Student's interval of it where there are two or more,
     cut to what the value can be: from 0 to `most`."""
     if not values:
-        return _entry(predicted, None)
+        return _entry(predicted, None, expected=expected)
     mean = float(np.mean(values))
     if len(values) < 2:
-        return _entry(predicted, mean)
+        return _entry(predicted, mean, expected=expected)
     error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, len(values) - 1)) * error
-    return _entry(predicted, mean, max(0.0, mean - half), min(most, mean + half))
+    return _entry(predicted, mean, max(0.0, mean - half), min(most, mean + half), expected)
 
 
 def _disturbed(
@@ -244,7 +262,7 @@ def _utilisation(
             for block in blocks
         ]
         shares = [float(cores.mean()) / cap for cores in samples if cores.size]
-        entry = _of_blocks(asked.get(tier), shares)
+        entry = _of_blocks(asked.get(tier), shares, expected=prediction.expected.cpu.get(tier))
         entry["plan"] = prediction.tiers[tier].utilisation
         entry["samples"] = sum(int(cores.size) for cores in samples)
         found[tier] = entry

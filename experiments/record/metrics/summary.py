@@ -26,6 +26,7 @@ from experiments.record.metrics.improvement import improvement, no_improvement, 
 from experiments.record.metrics.looks import levels_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.promise import promise_of
 from experiments.record.metrics.slo import slo_verdict
 from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
@@ -102,7 +103,10 @@ def summarize(
     }
     asked, (_, level) = (manifest.get("spec") or {}).get("slo"), levels_of(manifest)
     slo = slo_verdict(main, arms, asked, block_s=correlated_s(manifest), level=level)
-    return Findings(without_nan(body), without_nan(verdicts), slo=without_nan(slo))
+    promise = prediction and promise_of(prediction, body["predicted"], slo)
+    return Findings(
+        without_nan(body), without_nan(verdicts), slo=without_nan(slo), promise=without_nan(promise)
+    )
 
 
 def summarize_run(run_dir: Path) -> Findings:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.errors import InputError
 from experiments.cli import app
 from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, KINDS
 from experiments.design.interference import episodes
@@ -21,6 +22,15 @@ def told(*words: str) -> dict[str, Any]:
     done = CliRunner().invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.output))
+
+
+def test_a_run_that_cannot_be_closed_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    folder = str(write(tmp_path))
+    assert told("run", folder, "--dry-run", "--close")["closes"] is True
+    for words in ([folder, "--platform", "ec2"], [folder, "--platform", "hosts"], ["press-load"]):
+        done = CliRunner().invoke(app, ["run", *words, "--close"])
+        assert isinstance(done.exception, InputError), done.output
+        assert done.exception.place == "--close"
 
 
 @pytest.fixture
@@ -41,7 +51,7 @@ def test_a_dry_run_says_what_check_says_and_touches_nothing(
 ) -> None:
     folder = str(write(tmp_path))
     found = told("run", folder, "--dry-run")
-    assert found.pop("dry_run") is True
+    assert (found.pop("dry_run"), found.pop("closes")) == (True, False)
     checked = told("check", folder)
     assert checked.pop("valid") is True
     assert found == checked

@@ -188,6 +188,29 @@ def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
     assert "60 s" in told
 
 
+@pytest.mark.parametrize("ends", [None, BROKEN, KeyboardInterrupt()])
+def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
+    tmp_path: Path, ends: BaseException | None
+) -> None:
+    downs: list[str] = []
+
+    def down(_: object) -> list[str]:
+        downs.append("down")
+        return []
+
+    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    kind, asked = WithFleet(ends), load_design(SMALL)
+    try:
+        run_experiment(
+            kind, asked, None, results=tmp_path, platform=platform, keep=False, command=["run"],
+            narrator=NOBODY, part="planned", hands_on=True,
+        )  # fmt: skip
+    except (Interrupted, MeasurementFailed):
+        assert ends is not None
+    assert downs == ([] if ends is None else ["down"])
+    assert [one.parent.name for one in tmp_path.glob("tst-small/*/2*")] == ["planned"]
+
+
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

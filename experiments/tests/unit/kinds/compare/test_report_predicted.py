@@ -38,9 +38,10 @@ def rows_of(summary: dict[str, Any]) -> dict[str, list[str]]:
 def test_every_figure_of_the_plan_has_a_row_and_a_verdict(run: FakeRun) -> None:
     rows = rows_of(summary_of(run))
     assert list(rows) == [
-        "arrival rate, 1/s", "neighbours, web", "neighbours, db", "p95", "p99",
+        "arrival rate, 1/s", "neighbours, web", "neighbours, db", "p50", "p95", "p99",
         "CPU over caps, web", "CPU over caps, db", "cost a month", "availability over a year",
     ]  # fmt: skip
+    assert rows["p50"][3] == "no prediction"
     assert rows["p95"][0] == "231 ms"
     assert rows["p95"][3].startswith("measured ")
     assert rows["p95"][3].endswith(" % below it")
