@@ -28,10 +28,10 @@ def nightly(
 ) -> None:
     """Run a suite of designs for one night, keep what was measured, and make a site of all nights.
 
-    Exit codes: 0 done, 1 an SLO was missed or a change was found, 3 no valid run, or another night
-    or run goes on, 4 a design was not valid, left out or cannot be read; beside 4 an SLO may have
-    been missed too, and the site says so. With --influxdb the whole history is also written there,
-    for Grafana's dashboard of nights.
+    Exit codes: 0 done, 1 an SLO was missed, a plan broke its promise or a change was found, 3 no
+    valid run, or another night or run goes on, 4 a design was not valid, left out or cannot be
+    read; beside 4 an SLO may have been missed too, and the site says so. With --influxdb the whole
+    history is also written there, for Grafana's dashboard of nights.
 
     Example: sparecraft nightly --suite nightly.toml
     """
@@ -71,6 +71,7 @@ def _body(outcome: Outcome) -> dict[str, object]:
         "night": outcome.night,
         "runs": [run.model_dump(mode="json", by_alias=True) for run in outcome.runs],
         "missed": missed(outcome.runs),
+        "broken": outcome.broken,
         "changes": [change.identity for change in outcome.changes],
         "left_out": outcome.left_out,
         "incomplete": dict(outcome.incomplete),
@@ -89,6 +90,7 @@ def _print(outcome: Outcome) -> None:
     lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid{others}"]
     late = missed(outcome.runs)
     lines += [f"SLO missed: {', '.join(late)}"] if late else []
+    lines += [f"promise broken: {', '.join(outcome.broken)}"] if outcome.broken else []
     lines += [f"changed: {one.entry}, {change_words(one)}" for one in outcome.changes]
     lines += [f"incomplete: {name}, {why}" for name, why in outcome.incomplete.items()]
     for line in lines:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import altair as alt
 
@@ -21,6 +21,17 @@ NIGHTS_MAX = 120  # that a figure shows
 _SHIFT = 0.16  # of an arm from the next, in nights
 _WIDTH = 0.7  # of what a night's runs take of it
 HEIGHT = 240
+
+
+class Dated(Protocol):
+    """A line of the history that stands on the axis of nights."""
+
+    @property
+    def night(self) -> int: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def started(self) -> datetime | None: ...
 
 
 def arms_of(runs: Sequence[Run]) -> list[str]:
@@ -92,7 +103,7 @@ def filled_and_hollow(base: Any) -> list[Any]:
 def over_nights(
     points: list[dict[str, Any]],
     limits: list[dict[str, Any]],
-    runs: Sequence[Run],
+    runs: Sequence[Dated],
     size: Size,
     unit: str,
     marks: Sequence[Mapping[str, Any]] = (),
@@ -125,7 +136,7 @@ def over_nights(
     )
 
 
-def _night_axis(runs: Sequence[Run], first: float, last: float, size: Size) -> Any:
+def _night_axis(runs: Sequence[Dated], first: float, last: float, size: Size) -> Any:
     """Nights by number, labelled by their date: a clock that went backwards changes no order."""
     dates: dict[int, datetime] = {}
     for run in runs:

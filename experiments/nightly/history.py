@@ -1,8 +1,9 @@
 """history.jsonl: what every night did and measured, appended line by line, each synced, never
 changed.
 
-Four kinds of line, told apart by `what`: a `night` begins; a run `start`s; its `run` lines follow,
-one per arm; the night comes to its `end`. A start without runs, or a night without end, was cut
+Five kinds of line, told apart by `what`: a `night` begins; a run `start`s; its `run` lines follow,
+one per arm; where it closed the loop, a `prediction` that was measured; the night comes to its
+`end`. A start without runs, or a night without end, was cut
 short, and the next night sees it. Nights are counted, since a clock may go backwards.
 """
 
@@ -132,6 +133,48 @@ class Run(_Line):
     levels: dict[str, float] = {}  # of the run, what its kind says is to be watched
 
 
+class Figure(BaseModel):
+    """A predicted figure beside the measured one, each with its interval as far as it has one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    predicted: float
+    low: float | None = None  # of where the plan expected the measured figure
+    high: float | None = None
+    measured: float
+    measured_low: float | None = None
+    measured_high: float | None = None
+    covered: bool | None = None  # the measured figure lies in the plan's interval
+
+    @property
+    def error(self) -> float | None:
+        """The measured figure over the predicted one, less 1; None of a prediction of zero."""
+        return self.measured / self.predicted - 1.0 if self.predicted else None
+
+
+class Prediction(_Line):
+    """A plan's prediction, and the run of the planned fleet that measured it."""
+
+    what: Literal["prediction"] = "prediction"
+    number: int  # of the night's run that it was planned from
+    entry: str
+    run: str
+    folder: str  # below the results folder
+    source_run: str | None = None
+    started: datetime | None = None
+    commit: str | None = None
+    valid: bool
+    reasons: tuple[str, ...] = ()
+    promise: str  # kept, broken or undecided
+    services: tuple[str, ...]  # the tiers' roles, the front first
+    policy: str
+    utilisation: float | None = None  # of the tier that is used most, as the plan says
+    confidence: float | None = None  # of the intervals
+    usd_before: float | None = None  # a month
+    usd_after: float | None = None
+    figures: dict[str, Figure] = {}  # p95_ms; beyond/p95_ms, a share of requests; cpu/web
+
+
 class End(_Line):
     """A night came to its end."""
 
@@ -142,8 +185,8 @@ class End(_Line):
     halted: str = ""  # the reason that `sparecraft halt` gave
 
 
-Line = Annotated[Night | Start | Run | End, Field(discriminator="what")]
-_LINE: TypeAdapter[Night | Start | Run | End] = TypeAdapter(Line)
+AnyLine = Night | Start | Run | Prediction | End
+_LINE: TypeAdapter[AnyLine] = TypeAdapter(Annotated[AnyLine, Field(discriminator="what")])
 
 
 @dataclass(frozen=True)
@@ -155,6 +198,7 @@ class History:
     runs: tuple[Run, ...] = ()
     ends: tuple[End, ...] = ()
     notes: tuple[str, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
 
     @property
     def last_night(self) -> int:
@@ -164,7 +208,7 @@ class History:
     @property
     def last_at(self) -> datetime | None:
         """When the last line was written."""
-        lines = [*self.nights, *self.starts, *self.runs, *self.ends]
+        lines = [*self.nights, *self.starts, *self.runs, *self.predictions, *self.ends]
         return max(lines, key=lambda one: (one.night, one.at)).at if lines else None
 
     @property
@@ -182,6 +226,12 @@ class History:
     def end_of(self, night: int) -> End | None:
         """The end of a night; None where it was cut short."""
         return next((end for end in reversed(self.ends) if end.night == night), None)
+
+    @property
+    def folders(self) -> dict[str, int]:
+        """The folders of all runs below the results folder, with their nights."""
+        runs = {run.folder: run.night for run in self.runs if run.folder}
+        return runs | {one.folder: one.night for one in self.predictions}
 
     def of(self, entry: str) -> tuple[Run, ...]:
         """All arms of all runs of an entry."""
@@ -209,6 +259,12 @@ def missed(runs: Iterable[Run]) -> list[str]:
     return list(dict.fromkeys(run.entry for run in found))
 
 
+def broken(history: History, night: int) -> list[str]:
+    """Entries whose plan did not keep its promise, in a valid run of its fleet."""
+    found = [one for one in history.predictions if one.night == night and one.promise == "broken"]
+    return list(dict.fromkeys(one.entry for one in found if one.valid))
+
+
 @dataclass
 class _Found:
     lines: dict[type[Any], list[Any]] = field(default_factory=dict)
@@ -223,9 +279,9 @@ def read_history(folder: Path) -> History:
     for number, line in enumerate(text.split(b"\n"), start=1):
         if line.strip():
             _take(found, f"{path}:{number}", line)
-    kinds: tuple[type[Any], ...] = (Night, Start, Run, End)
-    nights, starts, runs, ends = (tuple(found.lines.get(kind, ())) for kind in kinds)
-    return History(nights, starts, runs, ends, tuple(found.notes))
+    kinds: tuple[type[Any], ...] = (Night, Start, Run, End, Prediction)
+    nights, starts, runs, ends, predictions = (tuple(found.lines.get(kind, ())) for kind in kinds)
+    return History(nights, starts, runs, ends, tuple(found.notes), predictions)
 
 
 def _take(found: _Found, place: str, line: bytes) -> None:
@@ -256,7 +312,7 @@ class Writer:
         self._path = folder / FILE
         self.notes = tuple(_mended(self._path, folder / ASIDE))
 
-    def append(self, *lines: Night | Start | Run | End) -> None:
+    def append(self, *lines: AnyLine) -> None:
         """Write lines and sync them, all or, where the disk is full, none. Raises DiskFull."""
         data = b"".join(line.model_dump_json(by_alias=True).encode() + b"\n" for line in lines)
         with space_for(self._path), self._path.open("ab", buffering=0) as file:

@@ -19,7 +19,7 @@ from rich.markup import escape
 from core.errors import Interrupted
 from experiments.console import Narrator
 from experiments.nightly.changes import Change, new_changes
-from experiments.nightly.folders import prune, run_folders
+from experiments.nightly.folders import prune, run_folders, told_apart
 from experiments.nightly.history import (
     End,
     History,
@@ -27,10 +27,12 @@ from experiments.nightly.history import (
     Run,
     Start,
     Writer,
+    broken,
     incomplete,
     missed,
     read_history,
 )
+from experiments.nightly.predictions import predictions_of
 from experiments.nightly.reference import reference_per_s
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.scheduling import Job, jobs
@@ -69,17 +71,18 @@ class Outcome:
     left_out: tuple[str, ...]
     incomplete: Mapping[str, str]  # designs that said less than they were asked, and why
     changes: tuple[Change, ...]
+    broken: tuple[str, ...]  # designs whose plan did not keep its promise
     site: Path
 
     @property
     def exit_code(self) -> int:
-        """3 without a valid run, 4 where a design is incomplete, 1 for a missed SLO or a change,
-        else 0."""
+        """3 without a valid run, 4 where a design is incomplete, 1 for a missed SLO, a broken
+        promise or a change, else 0."""
         if not any(run.valid for run in self.runs):
             return 3
         if self.incomplete:
             return 4
-        return 1 if missed(self.runs) or self.changes else 0
+        return 1 if missed(self.runs) or self.broken or self.changes else 0
 
 
 def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Outcome:
@@ -175,16 +178,15 @@ class _Night:
         """The fate of a run whose night was cut short."""
         self.narrator.say(f"night {start.night} was cut short while {start.entry} ran")
         self._down(start.experiment)
-        known = {run.folder for run in self.history.runs}
+        known = self.history.folders
         left = [
             folder
             for folder in run_folders(self.suite.results / start.experiment)
             if str(folder.relative_to(self.suite.results)) not in known
             and folder.stat().st_mtime >= start.at.timestamp()
         ]
-        folder = left[-1] if left else None
-        trouble = "" if folder else "the night was cut short while it ran, and it left nothing"
-        self._record(Made(start, None, None, trouble), folder)
+        trouble = "" if left else "the night was cut short while it ran, and it left nothing"
+        self._record(Made(start, None, None, trouble), left)
         self.history = read_history(self.suite.folder)
 
     def _minutes(self) -> float:
@@ -223,6 +225,8 @@ class _Night:
             "--seed",
             str(job.seed),
         ]
+        if member.entry.close:
+            command.append("--close")
         if self.suite.file.quiet_wait_s:
             command += ["--quiet-wait", f"{self.suite.file.quiet_wait_s:g}"]
         ended: Ended | None = None
@@ -240,11 +244,14 @@ class _Night:
                 trouble = interrupted if ended is None else ""
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
-                self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
+                self._record(Made(start, code, minutes, trouble), new)
 
-    def _record(self, made: Made, folder: Path | None) -> None:
+    def _record(self, made: Made, folders: Sequence[Path]) -> None:
+        """The lines of a run, and of the planned fleet's where there is one, of its `folders`."""
+        folder, planned = told_apart(folders)
         lines = lines_of(made, folder, self.suite.results, self.tools.now())
-        self.writer.append(*lines)
+        predictions = predictions_of(made.start, planned, self.suite.results, self.tools.now())
+        self.writer.append(*lines, *predictions)
         if made.start.night == self.number:
             self.runs += lines
         first = lines[0]
@@ -302,4 +309,5 @@ class _Night:
         with self.narrator.step("Making the site"):
             site = build_site(self.suite)
         missing = incomplete(self.history, self.number)
-        return Outcome(self.number, tuple(self.runs), left_out, missing, changes, site)
+        promises = tuple(broken(self.history, self.number))
+        return Outcome(self.number, tuple(self.runs), left_out, missing, changes, promises, site)

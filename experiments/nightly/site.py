@@ -13,7 +13,8 @@ from experiments.nightly import pages, tables
 from experiments.nightly.bench import bench_tables
 from experiments.nightly.changes import changes
 from experiments.nightly.feed import feed_values
-from experiments.nightly.history import SCHEMA, History, Run, read_history
+from experiments.nightly.history import SCHEMA, History, read_history
+from experiments.nightly.predictions_page import predictions_values
 from experiments.nightly.suite import Suite
 from experiments.paths import ROOT
 from experiments.record.records import space_for, write_bytes, write_json
@@ -72,6 +73,10 @@ def _write(suite: Suite, history: History, into: Path) -> None:
         into / "bench.html", "bench.html.j2", "Bench", "", site,
         tables=bench_tables(ROOT / "bench" / "runs"),
     )  # fmt: skip
+    _page(
+        into / "predictions.html", "predictions.html.j2", "Predictions", "", site,
+        **predictions_values(history, reports),
+    )  # fmt: skip
     feed = render_page("feed.xml.j2", [_HERE], site=site, entries=feed_values(history),
                        url=suite.file.url.rstrip("/"))  # fmt: skip
     write_bytes(into / "feed.xml", feed.encode())
@@ -89,7 +94,7 @@ def _copy_reports(suite: Suite, history: History, into: Path) -> frozenset[str]:
     """Pages and results of the runs of the newest nights, linked where they can be."""
     oldest = history.last_night - suite.file.keep_parquet_nights + 1
     found = set()
-    for folder in _folders(history.runs, oldest):
+    for folder in sorted(name for name, night in history.folders.items() if night >= oldest):
         for name in _OF_RUN:
             source, target = suite.results / folder / name, into / folder / name
             if source.is_file():
@@ -98,10 +103,6 @@ def _copy_reports(suite: Suite, history: History, into: Path) -> frozenset[str]:
         if (into / folder / "report.html").is_file():
             found.add(folder)
     return frozenset(found)
-
-
-def _folders(runs: tuple[Run, ...], oldest: int) -> list[str]:
-    return sorted({run.folder for run in runs if run.folder and run.night >= oldest})
 
 
 def _link(source: Path, target: Path) -> None:
@@ -113,7 +114,12 @@ def _link(source: Path, target: Path) -> None:
 
 def _everything(history: History, site: pages.Site) -> dict[str, Any]:
     """The history and what was made of it, for programs."""
-    kinds = {"nights": history.nights, "runs": history.runs, "ends": history.ends}
+    kinds = {
+        "nights": history.nights,
+        "runs": history.runs,
+        "predictions": history.predictions,
+        "ends": history.ends,
+    }
     told = {
         name: [line.model_dump(mode="json", by_alias=True) for line in lines]
         for name, lines in kinds.items()

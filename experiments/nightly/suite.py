@@ -26,6 +26,7 @@ from core.config_file import (
     refusal,
 )
 from core.errors import InputError
+from experiments import kinds
 from experiments.design import Design, load_design
 from experiments.design.schedule import load_length_s
 from experiments.design.text import toml_text
@@ -56,6 +57,9 @@ class Entry(Strict):
     """Runs in a night."""
     minutes_max: Annotated[float, Field(gt=0, le=1440)] | None = None
     """A run that takes longer is ended; else three times what is expected, and ten minutes."""
+    close: bool = False
+    """Go on with each run's plan, as `sparecraft run --close` does: measure the planned fleet, and
+    keep the prediction beside it."""
     override: dict[str, Any] = Field(default_factory=dict)
     """Tables of experiment.toml that are put over the design's."""
     note: str = ""
@@ -128,7 +132,9 @@ class Member:
         experiment = self.design.experiment
         if experiment.kind not in ("compare", "schemes"):
             return UNKNOWN_MINUTES
-        return load_length_s(experiment) / 60 + SET_UP_MINUTES
+        load_minutes = load_length_s(experiment) / 60
+        halves = 2 if self.entry.close else 1  # the second is at most as long as the first
+        return halves * (load_minutes + SET_UP_MINUTES)
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,8 @@ def _at(source: ConfigFile, number: int, error: InputError) -> InputError:
 def _member(entry: Entry, beside: Path) -> Member:
     own = beside / entry.design
     design = load_design(own if own.is_dir() else entry.design)
+    if entry.close:
+        kinds.check_plans(design, f"{entry.called}: close")
     digest = digest_of(design.directory, entry.override)
     if not entry.override:
         return Member(entry, design, design.directory, digest)

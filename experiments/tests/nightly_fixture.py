@@ -17,7 +17,8 @@ from experiments.paths import ROOT
 from experiments.tests.report_fixture import fake_run
 
 _STAND_IN = '''#!{python}
-"""sparecraft run | down, without a fleet: plays the next act of acts.json."""
+"""sparecraft run | down, without a fleet: plays the next act of acts.json; with --close it also
+leaves the run that lies in `planned` beside its folder."""
 import json, os, pathlib, shutil, sys, time
 
 here = pathlib.Path(__file__).resolve().parent
@@ -74,6 +75,8 @@ for file in ("result.json", "manifest.json"):
     else:
         body["seed"] = seed
     (folder / file).write_text(json.dumps(body))
+if "--close" in words:
+    shutil.copytree(here.parent / "planned", results / name / "planned" / run)
 sys.exit(0 if act == "ok" else 1)
 '''
 

@@ -51,7 +51,7 @@ def test_every_link_within_the_site_leads_to_a_page(tmp_path: Path) -> None:
     (folder / "report.html").write_text("<h1>the run</h1>")
     site = _site(tmp_path, [run])
     pages = list(site.glob("*.html")) + list(site.glob("designs/*.html"))
-    assert len(pages) == 4
+    assert len(pages) == 5
     for page in pages:
         for link in re.findall(r'href="([^"#:]+)"', page.read_text()):
             assert (page.parent / link).is_file(), (page, link)
