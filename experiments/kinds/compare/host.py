@@ -16,7 +16,8 @@ Blocks = Sequence[Mapping[str, Any]]
 
 
 def load_words(blocks: Blocks) -> str:
-    """The generator's CPU use, and its limits where it met them; "" without a block."""
+    """The generator's CPU use, its limits where it met them, and what became of a Locust file's
+    tasks; "" without a block."""
     if not blocks:
         return ""
     workers = max(len(block["workers"]) for block in blocks)
@@ -26,7 +27,36 @@ def load_words(blocks: Blocks) -> str:
     said = f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if limited else (
         "as asked")  # fmt: skip
     many = "s" if workers > 1 else ""
-    return f"load: {workers} worker{many}, the busiest took {percent(busiest)} of a core, {said}"
+    tasks = f"; {_task_words(blocks)}" if _uses(blocks) else ""
+    took = f"{workers} worker{many}, the busiest took {percent(busiest)} of a core"
+    return f"load: {took}, {said}{tasks}"
+
+
+def _uses(blocks: Blocks) -> list[Mapping[str, Any]]:
+    """The workers that had tasks of a Locust file."""
+    return [use for block in blocks for use in block["workers"] if use.get("tasks")]
+
+
+def _task_words(blocks: Blocks) -> str:
+    """Tasks of a Locust file in all blocks, warm-up included."""
+    uses = _uses(blocks)
+
+    def total(name: str) -> int:
+        return sum(use["tasks"][name] for use in uses)
+
+    begun = sum(use["planned"] for use in uses) - total("not_started")
+    named = {
+        "not started": total("not_started"),
+        "raised": total("raised"),
+        "timed out": total("timed_out"),
+        "without a request": total("no_request"),
+    }
+    errors = [error for use in uses for error in use["tasks"]["errors"]]
+    said = ", ".join(f"{number(count)} {what}" for what, count in named.items() if count)
+    first = f" (first: {errors[0]})" if errors else ""
+    outside = total("outside")
+    more = f"; {number(outside)} requests outside tasks are not counted" if outside else ""
+    return f"{number(begun)} tasks begun, {said or 'each made a request'}{first}{more}"
 
 
 def load_table(blocks: Blocks) -> Table | None:

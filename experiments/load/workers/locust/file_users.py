@@ -202,7 +202,6 @@ class FileUsers:
         environment.events.init.fire(environment=environment, runner=runner, web_ui=None)
         environment.events.test_start.fire(environment=environment)
         pool.start(end_s - time.monotonic(), self._loop.look)
-        environment.events.spawning_complete.fire(user_count=len(pool.seats))
         self._loop.look()
         return environment
 

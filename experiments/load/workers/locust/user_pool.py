@@ -33,7 +33,8 @@ from locust.user.task import (
 from experiments.load.workers.locust.loaded_file import error_place
 from experiments.load.workers.locust.sharding import pool_shares
 
-STARTING_MAX = 20  # users in on_start at a time
+_SPAWN_EVERY_S = 0.02  # a user
+_SPAWN_S = 10.0  # all of them, at most
 ERRORS_MAX = 20  # that are told apart
 LOOK_EVERY_S = 0.1
 _AGAIN_S = 1.0  # before a user that could not be replaced is tried again
@@ -140,26 +141,24 @@ class UserPool:
         _change_waits(self)
 
     def start(self, limit_s: float, look: Callable[[], None]) -> None:
-        """Make every user, and wait until each has had its on_start.
+        """Make every user, tell the file so, and wait until each has had its on_start.
 
-        Parameters: look is called a few times a second, and may raise. Raises: LocustFileFailed.
+        Parameters: look is called all the time, and may raise. Raises: LocustFileFailed.
         """
         end_s = self._clock() + limit_s
-        waiting = deque(self.seats)
-        starting: list[Seat] = []
-        while waiting or starting:
+        for seat in self.seats:
             look()
-            starting = [seat for seat in starting if not self._has_started(seat)]
-            while waiting and len(starting) < STARTING_MAX:
-                seat = waiting.popleft()
-                self._seat_user(seat)
-                starting.append(seat)
+            self._seat_user(seat)
+            gevent.sleep(min(_SPAWN_EVERY_S, _SPAWN_S / len(self.seats)))
+        self._environment.events.spawning_complete.fire(user_count=len(self.seats))
+        while not all(self._has_started(seat) for seat in self.seats):
+            look()
             if self._clock() > end_s:
                 done = sum(seat.ready for seat in self.seats)
                 raise LocustFileFailed(
-                    f"{done} of {len(self.seats)} users have had their on_start after {limit_s:g} s"
+                    f"{done} of {len(self.seats)} users have had on_start after {limit_s:.0f} s"
                 )
-            gevent.sleep(0.01)
+            gevent.sleep(_SPAWN_EVERY_S)
         look()
 
     def begin(self, name: str, run: TaskRun) -> bool:

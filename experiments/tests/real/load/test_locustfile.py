@@ -27,12 +27,12 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "locustfile.py"
     path.write_text(ORDINARY)
     with answering() as server:
-        plan = file_plan(path, server.url, WEIGHTS, count=90, users=8)
+        plan = file_plan(path, server.url, WEIGHTS, count=60, gap_s=0.15, users=12)
         handle = waiting(tmp_path, plan)
         handle.wait_ready()
         before = Counter(server.paths())
         handle.stop()
-        assert before == {"/login": 4, "/browsing/started": 2}, "on_start, before any arrival"
+        assert before == {"/login": 6, "/browsing/started": 3}, "on_start, before any arrival"
         server.asked.clear()
         handle = begun(tmp_path, plan)
         records, status = ended(handle)
@@ -46,23 +46,23 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
         ("GET /missing", "ok"), ("GET /deep", "bad_content"),
         ("GET /page", "ok"), ("own work", "ok"),
     }  # fmt: skip
-    assert set(records["index"]) == set(range(90)), "each arrival has begun a task"
+    assert set(records["index"]) == set(range(60)), "each arrival has begun a task"
     order = ["/first", "/second", "/third"]
-    for number in map(str, range(4)):  # each has its own session, and its place in the steps
+    for number in map(str, range(6)):  # each has its own session, and its place in the steps
         own = [path.removesuffix(f"/{number}") for _, path, user in asked if user == number]
         steps = [path for path in own if path in order]
-        assert len(steps) > 3
+        assert len(steps) >= 3
         assert steps == [order[place % 3] for place in range(len(steps))]
     paths = Counter(path for _, path, _ in asked)
-    assert paths["/logout"] == 4
+    assert paths["/logout"] == 6
     assert records.filter(pl.col("name") == "own work")["bytes"].unique().to_list() == [7]
     late = records.filter(pl.col("latency_ms") < pl.col("lag_ms"))
     assert late.height == 0, "the lateness of its arrival is part of each latency"
     told = tasks_of(handle.workers)
     assert {key: told[key] for key in ("users", "not_started", "raised", "timed_out")} == {
-        "users": 8, "not_started": 0, "raised": 0, "timed_out": 0,
+        "users": 12, "not_started": 0, "raised": 0, "timed_out": 0,
     }  # fmt: skip
-    assert told["outside"] >= 6, "the requests of on_start"
+    assert told["outside"] >= 9, "the requests of on_start"
 
 
 def test_a_task_of_several_requests_has_a_record_for_each(tmp_path: Path) -> None:
@@ -75,9 +75,6 @@ def test_a_task_of_several_requests_has_a_record_for_each(tmp_path: Path) -> Non
         records, status = run(tmp_path, plan)
     assert status.state == "done", status
     assert records.group_by("index").len()["len"].to_list() == [3] * 10
-    first_s = records.group_by("index").agg(pl.col("intended_s").min()).sort("index")["intended_s"]
-    due_s = [first_s[0] + offset_s for offset_s in plan.offsets_s]
-    assert first_s.to_list() == pytest.approx(due_s, abs=plan.offsets_s[1])
 
 
 OTHER = "198.18.255.254:81"
@@ -141,7 +138,7 @@ def test_a_task_beyond_its_time_out_is_ended_and_counts_as_a_time_out(tmp_path: 
     )
     with answering() as server:
         plan = one_user(
-            tmp_path / "locustfile.py", server.url, body, count=4, users=4, task_timeout_s=0.5
+            tmp_path / "locustfile.py", server.url, body, count=4, users=4, task_timeout_s=2.0
         )
         handle = begun(tmp_path, plan)
         records, status = ended(handle)
@@ -165,7 +162,7 @@ def test_a_request_beyond_the_load_s_limits_is_a_time_out_at_them(tmp_path: Path
 
 def test_an_arrival_without_a_free_user_is_not_started(tmp_path: Path) -> None:
     body = (
-        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(1)\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(3)\n"
     )
     with answering() as server:
         plan = one_user(tmp_path / "locustfile.py", server.url, body, count=10, users=2)
@@ -217,3 +214,16 @@ def test_a_file_that_keeps_the_process_to_itself_is_ended(tmp_path: Path) -> Non
         _, status = ended(begun(tmp_path, plan))
     assert status.state == "failed", status
     assert "locustfile.py:9" in status.problem or "locustfile.py:10" in status.problem
+
+
+def test_users_may_wait_in_on_start_until_all_are_there(tmp_path: Path) -> None:
+    body = (
+        "    def on_start(self):\n        all_there.wait()\n\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n\n\n"
+        "all_there = gevent.event.Event()\n"
+        "events.spawning_complete.add_listener(lambda **_: all_there.set())\n"
+    )
+    with answering() as server:
+        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=10, users=30)
+        _, status = run(tmp_path, plan)
+    assert status.state == "done", status

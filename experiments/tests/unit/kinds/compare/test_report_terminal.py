@@ -16,7 +16,7 @@ from core.runfiles.result import read_result
 from experiments import kinds
 from experiments.design.prediction import Prediction
 from experiments.kinds.compare.folder import RunFolder, read_folder
-from experiments.kinds.compare.host import caps_words
+from experiments.kinds.compare.host import caps_words, load_words
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.terminal import print_summary
@@ -212,3 +212,16 @@ def test_on_a_host_smaller_than_the_caps_it_says_which_of_the_two_limited(run: F
     assert "2.8 of the host's 2 cores" in full
     assert "1 of 4 blocks" in full
     assert words(cores=4) == ""
+
+
+def test_the_tasks_of_a_locust_file_are_summed_over_blocks() -> None:
+    counts = {"users": 5, "not_started": 1, "no_request": 0, "raised": 2, "timed_out": 0}
+    tasks = {**counts, "replaced": 0, "outside": 7, "errors": ["users.py:3: KeyError: 'id' (2x)"]}
+    use = {"planned": 100, "tasks": tasks}
+    block = {"workers": [use], "cpu_share": 0.1, "ok": True, "limits": []}
+    said = load_words([block, block])
+    assert all(
+        one in said for one in ("198 tasks", "2 not started", "4 raised", "users.py:3", "14 ")
+    )
+    assert "timed out" not in said
+    assert "task" not in load_words([{**block, "workers": [{"planned": 100, "tasks": None}]}])
