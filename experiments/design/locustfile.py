@@ -146,6 +146,14 @@ def _read(path: Path, _mtime_ns: int, _size: int) -> LocustFile:
             got="none that is not abstract and has a weight",
             hint="Is it a module of another one? Give that one.",
         )
+    idle = [one.name for one in found.users if not one.tasks]
+    if idle:
+        raise InputError(
+            str(path),
+            expected="tasks of each user class",
+            got=f"none of {', '.join(idle)}",
+            hint="Give it a @task, or make it abstract = True if others only inherit from it.",
+        )
     raise_all(
         [
             InputError(

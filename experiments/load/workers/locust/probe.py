@@ -41,10 +41,11 @@ def found_in(path: Path) -> dict[str, Any]:
     try:
         users, shapes = load_file(path)
     except (Exception, SystemExit) as error:
-        return {**said, "error": _error(path, error)}
+        line, text = error_place(path, error)
+        text = _asked_words(guard) or text
+        return {**said, "error": {"text": text[:_TEXT_MAX], "line": line}}
     if guard.asked:
-        text = f"requests while it is imported, to {guard.words()}"
-        return {**said, "error": {"text": text, "line": 0}}
+        return {**said, "error": {"text": _asked_words(guard), "line": 0}}
     return {
         **said,
         "users": [_user(name, one) for name, one in users.items()],
@@ -53,9 +54,8 @@ def found_in(path: Path) -> dict[str, Any]:
     }
 
 
-def _error(path: Path, error: BaseException) -> dict[str, Any]:
-    line, text = error_place(path, error)
-    return {"text": text[:_TEXT_MAX], "line": line}
+def _asked_words(guard: TargetGuard) -> str:
+    return f"requests while it is imported, to {guard.words()}" if guard.asked else ""
 
 
 def _user(name: str, one: type[User]) -> dict[str, Any]:

@@ -87,12 +87,14 @@ USER = "class One(HttpUser):\n    @task\n    def one(self):\n"
         (HEAD + "import no_such_module_at_all\n", 4, "ModuleNotFoundError"),
         ("from locust import HttpLocust\nclass Old(HttpLocust):\n    pass\n", 2, "ImportError"),
         (HEAD, 0, "none"),
+        (HEAD + "class One(HttpUser):\n    pass\n", 0, "One"),
         (HEAD + "raise SystemExit(2)\n", 4, "SystemExit"),
         (HEAD + "requests.get('http://a.example/')\n" + USER + "        pass\n", 4, "a.example"),
         (HEAD + USER + "        self.client.get('https://a.example/cart')\n", 7, "a.example"),
         (HEAD + USER + "        requests.post(f'http://a.example/{self.host}')\n", 7, "a.example"),
     ],
-    ids=["raises", "syntax", "module", "old", "no-user", "exit", "network", "url", "f-string"],
+    ids=["raises", "syntax", "module", "old", "no-user", "no-task", "exit", "network", "url",
+         "f-string"],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_refused_with_its_line(
     tmp_path: Path, text: str, line: int, got: str
