@@ -59,6 +59,8 @@ func TestAccMachine_HasWhatItWasGivenAndCanBeImported(t *testing.T) {
 				status(t, container.StateRunning),
 				resource.TestCheckResourceAttr(machineAddr, "running", "true"),
 				resource.TestCheckResourceAttr(machineAddr, "container_name", machineName),
+				resource.TestCheckResourceAttr(machineAddr, "files_sha256./etc/sparecraft/role.env",
+					"91d6a3d55e9fea7911c537afae6607c77fa8bc0f3a76c375e104ac5a8cfa84db"),
 				inspected(t, func(found container.InspectResponse) error { return isMachine(t, found, port) }),
 				inspected(t, func(found container.InspectResponse) error { return hasFiles(t, found.ID) }),
 			),

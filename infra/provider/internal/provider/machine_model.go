@@ -46,6 +46,7 @@ type machineModel struct {
 	Command        types.List    `tfsdk:"command"`
 	Environment    types.Map     `tfsdk:"environment"`
 	Files          types.Map     `tfsdk:"files"`
+	FilesSHA256    types.Map     `tfsdk:"files_sha256"`
 	ContainerName  types.String  `tfsdk:"container_name"`
 	Running        types.Bool    `tfsdk:"running"`
 

@@ -46,7 +46,7 @@ func (r *machineResource) Configure(
 	r.connection = configured(request.ProviderData, &response.Diagnostics)
 }
 
-// ModifyPlan states whether the machine should run: unless it is a standby, it should.
+// ModifyPlan states whether the machine should run (unless it is a standby, it should) and its files' sums.
 func (r *machineResource) ModifyPlan(
 	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
 ) {
@@ -54,6 +54,7 @@ func (r *machineResource) ModifyPlan(
 		return
 	}
 	r.checkHost(ctx, request.Plan, &response.Diagnostics)
+	planFileSums(ctx, request, response)
 	if !response.Diagnostics.HasError() && r.connection != nil {
 		r.checkAddresses(ctx, request.Plan, &response.Diagnostics)
 	}
@@ -89,6 +90,7 @@ func (r *machineResource) Create(
 	plan.ID = types.StringValue(id)
 	plan.ContainerName = types.StringValue(plan.containerName())
 	plan.Running = types.BoolValue(!plan.Standby.ValueBool())
+	response.Diagnostics.Append(plan.sumFiles()...)
 	response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 }
 
@@ -202,6 +204,7 @@ func (r *machineResource) Read(
 		response.Diagnostics.Append(on.refreshFiles(ctx, &state)...)
 	}
 	response.Diagnostics.Append(on.refresh(ctx, &state, found)...)
+	response.Diagnostics.Append(state.sumFiles()...)
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, state)...)
 	}
@@ -227,6 +230,7 @@ func (r *machineResource) Update(
 	if !response.Diagnostics.HasError() {
 		plan.ID, plan.ContainerName = state.ID, state.ContainerName
 		plan.Running = types.BoolValue(!plan.Standby.ValueBool())
+		response.Diagnostics.Append(plan.sumFiles()...)
 		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 	}
 }

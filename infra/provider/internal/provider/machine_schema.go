@@ -193,6 +193,10 @@ func machineComputed() map[string]schema.Attribute {
 		"id": schema.StringAttribute{
 			Computed: true, Description: "Docker's id of the container.", PlanModifiers: keepString,
 		},
+		"files_sha256": schema.MapAttribute{
+			Computed: true, ElementType: types.StringType,
+			Description: "Path of each file to the SHA-256 of its content, which plans hide: these show which one changes.",
+		},
 		"container_name": schema.StringAttribute{
 			Computed: true, Description: "sc-EXPERIMENT-NAME.", PlanModifiers: keepString,
 		},
