@@ -21,6 +21,7 @@ from bench import (
     mysql,
     planner,
     provision,
+    schedule,
     simulator,
     stalls,
 )
@@ -68,6 +69,7 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
         ("Redis, memcached", lambda: keyvalue.measure_all(work)),
         ("availability", lambda: {"availability": availability.measure()}),
         ("planner", lambda: {"planner": planner.measure()}),
+        ("schedule", lambda: {"schedule": schedule.measure()}),
         ("simulator", lambda: {"sim": simulator.measure()}),
         ("provisioning", lambda: {"provision": provision.measure()}),
     ]
@@ -100,6 +102,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"1/{sim['ratio_simpy']:.0f} of ours on one model"
     )
     lines.append(f"plan: {plan['seconds']:.1f} s ({_spread(plan)}), {plan['problem']}")
+    lines += [_schedule_line(hours, result["schedule"]) for hours in ("free", "tied")]
     lines.append(
         f"provision: {fleet['machines']} machines in {fleet['apply_s']:.1f} s, plain docker run "
         f"{fleet['docker_run_s']:.1f} s, ratio {fleet['ratio']:.2f}"
@@ -114,6 +117,16 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
         f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
         f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
+    )
+
+
+def _schedule_line(hours: str, found: dict[str, Any]) -> str:
+    rows = found[hours]
+    seconds, gaps = [row["seconds"] for row in rows], [row["gap"] for row in rows]
+    worst = "none found" if None in gaps else f"{max(gaps):.2%}"
+    return (
+        f"schedule, hours {hours}: {min(seconds):.1f} to {max(seconds):.1f} s, gap at most "
+        f"{worst}, {found['problem']}"
     )
 
 

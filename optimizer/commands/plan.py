@@ -69,7 +69,8 @@ def plan(
         bool, typer.Option("--pareto", help="Cost against nines and against the tail.")
     ] = False,
     figures: Annotated[
-        Path | None, typer.Option(help="With --pareto: a folder for its figures (SVG).")
+        Path | None,
+        typer.Option(help="A folder for figures (SVG): with --pareto its fronts; the schedule."),
     ] = None,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Plan again with each input changed.")
@@ -92,8 +93,6 @@ def plan(
     from optimizer.plan.explain.reasons import ExplainOptions
     from optimizer.plan.planner import explained_plan
 
-    if figures is not None and not pareto:
-        raise InputError("--figures", expected="with --pareto", got="without it")
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
     slo["confidence"] = confidence
     from_run, capacity = (one and run_folder(one) for one in (from_run, capacity))
@@ -106,6 +105,10 @@ def plan(
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:
         asked = _asked(from_run, input_, over)
+    if figures is not None and not pareto and not asked.load.hours:
+        raise InputError(
+            "--figures", expected="with --pareto, or [load] day or week", got="without them"
+        )
     with _progress() as say:
         say("planning")
         today = datetime.datetime.now(datetime.UTC).date()
@@ -173,7 +176,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
-    """The fronts as figures in `folder`."""
+    """The fronts and the schedule as figures in `folder`."""
     drawn: list[Path] = []
     for one in body.get("pareto", []) if folder is not None else []:
         from optimizer.plan.explain.figures import front_svg
@@ -181,6 +184,13 @@ def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
         assert folder is not None
         path = folder / f"front-{one['limit'].removesuffix('_ms')}.svg"
         _write(path, front_svg(one))
+        drawn.append(path)
+    schedule = body.get("schedule")
+    if folder is not None and schedule and schedule["usd_per_month"] is not None:
+        from optimizer.plan.explain.schedule_figure import schedule_svg
+
+        path = folder / "schedule.svg"
+        _write(path, schedule_svg(schedule))
         drawn.append(path)
     return drawn
 

@@ -16,6 +16,7 @@ from core.vocabulary import Mechanism
 from optimizer.commands.plan_domains import print_domains
 from optimizer.commands.plan_integrity import print_integrity
 from optimizer.commands.plan_limping import print_limping
+from optimizer.commands.plan_schedule import print_schedule
 from optimizer.plan.explain.curve import Axis
 from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
@@ -32,6 +33,8 @@ def print_plan(
     _print_warnings(body["warnings"])
     if plan.fleet is not None:
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
+        if body["schedule"] is not None:
+            print_schedule(body["schedule"])
         _print_lines("What binds", body["binding"])
         if "marginal" in body:
             print_table(_marginal(body["marginal"]))

@@ -66,6 +66,7 @@ class Plan:
     margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
     integrity: Mapping[str, Any] | None = None  # wrong answers, and what keeping them rare costs
     load: Mapping[str, Any] | None = None  # up to which it holds, and until when
+    schedule: Mapping[str, Any] | None = None  # machines by the hour, beside this fleet
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
     solver: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +94,7 @@ class Plan:
             "margin": None if self.margin is None else dict(self.margin),
             "integrity": None if self.integrity is None else dict(self.integrity),
             "load": None if self.load is None else dict(self.load),
+            "schedule": None if self.schedule is None else dict(self.schedule),
             "present": None if self.present is None else dict(self.present),
             "domains": None if self.domains is None else dict(self.domains),
             "solver": dict(self.solver),

@@ -30,6 +30,7 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
+from optimizer.plan.explain.schedule import schedule_of
 from optimizer.plan.explain.undecided import of_breach, of_evidence, of_percentiles, of_run, of_time
 from optimizer.plan.explain.warnings import (
     of_calibration,
@@ -166,6 +167,7 @@ def make_plan(
         confidence=sure,
         margin=margin,
         load=_load(asked, found.path),
+        schedule=schedule_of(case, asked.load, asked.schedule, found.path, deadline),
         present=against_present(asked, found.path, deadline),
         binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),

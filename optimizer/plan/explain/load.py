@@ -81,15 +81,14 @@ def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, A
         "gives_way": bound.gives_way,
         "holds_months": load.months_until(load.factor * bound.factor),
     }
-    if load.day is not None:
-        body["day"] = list(_hours(case, load, now_per_s, path))
+    if load.hours:
+        body["day" if load.day else "week"] = list(_hours(case, load, now_per_s, path))
     return body
 
 
 def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, Any]]:
-    """The load today and what the fleet does with it, for each hour of the day."""
-    assert load.day is not None
-    for hour, share in enumerate(load.day):
+    """The load today and what the fleet does with it, for each hour of the day or the week."""
+    for hour, share in enumerate(load.hours):
         other, used = at_load(case, path, share / load.factor)
         found = other.latency.middle(other.latency(used)) if case.slo.latency_ms else {}
         yield {

@@ -25,6 +25,8 @@ from optimizer.plan.inputs.limping import with_measured_limping
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.purchase import Purchase
 from optimizer.plan.inputs.remedy import Remedy
+from optimizer.plan.inputs.schedule import StatedSchedule
+from optimizer.plan.inputs.schedule import problems_of as schedule_problems
 from optimizer.plan.solve.options import NODES_MAX, Limits
 from optimizer.uncertainty import rates_from
 
@@ -97,6 +99,7 @@ class DeclaredTier(Strict):
     token_hold_s: Positive | None = None
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
+    min_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     present: Present | None = None
     variants: list[StatedVariant] = Field(default_factory=list)
 
@@ -116,6 +119,7 @@ class Declared(Strict):
     prices: Prices = Prices()
     slo: Slo
     load: Load | None = None
+    schedule: StatedSchedule | None = None
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)
@@ -178,6 +182,7 @@ def _check_effect(source: ConfigFile, stated: Declared) -> None:
 def _problems(stated: Declared) -> Iterator[Problem]:
     """Errors that are not those of a single key."""
     yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
+    yield from schedule_problems(stated.schedule, stated.load, stated.model_dump(exclude_none=True))
     limits, names = stated.limits, [tier.name for tier in stated.tiers]
     given = "max_replicas" in limits.model_fields_set
     if given and limits.max_replicas > limits.max_nodes:
@@ -186,6 +191,9 @@ def _problems(stated: Declared) -> Iterator[Problem]:
     for number, tier in enumerate(stated.tiers):
         if tier.name in names[:number]:
             yield Problem(("tiers", number, "name"), "a name of its own", repr(tier.name))
+        if tier.min_nodes is not None and tier.min_nodes > limits.max_nodes:
+            expected = f"at most limits.max_nodes ({limits.max_nodes})"
+            yield Problem(("tiers", number, "min_nodes"), expected, str(tier.min_nodes))
         variants = [variant.name for variant in tier.variants]
         for at, name in enumerate(variants):
             if name in variants[:at]:

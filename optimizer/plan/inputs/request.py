@@ -25,6 +25,7 @@ from optimizer.plan.inputs.performability import bound_of
 from optimizer.plan.inputs.plan_file import Declared, PlanFile, Present
 from optimizer.plan.inputs.purchase import with_purchases
 from optimizer.plan.inputs.remedy import check_remedies
+from optimizer.plan.inputs.schedule import StatedSchedule
 from optimizer.plan.inputs.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -51,6 +52,7 @@ class PlanRequest:
     rates: UncertainRates | None = None
     present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
     load: Load = field(default_factory=Load)
+    schedule: StatedSchedule | None = None
     figures: tuple[str, ...] = ()  # those that are uncertain
     hardening: Hardening | None = None  # variants to choose from, and what they have to keep
     missing: tuple[str, ...] = ()  # without these there is no plan
@@ -189,6 +191,7 @@ def _request(
                 hint="State the confidence, or leave the spread out.",
             )  # fmt: skip
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
+        _check_schedule(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
         if tier.present is not None:
@@ -201,12 +204,33 @@ def _request(
         said=said,
         rates=rates,
         load=load,
+        schedule=plan.schedule if plan else None,
         present={t.name: t.present for t in plan.tiers if t.present is not None} if plan else {},
         figures=figures,
         level=level,
         missing=missing,
         thin=(*service.thin, *thin_percentiles(measured, slo.latency_ms)),
     )
+
+
+def _check_schedule(file: PlanFile, case: Case) -> None:
+    """Raises InputError for a schedule of owned machines, and for a quota on a type that the region
+    does not have."""
+    stated = file.stated.schedule
+    if stated is not None and case.scheme != Scheme.cloud:
+        raise file.source.error(
+            "schedule", expected="it with rented machines (scheme = cloud)", got=case.scheme,
+            hint="Leave it out: an owned machine costs the same in every hour.",
+        )  # fmt: skip
+    for number, quota in enumerate(stated.quotas if stated is not None else ()):
+        known = {one.type_name for one in case.book.instances(case.region)}
+        for name in quota.instance_types:
+            if name not in known:
+                raise file.source.error(
+                    "schedule", "quotas", number, "instance_types",
+                    expected=f"types of {case.region}", got=repr(name),
+                    hint="`sparecraft prices` lists them.",
+                )  # fmt: skip
 
 
 def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tuple[str, ...]:
@@ -259,6 +283,7 @@ def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierD
             tier,
             mechanisms=stated[tier.name].mechanisms or tier.mechanisms,
             instance_types=stated[tier.name].instance_types,
+            min_nodes=stated[tier.name].min_nodes or 1,
         )
         if tier.name in stated
         else tier

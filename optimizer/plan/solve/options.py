@@ -50,6 +50,7 @@ class TierDemand:
     variant: str | None = None  # how its software is built, where that was chosen
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
     card_s: float = 0.0  # how long a copy keeps its machine's network card
+    min_nodes: int = 1  # active machines at the least
 
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
         """Of a single machine that serves the whole tier: of its cores or of its card, whichever
@@ -221,18 +222,25 @@ def rates_of(
     return replace(rates, crash_per_year=rates.crash_per_year + more) if more else rates
 
 
-def fitting(
+def with_room(
     instances: Sequence[Instance], demand: TierDemand, headroom_mb: float
 ) -> list[Instance]:
-    """Instances that the tier allows and with enough memory, without those that another one beats
-    or equals in everything."""
+    """Instances that the tier allows, with enough memory."""
     allowed = demand.instance_types
-    enough = [
+    return [
         i
         for i in instances
         if i.memory_gb * 1024 >= demand.memory_mb + headroom_mb
         and (allowed is None or i.type_name in allowed)
     ]
+
+
+def fitting(
+    instances: Sequence[Instance], demand: TierDemand, headroom_mb: float
+) -> list[Instance]:
+    """Instances that the tier allows and with enough memory, without those that another one beats
+    or equals in everything."""
+    enough = with_room(instances, demand, headroom_mb)
     kept: list[Instance] = []
     for one in sorted(enough, key=lambda i: (i.usd_per_hour, -i.sustained_cores, -i.vcpus, i.name)):
         if not any(_beats(other, one) for other in kept):

@@ -213,7 +213,7 @@ def _block(
         key = (needed, instance.interruptions_per_year, covers.told_apart(replicas))
         if key not in tables:
             tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance, replicas))
-        parts.append(_rows(instance, needed, tables[key]))
+        parts.append(_rows(instance, needed, tables[key], demand.min_nodes))
     if not parts:
         return tuple(np.zeros(0) for _ in range(12))
     usd, unavailability, needs, nodes, mechanism, extra = (
@@ -240,8 +240,9 @@ def _block(
     )
 
 
-def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]:
-    """Rows of one type and number of needed nodes that none with as many active nodes undercuts."""
+def _rows(instance: Instance, needed: int, cover: _CoverRows, min_nodes: int) -> tuple[Any, ...]:
+    """Rows of one type and number of needed nodes that none with as many active nodes undercuts,
+    with at least `min_nodes` active ones."""
     pool = cover.mechanism == MECHANISMS.index(Mechanism.pf)
     each = np.where(pool, usd_when_off(instance), instance.usd_per_month)
     usd = needed * instance.usd_per_month + cover.extra * each
@@ -249,6 +250,7 @@ def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]
     best = np.minimum.accumulate(cover.unavailability[order])
     better = np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))
     kept = order[better | ~pool[order]]
+    kept = kept[needed + np.where(pool[kept], 0, cover.extra[kept]) >= min_nodes]
     extra, mechanism = cover.extra[kept], cover.mechanism[kept]
     return (
         usd[kept],

@@ -1,0 +1,121 @@
+"""Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; how long, how exact.
+
+Beside it plain enumeration, where that is possible: one tier, two kinds of machine, four periods.
+No peer is known that solves the whole problem.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from optimizer.plan.inputs.load import Load
+from optimizer.plan.inputs.purchase import Purchase, with_purchases
+from optimizer.plan.inputs.schedule import Hours, StatedQuota, StatedSchedule, hourly_problem
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period
+from optimizer.plan.solve.schedule_search import cheapest_schedule, violations
+from optimizer.prices import Instance
+from optimizer.tests.synthetic import plan_instance
+
+SEEDS = (0, 1, 2)
+LIMIT_S = 60.0
+DAY = [0.6, 0.5, 0.4, 0.4, 0.4, 0.5, 0.7, 0.9, 1.1, 1.3, 1.4, 1.4]
+DAY += [1.4, 1.3, 1.3, 1.2, 1.2, 1.3, 1.4, 1.4, 1.3, 1.1, 0.9, 0.7]
+WAYS = (  # beside on demand
+    Purchase(name="reserved-1y", discount=0.37, committed=True),
+    Purchase(name="reserved-3y", discount=0.55, committed=True),
+    Purchase(name="spot", discount=0.65, interruptions_per_year=100.0),
+)
+
+
+def measure() -> dict[str, Any]:
+    """Seconds and gap per drawn instance: free hours, and hours tied by starts, run times and a
+    quota; and enumeration beside the search on one that is small."""
+    free = [_solved(_instance(seed, None), seed) for seed in SEEDS]
+    tied = [_solved(_instance(seed, _ties()), seed) for seed in SEEDS]
+    return {
+        "problem": "6 tiers, 24 hours, 40 instance types, 4 ways to pay; availability",
+        "free": free,
+        "tied": tied,
+        "enumeration": _beside_enumeration(),
+    }
+
+
+def _ties() -> StatedSchedule:
+    # the balanced family; its smallest sizes are in most plans
+    quota = StatedQuota(instance_types=["g1", "g2", "g4", "g8"], vcpus=64.0)
+    return StatedSchedule(start_s=300.0, run_hours_min=3, quotas=[quota])
+
+
+def _instance(seed: int, stated: StatedSchedule | None) -> Hours:
+    case = plan_instance(seed)
+    book = with_purchases(case.book, case.region, WAYS)
+    slo = case.slo.model_copy(update={"p95_ms": None, "p99_ms": None})
+    case = replace(case, book=book, slo=slo)
+    machine = book.instances(case.region)[0]
+    path = tuple(
+        Option(tier.name, 1, 1, machine, 1, "ara", 0, 0.0, 0.0, 0.0, 0.0) for tier in case.tiers
+    )
+    found = hourly_problem(case, Load(day=DAY), stated, path)
+    assert found is not None
+    return found
+
+
+def _solved(hours: Hours, seed: int) -> dict[str, Any]:
+    began, cpu = time.perf_counter(), time.process_time()
+    found = cheapest_schedule(hours.problem, limit_s=LIMIT_S)
+    assert found.schedule is None or not violations(hours.problem, found.schedule)
+    return {
+        "seed": seed,
+        "seconds": time.perf_counter() - began,
+        "cpu_s": time.process_time() - cpu,
+        "usd_per_month": found.value,
+        "proved": found.proved,
+        "gap": found.gap,
+        "designs": found.designs,
+    }
+
+
+def _beside_enumeration() -> dict[str, Any]:
+    """All numbers of two kinds of machine in four periods, by plain loops."""
+    kinds = (
+        Instance("m@reserved", 2.0, 8.0, 0.05, usd_per_month_off=0.05 * 730.0, purchase="reserved"),
+        Instance("m", 2.0, 8.0, 0.08),
+    )
+    tier = HourlyTier("t", kinds, (10.0, 10.0), 68.0, 1, 20, lambda *_: 0.0)
+    problem = HourlyProblem((tier,), tuple(Period(load, 6) for load in (1.0, 0.7, 0.4, 0.2)))
+    began = time.perf_counter()
+    found = cheapest_schedule(problem, limit_s=LIMIT_S)
+    searched_s = time.perf_counter() - began
+    began, count, best = time.perf_counter(), 0, math.inf
+    rows = list(itertools.product(range(8), repeat=4))
+    for reserved, hourly in itertools.product(rows, rows):
+        count += 1
+        carried = all(
+            10.0 * (a + b) >= 68.0 * period.load
+            for a, b, period in zip(reserved, hourly, problem.periods, strict=True)
+        )
+        if carried:
+            best = min(best, 36.5 * max(reserved) + 58.4 * sum(hourly) / 4)
+    return {
+        "fleets": count,
+        "enumeration_s": time.perf_counter() - began,
+        "search_s": searched_s,
+        "usd_per_month": best,
+        "difference_usd": abs(best - (found.value or 0.0)),
+    }
+
+
+def main() -> None:
+    """The result as JSON."""
+    sys.stdout.write(json.dumps(measure(), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""[schedule] of plan.toml: machines that come and go with the hours of [load] day or week.
+
+With a day or a week the plan for the busiest hour has a schedule beside it: the machines that run
+in each hour, and how each is paid for, at the least cost. It keeps the plan's limits in every hour
+with the plan's replicas. Machines are rented, so the scheme is `cloud`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from core.config_file import Positive, Problem, Strict, refusal
+from core.errors import UnstableError
+from core.vocabulary import Mechanism, Scheme
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.domains import covers_of
+from optimizer.plan.inputs.load import Load
+from optimizer.plan.solve.options import Option, TierDemand, with_room
+from optimizer.plan.solve.problem import Path
+from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period, Quota, Sizes
+from optimizer.prices import Instance
+from optimizer.replication import collision_probability
+
+OBJECTIVES = ("usd", "nodes", "energy")
+
+
+class StatedQuota(Strict):
+    """An account's bound on machines of these types that run at the same time, in all tiers."""
+
+    instance_types: Annotated[list[str], Field(min_length=1)]
+    vcpus: Positive | None = None
+    machines: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> StatedQuota:
+        if (self.vcpus is None) == (self.machines is None):
+            got = "neither" if self.vcpus is None else "both"
+            raise refusal("vcpus or machines, one of them", got=got)
+        return self
+
+
+class StatedSchedule(Strict):
+    """How machines come and go, and what is to be least."""
+
+    start_s: Annotated[float, Field(ge=0, le=6 * 3600)] = 0.0
+    run_hours_min: Annotated[int, Field(ge=1, le=24)] = 1
+    objective: Literal["usd", "nodes", "energy"] = "usd"
+    watts_per_vcpu: Positive | None = None
+    front: bool = False
+    quotas: list[StatedQuota] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _can_be_measured(self) -> StatedSchedule:
+        if self.objective == "energy" and self.watts_per_vcpu is None:
+            raise refusal(
+                "the power of a vCPU [W], your own figure: no book of rented machines has it",
+                got="nothing",
+                key="watts_per_vcpu",
+                hint="State it beside objective = energy.",
+            )
+        return self
+
+
+def problems_of(
+    stated: StatedSchedule | None, load: Load | None, values: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """A [schedule] without hours, or beside what it cannot keep."""
+    if stated is None:
+        return
+    if load is None or not load.hours:
+        yield Problem(("schedule",), "it beside [load] day or week", "neither", "State the hours.")
+    for key in (("domains",), ("slo", "degraded"), ("slo", "performability")):
+        at: Any = values
+        for part in key:
+            at = at.get(part) if isinstance(at, Mapping) else None
+        if at:
+            text = "it without [schedule], which does not keep it hour by hour"
+            yield Problem(key, text, "both", "Leave one of them out.")
+
+
+@dataclass(frozen=True)
+class Hours:
+    """The hourly problem, and the period that each hour belongs to."""
+
+    problem: HourlyProblem
+    period_of: tuple[int, ...]
+    shares: tuple[float, ...]  # each hour's load over the mean
+
+
+def hourly_problem(
+    case: Case, load: Load, stated: StatedSchedule | None, path: Path
+) -> Hours | None:
+    """The schedule's problem with the replicas of `path`; None where none is made."""
+    if not load.hours or case.scheme != Scheme.cloud or case.domains or case.users is not None:
+        return None
+    if case.slo.degraded is not None:
+        return None
+    asked = stated or StatedSchedule()
+    tied = bool(asked.quotas) or asked.start_s > 0 or asked.run_hours_min > 1
+    shares = [share / load.highest for share in load.hours]
+    if tied:
+        periods, period_of = [Period(share, 1) for share in shares], list(range(len(shares)))
+    else:
+        levels = sorted(set(shares), reverse=True)
+        periods = [Period(level, shares.count(level)) for level in levels]
+        period_of = [levels.index(share) for share in shares]
+    most = case.slo.availability
+    problem = HourlyProblem(
+        tiers=tuple(
+            _tier(case, demand, option) for demand, option in zip(case.tiers, path, strict=True)
+        ),
+        periods=tuple(periods),
+        utilisation_max=case.limits.max_utilisation,
+        unavailability_max=None if most is None else 1.0 - most,
+        slow=_slow(case, [period.load for period in periods], path),
+        quotas=tuple(
+            Quota(frozenset(q.instance_types), _most(q), q.vcpus is not None) for q in asked.quotas
+        ),
+        starting_h=asked.start_s / 3600.0,
+        run_h_min=asked.run_hours_min,
+        watts_per_vcpu=asked.watts_per_vcpu or 0.0,
+    )
+    return Hours(problem, tuple(period_of), tuple(load.hours))
+
+
+def _most(quota: StatedQuota) -> float:
+    return quota.vcpus if quota.vcpus is not None else float(quota.machines or 0)
+
+
+def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
+    level, replicas = option.upstream, option.replicas
+    machines = tuple(with_room(case.book.instances(case.region), demand, case.headroom_mb))
+    rate = demand.request_per_s * level * replicas
+    most = case.limits.max_nodes
+    met = (
+        n
+        for n in range(max(replicas, demand.min_nodes), most + 1)
+        if collision_probability(n, level, replicas) <= case.limits.max_collision
+    )
+    return HourlyTier(
+        name=demand.name,
+        machines=machines,
+        carried_per_s=tuple(rate / demand.load(one, level, replicas) for one in machines),
+        request_per_s=rate,
+        least=next(met, most + 1),
+        most=most,
+        lost=_lost(case, demand, machines),
+    )
+
+
+def _lost(
+    case: Case, demand: TierDemand, machines: Sequence[Instance]
+) -> Callable[[int, int, float], float]:
+    """Unavailability of (needed, extra, interruptions a year), all of them active."""
+    covers = covers_of((), case.rates, case.scheme, case.limits, 0, demand)
+    by_rate = {one.interruptions_per_year: one for one in machines}
+
+    @cache
+    def sizes(needed: int, interruptions: float) -> tuple[tuple[int, float], ...]:
+        found = covers.of(needed, (Mechanism.ara,), by_rate[interruptions])
+        return tuple((one.extra, one.unavailability) for one in found)
+
+    def lost(needed: int, extra: int, interruptions: float) -> float:
+        known = sizes(needed, interruptions)
+        return min((u for more, u in known if more <= extra), default=1.0)
+
+    return lost
+
+
+def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Sizes], bool] | None:
+    """The latency limits in a period of that load, by the law of the whole page."""
+    if not case.slo.latency_ms:
+        return None
+    at = [case.with_load(one) for one in loads]
+    limits = case.slo.latency_ms
+
+    @cache
+    def slow(period: int, sizes: Sizes) -> bool:
+        fleet = tuple(
+            replace(
+                option,
+                needed=servers,
+                extra=0,
+                instance=replace(option.instance, vcpus=vcpus, baseline_share=1.0),
+            )
+            for option, (servers, vcpus) in zip(path, sizes, strict=True)
+        )
+        try:
+            found = at[period].latency(fleet)
+        except UnstableError:
+            return True
+        return any(found[q] > limit for q, limit in limits.items())
+
+    return slow

@@ -1,0 +1,453 @@
+r"""A tier's machines over the hours of a day or a week: its designs, and the least that each costs.
+
+The machines of a tier follow the load. A design says how far: which machines it may be made of
+(types and ways to pay, here together one machine j), how many are needed in each period p, and how
+many more run beside them. In units of its smallest machine's capacity, a period asks for
+
+    q_p = load_p / (rho capacity_min) + e largest            e: the extra machines
+
+so that after the loss of any e machines the rest carry the load. A design of machines of one size
+is counted: q_p = n_p + e, n_p whole. With it comes a mean unavailability over the periods,
+that of n_p needed and e extra machines: with larger machines fewer are needed, and fewer fail.
+
+The least cost of a design alone is found by load duration and screening curves (Masse and Gibrat
+1957, of power plants): the unit of capacity at height l of the load is needed hours(l) of the H
+hours, so it costs
+
+    min_j (standing_j + running_j hours(l)) / capacity_j,    summed over all l
+
+where standing_j is paid whether the machine runs or not, running_j for each hour. Where machines
+are of one size and nothing ties hours or tiers together, that is the exact cost; else a bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.tolerances import LIMIT_INSIDE, U_FLOOR
+from core.units import HOURS_PER_MONTH
+from optimizer.prices import Instance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+EXTRA_MAX = 8  # machines beyond the needed ones; with fewer U has reached its floor or is hopeless
+_SAME = 1e-9  # relative: capacities that differ by less are equal
+
+
+@dataclass(frozen=True)
+class Period:
+    """`hours` hours of one load, which is given over the busiest one's, in (0, 1]."""
+
+    load: float
+    hours: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of a machine: `standing` a month, used or not, and `running` a month of 730 h."""
+
+    standing: float
+    running: float
+
+
+@dataclass(frozen=True)
+class Quota:
+    """At most so many `vcpus` or machines of these types at the same time, in all tiers."""
+
+    types: frozenset[str]
+    most: float
+    vcpus: bool
+
+    def of(self, machine: Instance) -> float:
+        """The share of the quota that one machine takes."""
+        if machine.type_name not in self.types:
+            return 0.0
+        return machine.vcpus if self.vcpus else 1.0
+
+
+@dataclass(frozen=True)
+class HourlyTier:
+    """A tier as the schedule needs it.
+
+    `carried_per_s` of each machine at utilisation 1 [requests/s]; `request_per_s` in the busiest
+    hour; at least `least` and at most `most` machines run; `lost` gives the unavailability of
+    (needed, extra, interruptions a year).
+    """
+
+    name: str
+    machines: tuple[Instance, ...]
+    carried_per_s: tuple[float, ...]
+    request_per_s: float
+    least: int
+    most: int
+    lost: Callable[[int, int, float], float]
+
+
+Sizes = tuple[tuple[int, float], ...]  # per tier: servers, and the vCPUs of each
+
+
+@dataclass(frozen=True)
+class HourlyProblem:
+    """Tiers, periods in their order, and the limits that a schedule keeps.
+
+    `slow` tells of a period and of the tiers' sizes if a latency limit is broken; larger sizes are
+    no slower, nor is less load. `starting_h`: hours that a machine runs before it serves;
+    `run_h_min`: for so long one that is paid by the hour runs. `watts` of a machine by its vCPUs.
+    """
+
+    tiers: tuple[HourlyTier, ...]
+    periods: tuple[Period, ...]
+    utilisation_max: float = 1.0
+    unavailability_max: float | None = None
+    slow: Callable[[int, Sizes], bool] | None = None
+    quotas: tuple[Quota, ...] = ()
+    starting_h: float = 0.0
+    run_h_min: int = 1
+    watts_per_vcpu: float = 0.0
+
+    @property
+    def hours(self) -> int:
+        """All hours: 24 or 168."""
+        return sum(period.hours for period in self.periods)
+
+    @property
+    def tied(self) -> bool:
+        """True where hours or tiers are tied together by more than availability and latency."""
+        return bool(self.quotas) or self.starting_h > 0 or self.run_h_min > 1
+
+    def share(self, period: int) -> float:
+        """Of a month's hours."""
+        return self.periods[period].hours / self.hours
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A linear measure of a schedule: a price per machine, standing and running, in `unit`."""
+
+    unit: str  # USD a month | machines on average | kWh a month
+
+    def of(self, machine: Instance, watts_per_vcpu: float) -> Cost:
+        """What one machine counts for."""
+        if self.unit == "nodes":
+            return Cost(0.0, 1.0)
+        if self.unit == "energy":
+            return Cost(0.0, watts_per_vcpu * machine.vcpus * HOURS_PER_MONTH / 1000.0)
+        if committed(machine):
+            return Cost(machine.usd_per_month, 0.0)
+        return Cost(0.0, machine.usd_per_month)
+
+
+USD, NODES, ENERGY = Measure("usd"), Measure("nodes"), Measure("energy")
+
+
+def committed(machine: Instance) -> bool:
+    """True where it is paid whether it runs or not."""
+    return machine.usd_per_month_off == machine.usd_per_month
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """One way to follow the load. `units` of each of its machines, `asked` in each period, in those
+    of the smallest; `needed` of the smallest in each period, `extra` more."""
+
+    tier: int
+    machines: tuple[int, ...]
+    units: tuple[float, ...]
+    vcpus: float  # of the smallest
+    needed: tuple[int, ...]
+    extra: int
+    asked: tuple[float, ...]
+    counted: bool  # the machines are of one size, or taken as such
+    unavailability: float
+
+    @cached_property
+    def key(self) -> tuple[tuple[int, ...], bool]:
+        """The same for designs whose machines may be added up in one sum."""
+        return (self.machines, self.counted)
+
+
+def designs(
+    problem: HourlyProblem,
+    number: int,
+    check: Callable[[], object],
+    headroom: Sequence[int] = (0,),
+    floors: Sequence[float] = (0.0,),
+    *,
+    for_cost: bool = False,
+) -> list[Design]:
+    """All designs of the tier of that number; `for_cost`: those that the least cost may have.
+
+    `headroom`: machines beyond those that utilisation asks for in the busiest hour, the target
+    utilisation falling with them; `floors`: the least number of needed machines, as a share of the
+    busiest hour's. Both matter to latency only.
+    """
+    tier = problem.tiers[number]
+    found: list[Design] = []
+    for rows, counted in _allowed(problem, tier, for_cost):
+        check()
+        smallest = min(tier.carried_per_s[j] for j in rows)
+        own = [j for j in rows if tier.carried_per_s[j] <= smallest * (1 + _SAME)]
+        vcpus = min(tier.machines[j].vcpus for j in own)
+        units = [1.0 if counted else tier.carried_per_s[j] / smallest for j in rows]
+        units = [round(u) if abs(u - round(u)) <= _SAME * u else u for u in units]
+        worst = max(tier.machines[j].interruptions_per_year for j in rows)
+        seen = set()
+        for more, floor in itertools.product(headroom, floors):
+            load, needed = _needed(problem, tier, smallest, more, floor)
+            if needed in seen or max(needed) > tier.most:
+                continue
+            seen.add(needed)
+            for extra, lost in _extras(problem, tier, needed, worst):
+                asked = _asked(load, needed, extra, units, counted)
+                found.append(
+                    Design(number, rows, tuple(units), vcpus, needed, extra, asked, counted, lost)
+                )
+    return found
+
+
+def useful(problem: HourlyProblem, tier: HourlyTier) -> list[int]:
+    """Machines that no other one matches or beats in all that counts, the cheapest first."""
+
+    def key(j: int) -> tuple[float, ...]:
+        one = tier.machines[j]
+        used = math.fsum(quota.of(one) for quota in problem.quotas)
+        worse = (one.interruptions_per_year, float(committed(one)), used)
+        return (one.usd_per_hour, -tier.carried_per_s[j], *worse, float(j))
+
+    order = sorted(range(len(tier.machines)), key=key)
+    kept: list[int] = []
+    for j in order:
+        if not any(_beats(problem, tier, i, j) for i in kept):
+            kept.append(j)
+    return kept
+
+
+def _beats(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
+    one, other = tier.machines[i], tier.machines[j]
+    within = all(quota.of(one) <= quota.of(other) for quota in problem.quotas)
+    size = one.vcpus == other.vcpus if problem.slow or problem.watts_per_vcpu else True
+    return (
+        within
+        and size
+        and tier.carried_per_s[i] >= tier.carried_per_s[j]
+        and one.usd_per_hour <= other.usd_per_hour
+        and one.interruptions_per_year <= other.interruptions_per_year
+        and committed(one) <= committed(other)
+    )
+
+
+def _allowed(
+    problem: HourlyProblem, tier: HourlyTier, for_cost: bool
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Sets of machines that a design may be made of, and if they are counted as equal ones.
+
+    With latency limits all have the same vCPUs, as the law is of equal servers."""
+    rows = useful(problem, tier)
+    rates = sorted({tier.machines[j].interruptions_per_year for j in rows})
+    seen = set()
+    for rate in rates:
+        some = [j for j in rows if tier.machines[j].interruptions_per_year <= rate]
+        if problem.slow is not None:
+            sets = _of_equal_vcpus(tier, some)
+        else:
+            sets = _of_neighbouring_sizes(problem, tier, some, for_cost)
+        for found in sets:
+            if found not in seen:
+                seen.add(found)
+                yield found
+
+
+def _of_equal_vcpus(
+    tier: HourlyTier, rows: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    for vcpus in sorted({tier.machines[j].vcpus for j in rows}):
+        same = [j for j in rows if tier.machines[j].vcpus == vcpus]
+        for least in sorted({tier.carried_per_s[j] for j in same}):
+            yield tuple(j for j in same if tier.carried_per_s[j] >= least), True
+
+
+def _of_neighbouring_sizes(
+    problem: HourlyProblem, tier: HourlyTier, rows: Sequence[int], for_cost: bool
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    sizes = sorted({tier.carried_per_s[j] for j in rows})
+    for low, high in itertools.combinations_with_replacement(sizes, 2):
+        chosen = [j for j in rows if low <= tier.carried_per_s[j] <= high]
+        if for_cost:
+            chosen = [j for j in chosen if not any(_adds_up(problem, tier, i, j) for i in chosen)]
+        yield tuple(chosen), len({tier.carried_per_s[j] for j in chosen}) == 1
+
+
+def _adds_up(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
+    """True where a few of machine i are as much as one j, and no dearer: then j is never needed."""
+    one, other = tier.machines[i], tier.machines[j]
+    ratio = tier.carried_per_s[j] / tier.carried_per_s[i]
+    times = round(ratio)
+    return (
+        times > 1
+        and abs(ratio - times) <= _SAME * ratio
+        and times * one.usd_per_hour <= other.usd_per_hour * (1.0 + _SAME)
+        and all(times * quota.of(one) <= quota.of(other) for quota in problem.quotas)
+        and one.interruptions_per_year <= other.interruptions_per_year
+        and committed(one) <= committed(other)
+    )
+
+
+def _needed(
+    problem: HourlyProblem, tier: HourlyTier, smallest: float, more: int, floor: float
+) -> tuple[list[float], tuple[int, ...]]:
+    """Load in machines of the smallest kind, and the whole machines that carry it."""
+    full = tier.request_per_s / (smallest * problem.utilisation_max)
+    busiest = max(tier.least, _whole(full))
+    if more:
+        full = float(busiest + more)
+        busiest += more
+    load = [full * period.load for period in problem.periods]
+    least = max(tier.least, math.ceil(floor * busiest - LIMIT_INSIDE))
+    return load, tuple(max(least, _whole(one)) for one in load)
+
+
+def _whole(value: float) -> int:
+    """The least integer that is no less: a bound itself is kept."""
+    return max(1, math.ceil(value * (1.0 - LIMIT_INSIDE)))
+
+
+def _asked(
+    load: Sequence[float],
+    needed: Sequence[int],
+    extra: int,
+    units: Sequence[float],
+    counted: bool,
+) -> tuple[float, ...]:
+    if counted:
+        return tuple(float(n + extra) for n in needed)
+    asked = [one + extra * max(units) for one in load]
+    if all(float(u).is_integer() for u in units):
+        return tuple(float(_whole(one)) for one in asked)
+    return tuple(one * (1.0 - LIMIT_INSIDE) for one in asked)
+
+
+def _extras(
+    problem: HourlyProblem, tier: HourlyTier, needed: Sequence[int], interruptions: float
+) -> Iterator[tuple[int, float]]:
+    """Numbers of extra machines that make the tier more available, and what is lost with each."""
+    best = math.inf
+    for extra in range(min(EXTRA_MAX, tier.most - max(needed)) + 1):
+        lost = math.fsum(
+            problem.share(p) * tier.lost(n, extra, interruptions) for p, n in enumerate(needed)
+        )
+        if lost < best:
+            yield extra, lost
+            best = lost
+        if problem.unavailability_max is None or best <= U_FLOOR:
+            return
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A height of the load, `width` units high, that is needed in these periods."""
+
+    width: float
+    periods: tuple[int, ...]
+
+
+def layers(asked: Sequence[float]) -> list[Layer]:
+    """The load, cut at each height that a period asks for."""
+    heights = sorted({0.0, *asked})
+    return [
+        Layer(high - low, tuple(p for p, one in enumerate(asked) if one >= high))
+        for low, high in itertools.pairwise(heights)
+    ]
+
+
+def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -> float:
+    """The least that a design can cost by itself; exact where `exact` says so."""
+    asked = np.array(design.asked)
+    hours = np.array([problem.share(p) for p in range(len(asked))])
+    heights, at = np.unique(asked, return_inverse=True)
+    by_height = np.bincount(at.reshape(-1), weights=hours, minlength=len(heights))
+    running = np.cumsum(by_height[::-1])[::-1]  # share of the hours that ask for that height
+    width = np.diff(heights, prepend=0.0)
+    tier = problem.tiers[design.tier]
+    costs = [measure.of(tier.machines[j], problem.watts_per_vcpu) for j in design.machines]
+    price = np.min(
+        [(c.standing + c.running * running) / u for c, u in zip(costs, design.units, strict=True)],
+        axis=0,
+    )
+    return float(width @ price)
+
+
+def exact(problem: HourlyProblem, design: Design) -> bool:
+    """True where `least_cost` is what the design costs."""
+    return design.counted and not problem.tied
+
+
+@dataclass(frozen=True)
+class Bought:
+    """Machines of one kind in a tier: `standing` are paid in all hours, `running` run in each
+    period."""
+
+    machine: Instance
+    standing: int
+    running: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Per tier its design and its machines."""
+
+    designs: tuple[Design, ...]
+    bought: tuple[tuple[Bought, ...], ...]
+
+    def total(self, problem: HourlyProblem, measure: Measure = USD) -> float:
+        """The measure of the whole, starts included."""
+        return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
+
+    def sizes(self, period: int) -> Sizes:
+        """What the latency law is asked with."""
+        return tuple((one.needed[period], one.vcpus) for one in self.designs)
+
+
+def starts(running: Sequence[int]) -> list[int]:
+    """Machines that start before each period; the last period comes before the first."""
+    return [max(0, now - running[p - 1]) for p, now in enumerate(running)]
+
+
+def _counted(problem: HourlyProblem, one: Bought, measure: Measure) -> float:
+    cost = measure.of(one.machine, problem.watts_per_vcpu)
+    found = cost.standing * one.standing
+    found += cost.running * math.fsum(n * problem.share(p) for p, n in enumerate(one.running))
+    waiting_h = problem.starting_h * sum(starts(one.running))
+    return found + cost.running * waiting_h / problem.hours
+
+
+def screened(problem: HourlyProblem, design: Design, measure: Measure = USD) -> tuple[Bought, ...]:
+    """The machines of a design of which `least_cost` is exact."""
+    tier = problem.tiers[design.tier]
+    running = {j: [0] * len(problem.periods) for j in design.machines}
+    most = dict.fromkeys(design.machines, 0)
+    for layer in layers(design.asked):
+        share = math.fsum(problem.share(p) for p in layer.periods)
+
+        def price(j: int, share: float = share) -> float:
+            cost = measure.of(tier.machines[j], problem.watts_per_vcpu)
+            return cost.standing + cost.running * share
+
+        cheapest = min(design.machines, key=price)
+        most[cheapest] += round(layer.width)
+        for p in layer.periods:
+            running[cheapest][p] += round(layer.width)
+    return tuple(
+        Bought(tier.machines[j], most[j] if committed(tier.machines[j]) else 0, tuple(running[j]))
+        for j in design.machines
+        if most[j]
+    )

@@ -1,0 +1,317 @@
+r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over what is left in.
+
+    y_td      1: tier t follows design d                                             binary
+    x_tgjp    machines j of group g that run in period p                             integer
+    s_tgjp    machines j of group g that start before period p                       >= 0
+    R_tj      machines j of tier t that are paid in all hours                        integer
+
+    minimise    sum standing_j R_tj + sum running_j (h_p / H x_tgjp + L / H s_tgjp)
+
+    subject to  sum_d y_td = 1                                       a tier follows one design
+                sum_j u_gj x_tgjp >= sum_(d in g) q_dp y_td          its machines carry its load
+                sum_j x_tgjp >= sum_(d in g) (n_t + e_d) y_td        and are no fewer than allowed
+                sum_g x_tgjp <= R_tj                                 committed ones are bought
+                s_tgjp >= x_tgjp - x_tgj(p-1)                        starts; the day is a ring
+                x_tgjp >= sum_(k < K) s_tgj(p-k)                     a started one runs K periods
+                sum w_qj x_tgjp + w_qj s_tgj(p+1) [L > 0] <= Q_q     quotas, in each period
+                sum U_td y_td <= 1 - A                               tiers: a union bound
+                sum_t sum_(d in B_t) y_td <= T - 1                   latency cuts
+                measure <= cap                                       points of a front
+
+A group holds the designs of one tier that are made of the same machines, so that there is no
+"if" with a large number: what a design does not take is zero as soon as its y is. Where the cost of
+each design is exact by itself (`schedule.exact`) y alone is left: c_d y_td is the objective.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import PlannerError
+from core.tolerances import CENT
+from optimizer.plan.solve.schedule import (
+    USD,
+    Bought,
+    Design,
+    HourlyProblem,
+    Measure,
+    Schedule,
+    committed,
+    exact,
+    least_cost,
+    screened,
+)
+
+Caps = Mapping[Measure, float]  # at most so much of it
+Cut = tuple[tuple[int, ...], ...]  # per tier, numbers of designs of which not all may be taken
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """An answer of HiGHS: None where there is none (yet); nothing costs less than `bound`."""
+
+    schedule: Schedule | None
+    bound: float
+    proved: bool
+
+
+class ScheduleModel:
+    """The program of some designs per tier."""
+
+    def __init__(
+        self,
+        problem: HourlyProblem,
+        pools: Sequence[Sequence[Design]],
+        measure: Measure = USD,
+        caps: Caps | None = None,
+    ) -> None:
+        self._problem, self._pools, self._measure = problem, pools, measure
+        self._caps = dict(caps or {})
+        self._alone = not self._caps and all(exact(problem, d) for pool in pools for d in pool)
+        self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+        self.model = self._built()
+
+    def cut(self, cut: Cut) -> None:
+        """Forbid that all tiers follow one of these designs."""
+        taken = sum(self.model.follow[t, d] for t, tier in enumerate(cut) for d in tier)
+        self.model.latency_cuts.add(taken <= len(cut) - 1)
+
+    def solve(self, limit_s: float) -> Proposed:
+        """The best schedule within the time, and the bound that was proved by then."""
+        ended = importlib.import_module("pyomo.contrib.solver.common.results").TerminationCondition
+        result = self._solver.solve(
+            self.model,
+            load_solutions=False,
+            raise_exception_on_nonoptimal_result=False,
+            rel_gap=0.0,
+            abs_gap=CENT if self._measure == USD else 0.0,
+            threads=1,
+            time_limit=max(0.1, limit_s),
+        )
+        found = result.termination_condition
+        if found in (ended.provenInfeasible, ended.infeasibleOrUnbounded):
+            return Proposed(None, math.inf, True)
+        if found not in (ended.convergenceCriteriaSatisfied, ended.maxTimeLimit):
+            raise PlannerError("schedule", expected="an optimum from HiGHS", got=str(found))
+        bound = result.objective_bound
+        proved = found == ended.convergenceCriteriaSatisfied
+        known = result.incumbent_objective is not None and math.isfinite(result.incumbent_objective)
+        schedule = self._read(result.solution_loader.get_vars()) if known else None
+        return Proposed(schedule, -math.inf if bound is None else float(bound), proved)
+
+    def _built(self) -> Any:
+        pyo = importlib.import_module("pyomo.environ")
+        model = pyo.ConcreteModel(doc="the cheapest schedule that keeps the limits")
+        pairs = [(t, d) for t, pool in enumerate(self._pools) for d in range(len(pool))]
+        model.tiers = pyo.Set(initialize=range(len(self._pools)), doc="t, front first")
+        model.designs = pyo.Set(initialize=pairs, dimen=2, doc="(t, d)")
+        model.follow = pyo.Var(model.designs, domain=pyo.Binary, doc="y: the tier follows it")
+        model.latency_cuts = pyo.ConstraintList(doc="designs that are too slow together")
+        _one_design(pyo, model, self._pools)
+        _availability(pyo, model, self._pools, self._problem)
+        if self._alone:
+            costs = {
+                (t, d): least_cost(self._problem, self._pools[t][d], self._measure)
+                for t, d in pairs
+            }
+            model.cost = pyo.Objective(
+                expr=sum(costs[pair] * model.follow[pair] for pair in pairs),
+                doc="each design at its own exact cost",
+            )
+            return model
+        self._groups = _groups(self._pools)
+        _machines(pyo, model, self._problem, self._groups)
+        _carried(pyo, model, self._problem, self._pools, self._groups)
+        _committed(pyo, model)
+        if self._problem.starting_h > 0 or self._problem.run_h_min > 1:
+            _starts(pyo, model, self._problem)
+        _quotas(pyo, model, self._problem)
+        model.caps = pyo.ConstraintList(doc="points of a front")
+        for measure, most in self._caps.items():
+            model.caps.add(_total(model, self._problem, measure) <= most)
+        model.cost = pyo.Objective(
+            expr=_total(model, self._problem, self._measure), doc="what is least"
+        )
+        return model
+
+    def _read(self, values: Mapping[Any, float]) -> Schedule:
+        model, problem = self.model, self._problem
+        chosen = []
+        for t, pool in enumerate(self._pools):
+            on = [d for d in range(len(pool)) if values[model.follow[t, d]] > 0.5]
+            chosen.append(pool[on[0]])
+        if self._alone:
+            return Schedule(
+                tuple(chosen), tuple(screened(problem, one, self._measure) for one in chosen)
+            )
+        bought = []
+        for t, tier in enumerate(problem.tiers):
+            machines = []
+            for j in sorted({j for (own, _), g in self._groups.items() if own == t for j in g[0]}):
+                running = tuple(
+                    sum(
+                        round(values[model.run[t, g, j, p]])
+                        for (own, g), (rows, _) in self._groups.items()
+                        if own == t and j in rows
+                    )
+                    for p in range(len(problem.periods))
+                )
+                if any(running):
+                    one = tier.machines[j]
+                    machines.append(Bought(one, max(running) if committed(one) else 0, running))
+            bought.append(tuple(machines))
+        return Schedule(tuple(chosen), tuple(bought))
+
+
+Groups = Mapping[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]  # machines, designs
+
+
+def _groups(pools: Sequence[Sequence[Design]]) -> Groups:
+    """Per tier and number of the group its machines and its designs."""
+    found: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for t, pool in enumerate(pools):
+        keys = list(dict.fromkeys(one.key for one in pool))
+        for g, key in enumerate(keys):
+            found[t, g] = (key[0], tuple(d for d, one in enumerate(pool) if one.key == key))
+    return found
+
+
+def _one_design(pyo: Any, model: Any, pools: Sequence[Sequence[Design]]) -> None:
+    def one(model: Any, t: int) -> Any:
+        return sum(model.follow[t, d] for d in range(len(pools[t]))) == 1
+
+    model.one_design = pyo.Constraint(model.tiers, rule=one, doc="a tier follows one design")
+
+
+def _availability(
+    pyo: Any, model: Any, pools: Sequence[Sequence[Design]], problem: HourlyProblem
+) -> None:
+    most = problem.unavailability_max
+    if most is None:
+        return
+    model.availability = pyo.Constraint(
+        expr=sum(pools[t][d].unavailability / most * model.follow[t, d] for t, d in model.designs)
+        <= 1,
+        doc="mean over the periods of the tiers' sum; in units of the whole budget",
+    )
+
+
+def _machines(pyo: Any, model: Any, problem: HourlyProblem, groups: Groups) -> None:
+    model.periods = pyo.Set(initialize=range(len(problem.periods)), doc="p, in their order")
+    kinds = [(t, g, j) for (t, g), (rows, _) in groups.items() for j in rows]
+    model.kinds = pyo.Set(initialize=kinds, dimen=3, doc="(t, g, j): a machine of a group")
+    bought = sorted({(t, j) for t, _, j in kinds if committed(problem.tiers[t].machines[j])})
+    model.bought = pyo.Set(initialize=bought, dimen=2, doc="(t, j): a committed machine")
+    model.run = pyo.Var(
+        model.kinds, model.periods, domain=pyo.NonNegativeIntegers, doc="x: machines that run"
+    )
+    model.standing = pyo.Var(
+        model.bought, domain=pyo.NonNegativeIntegers, doc="R: machines paid in all hours"
+    )
+
+
+def _carried(
+    pyo: Any, model: Any, problem: HourlyProblem, pools: Sequence[Sequence[Design]], groups: Groups
+) -> None:
+    model.groups = pyo.Set(initialize=list(groups), dimen=2, doc="(t, g)")
+
+    def carries(model: Any, t: int, g: int, p: int) -> Any:
+        rows, own = groups[t, g]
+        units = pools[t][own[0]].units
+        runs = sum(u * model.run[t, g, j, p] for j, u in zip(rows, units, strict=True))
+        return runs >= sum(pools[t][d].asked[p] * model.follow[t, d] for d in own)
+
+    def enough(model: Any, t: int, g: int, p: int) -> Any:
+        rows, own = groups[t, g]
+        if pools[t][own[0]].counted:
+            return pyo.Constraint.Skip
+        least = problem.tiers[t].least
+        machines = sum(model.run[t, g, j, p] for j in rows)
+        return machines >= sum((least + pools[t][d].extra) * model.follow[t, d] for d in own)
+
+    model.carried = pyo.Constraint(
+        model.groups, model.periods, rule=carries, doc="in capacities of the smallest machine"
+    )
+    model.enough = pyo.Constraint(
+        model.groups, model.periods, rule=enough, doc="replicas and min_nodes, and extra machines"
+    )
+
+
+def _committed(pyo: Any, model: Any) -> None:
+    def within(model: Any, t: int, j: int, p: int) -> Any:
+        runs = sum(model.run[kind, p] for kind in model.kinds if (kind[0], kind[2]) == (t, j))
+        return runs <= model.standing[t, j]
+
+    model.within = pyo.Constraint(
+        model.bought, model.periods, rule=within, doc="what runs has been bought"
+    )
+
+
+def _starts(pyo: Any, model: Any, problem: HourlyProblem) -> None:
+    """Starts and least run times of machines that are paid by the hour."""
+    count = len(problem.periods)
+    kinds = [(t, g, j) for t, g, j in model.kinds if not committed(problem.tiers[t].machines[j])]
+    model.hourly = pyo.Set(initialize=kinds, dimen=3, doc="(t, g, j): paid by the hour")
+    model.start = pyo.Var(
+        model.hourly, model.periods, domain=pyo.NonNegativeReals, doc="s: machines that start"
+    )
+
+    def starting(model: Any, t: int, g: int, j: int, p: int) -> Any:
+        before = model.run[t, g, j, (p - 1) % count]
+        return model.start[t, g, j, p] >= model.run[t, g, j, p] - before
+
+    def running_on(model: Any, t: int, g: int, j: int, p: int) -> Any:
+        lately = range(min(problem.run_h_min, count))
+        started = sum(model.start[t, g, j, (p - k) % count] for k in lately)
+        return model.run[t, g, j, p] >= started
+
+    model.starting = pyo.Constraint(
+        model.hourly, model.periods, rule=starting, doc="the last period comes before the first"
+    )
+    model.running_on = pyo.Constraint(
+        model.hourly, model.periods, rule=running_on, doc="a machine runs for its least time"
+    )
+
+
+def _quotas(pyo: Any, model: Any, problem: HourlyProblem) -> None:
+    count = len(problem.periods)
+    model.quotas = pyo.Set(initialize=range(len(problem.quotas)), doc="q")
+
+    def within(model: Any, q: int, p: int) -> Any:
+        quota, terms = problem.quotas[q], []
+        for t, g, j in model.kinds:
+            machine = problem.tiers[t].machines[j]
+            if weight := quota.of(machine):
+                terms.append(weight * model.run[t, g, j, p])
+                if problem.starting_h > 0 and not committed(machine):
+                    terms.append(weight * model.start[t, g, j, (p + 1) % count])
+        return sum(terms) <= quota.most if terms else pyo.Constraint.Skip
+
+    model.quota = pyo.Constraint(
+        model.quotas, model.periods, rule=within, doc="machines that run, or are starting"
+    )
+
+
+def _total(model: Any, problem: HourlyProblem, measure: Measure) -> Any:
+    """The measure of the whole as an expression."""
+    terms = []
+    costs = {
+        (t, j): measure.of(problem.tiers[t].machines[j], problem.watts_per_vcpu)
+        for t, _, j in model.kinds
+    }
+    for t, j in model.bought:
+        terms.append(costs[t, j].standing * model.standing[t, j])
+    for t, g, j in model.kinds:
+        running = costs[t, j].running
+        if not running:
+            continue
+        for p in model.periods:
+            terms.append(running * problem.share(p) * model.run[t, g, j, p])
+            if problem.starting_h > 0 and not committed(problem.tiers[t].machines[j]):
+                waits = problem.starting_h / problem.hours
+                terms.append(running * waits * model.start[t, g, j, p])
+    return sum(terms)
