@@ -30,6 +30,8 @@ class Instance:
     type: str = ""  # the platform's name for it, where `name` says how it is paid for, too
     purchase: str = "on-demand"
     interruptions_per_year: float = 0.0
+    arch: str = "x86_64"
+    speed: float = 1.0  # of a core, over the one that processing times are stated for
 
     @property
     def type_name(self) -> str:
@@ -38,7 +40,8 @@ class Instance:
 
     @property
     def sustained_cores(self) -> float:
-        return self.vcpus * self.baseline_share
+        """Cores that it has for good, in those that processing times are stated for."""
+        return self.vcpus * self.baseline_share * self.speed
 
     @property
     def usd_per_month(self) -> float:

@@ -192,6 +192,8 @@ def _toml(book: PriceBook) -> str:
         extra = f", baseline_share = {one.baseline_share!r}" if one.baseline_share < 1 else ""
         if one.usd_per_month_off is not None:
             extra += f", usd_per_month_off = {one.usd_per_month_off!r}"
+        if one.arch != "x86_64":
+            extra += f", arch = {json.dumps(one.arch)}"
         size = f"vcpus = {one.vcpus!r}, memory_gb = {one.memory_gb!r}"
         lines.append(f"{json.dumps(name)} = {{ {size}{extra} }}")
     for region, instances in book.regions.items():

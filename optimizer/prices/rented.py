@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ class Kind(Strict):
     memory_gb: Positive
     baseline_share: Share = 1.0
     usd_per_month_off: NotNegative | None = None
+    arch: Literal["x86_64", "arm64"] = "x86_64"
 
 
 class Rented(Head):

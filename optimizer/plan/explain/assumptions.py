@@ -70,6 +70,10 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
     else:
         speed = "the core that processing_s is stated for"
     texts = [f"capacity scales with vCPUs: one vCPU is as fast as {speed}"]
+    instances = case.book.instances(case.region)
+    if other := {one.type_name: one.speed for one in instances if one.speed != 1.0}:
+        listed = ", ".join(f"{name} {value:g}" for name, value in sorted(other.items()))
+        texts[0] += f"; but these, as stated, times {listed}"
     found = service.calibration
     if found and not is_stated(service.pages_per_s):
         texts.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -23,7 +23,7 @@ from optimizer.plan.inputs.domains import Domain, problems_of
 from optimizer.plan.inputs.integrity import StatedVariant, TransientFaults
 from optimizer.plan.inputs.limping import with_measured_limping
 from optimizer.plan.inputs.load import Load
-from optimizer.plan.inputs.purchase import Purchase
+from optimizer.plan.inputs.purchase import Purchase, Speed
 from optimizer.plan.inputs.remedy import Remedy
 from optimizer.plan.inputs.schedule import StatedSchedule
 from optimizer.plan.inputs.schedule import problems_of as schedule_problems
@@ -56,11 +56,12 @@ def _modelled(policy: str) -> str:
 
 
 class Prices(Strict):
-    """The source of prices; by the scheme, unless stated."""
+    """The source of prices, by the scheme, unless stated; ways to pay; types of other speed."""
 
     book: Text | None = None
     region: Text | None = None
     purchase: list[Purchase] = Field(default_factory=list)
+    speeds: list[Speed] = Field(default_factory=list)
 
 
 class Present(Strict):
@@ -99,6 +100,7 @@ class DeclaredTier(Strict):
     token_hold_s: Positive | None = None
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
+    arch: Annotated[list[Literal["x86_64", "arm64"]], Field(min_length=1)] | None = None
     min_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     present: Present | None = None
     variants: list[StatedVariant] = Field(default_factory=list)

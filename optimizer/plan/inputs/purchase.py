@@ -1,4 +1,5 @@
-"""[[prices.purchase]] of plan.toml: other ways to pay for a rented machine than on demand.
+"""[[prices.purchase]] and [[prices.speeds]] of plan.toml: other ways to pay for a rented machine
+than on demand, and machines whose cores are of another speed.
 
 A reserved machine or one under a savings plan is the same machine at a lower price, which is paid
 whether it runs or not. A spot machine is cheaper still and is taken away now and then: that is a
@@ -37,6 +38,33 @@ class Purchase(Strict):
         if self.committed and self.interruptions_per_year:
             raise refusal("committed or interrupted: a spot machine is not committed", got="both")
         return self
+
+
+class Speed(Strict):
+    """Types whose cores are faster or slower than the one that processing_s is stated for."""
+
+    instance_types: Annotated[list[str], Field(min_length=1)]
+    per_core: Annotated[float, Field(ge=0.1, le=10)]
+    source: Annotated[str, Field(min_length=1)]
+
+
+def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceBook:
+    """The book with these speeds of the region's types.
+
+    Raises: InputError for an unknown type, and for one that is stated twice.
+    """
+    known: dict[str, float] = {}
+    for number, speed in enumerate(speeds):
+        for name in speed.instance_types:
+            book.instance(region, name)  # unknown names are refused
+            if name in known:
+                place = f"prices.speeds.{number}.instance_types"
+                raise InputError(place, expected="each type once", got=f"{name} again")
+            known[name] = speed.per_core
+    if not known:
+        return book
+    found = tuple(replace(one, speed=known.get(one.name, 1.0)) for one in book.instances(region))
+    return replace(book, regions={**book.regions, region: found})
 
 
 def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> PriceBook:

@@ -23,7 +23,7 @@ from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.margin import level_of
 from optimizer.plan.inputs.performability import bound_of
 from optimizer.plan.inputs.plan_file import Declared, PlanFile, Present
-from optimizer.plan.inputs.purchase import with_purchases
+from optimizer.plan.inputs.purchase import with_purchases, with_speeds
 from optimizer.plan.inputs.remedy import check_remedies
 from optimizer.plan.inputs.schedule import StatedSchedule
 from optimizer.plan.inputs.variants import Hardening
@@ -110,6 +110,12 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     known, said = _stated_rates({**service.stated_rates, **plan.rates}, service.scheme)
     book = book_of(plan.prices.book, service.scheme, file.folder)
     region = region_of(book, plan.prices.region)
+    if plan.prices.speeds and plan.slo.latency_ms:
+        raise file.source.error(
+            "prices", "speeds", expected="it without latency limits: their law is of equal cores",
+            got="both", hint="Leave the speeds, or p95_ms and p99_ms, out.",
+        )  # fmt: skip
+    book = with_speeds(book, region, plan.prices.speeds)
     book = with_purchases(book, region, plan.prices.purchase)
     asked = _request(
         service, measured, plan.slo, book, region, plan.limits, known,
@@ -192,6 +198,7 @@ def _request(
             )  # fmt: skip
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
         _check_schedule(file, case)
+        _check_arch(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
         if tier.present is not None:
@@ -211,6 +218,20 @@ def _request(
         missing=missing,
         thin=(*service.thin, *thin_percentiles(measured, slo.latency_ms)),
     )
+
+
+def _check_arch(file: PlanFile, case: Case) -> None:
+    """Raises InputError for instance types that a tier's software is not built for."""
+    for number, tier in enumerate(file.stated.tiers):
+        built = tier.arch or ["x86_64"]
+        for name in tier.instance_types or ():
+            arch = case.book.instance(case.region, name).arch
+            if arch not in built:
+                raise file.source.error(
+                    "tiers", number, "instance_types",
+                    expected=f"types of {' or '.join(built)}, for which it is built",
+                    got=f"{name}, {arch}", hint=f'State arch = ["{arch}"] if it runs there, too.',
+                )  # fmt: skip
 
 
 def _check_schedule(file: PlanFile, case: Case) -> None:
@@ -284,6 +305,7 @@ def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierD
             mechanisms=stated[tier.name].mechanisms or tier.mechanisms,
             instance_types=stated[tier.name].instance_types,
             min_nodes=stated[tier.name].min_nodes or 1,
+            arch=tuple(stated[tier.name].arch or tier.arch),
         )
         if tier.name in stated
         else tier

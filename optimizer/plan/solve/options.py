@@ -51,6 +51,7 @@ class TierDemand:
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
     card_s: float = 0.0  # how long a copy keeps its machine's network card
     min_nodes: int = 1  # active machines at the least
+    arch: Sequence[str] = ("x86_64",)  # that its software is built for
 
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
         """Of a single machine that serves the whole tier: of its cores or of its card, whichever
@@ -232,6 +233,7 @@ def with_room(
         for i in instances
         if i.memory_gb * 1024 >= demand.memory_mb + headroom_mb
         and (allowed is None or i.type_name in allowed)
+        and i.arch in demand.arch
     ]
 
 

@@ -69,3 +69,47 @@ def test_owned_machines_are_not_bought_in_other_ways() -> None:
             scheme="on-prem",
             prices={"purchase": [SPOT]},
         )
+
+
+ARM = {"instance_types": ["c5.large", "c6g.large"], "arch": ["x86_64", "arm64"]}
+
+
+def test_cores_of_another_architecture_are_taken_where_their_speed_is_worth_their_price() -> None:
+    def plan(per_core: float) -> Any:
+        speed = {"instance_types": ["c6g.large"], "per_core": per_core, "source": "two runs"}
+        return make_plan(
+            asked({"availability": 0.99}, tier=ARM, arrival_per_s=100.0, prices={"speeds": [speed]})
+        ).plan.tiers["web"]
+
+    # 100 requests a second of 30 ms: 3 cores, at 70 % of 2 per machine 3 machines of c5.large
+    assert (plan(1.0).instance_type, plan(1.0).nodes) == ("c6g.large", 3)
+    assert (plan(0.8).instance_type, plan(0.8).nodes) == ("c6g.large", 3)
+    assert (plan(0.5).instance_type, plan(0.5).nodes) == ("c5.large", 3)
+    assert (plan(1.6).instance_type, plan(1.6).nodes) == ("c6g.large", 2)
+
+
+def test_software_that_is_built_for_x86_runs_on_no_arm_machine() -> None:
+    plan = make_plan(asked({"availability": 0.99}, tier={"instance_types": None})).plan
+    assert not plan.tiers["web"].instance_type.startswith(("c6g", "m6g", "r6g"))
+    with pytest.raises(InputError, match=r"c6g\.large, arm64"):
+        asked({"availability": 0.99}, tier={"instance_types": ["c6g.large"]})
+
+
+@pytest.mark.parametrize(
+    ("speeds", "slo", "named"),
+    [
+        ([{"instance_types": ["c6g.huge"], "per_core": 1.1, "source": "x"}], {}, "c6g.huge"),
+        ([{"instance_types": ["c6g.large"], "per_core": 0.0, "source": "x"}], {}, "per_core"),
+        (2 * [{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}], {}, "again"),
+        (
+            [{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}],
+            {"p95_ms": 500.0},
+            "without latency limits",
+        ),
+    ],
+)
+def test_a_speed_that_cannot_be_is_refused(
+    speeds: list[dict[str, Any]], slo: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InputError, match=named):
+        asked({"availability": 0.99, **slo}, tier=ARM, prices={"speeds": speeds})
