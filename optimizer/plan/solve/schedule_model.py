@@ -33,6 +33,7 @@ from typing import Any
 
 from core.errors import PlannerError
 from core.tolerances import CENT
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.schedule import (
     USD,
     Bought,
@@ -71,7 +72,7 @@ class ScheduleModel:
     ) -> None:
         self._problem, self._pools, self._measure = problem, pools, measure
         self._caps = dict(caps or {})
-        self._alone = not self._caps and all(exact(problem, d) for pool in pools for d in pool)
+        self._alone = _alone(problem, pools, self._caps)
         self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
         self.model = self._built()
 
@@ -81,7 +82,19 @@ class ScheduleModel:
         self.model.latency_cuts.add(taken <= len(cut) - 1)
 
     def solve(self, limit_s: float) -> Proposed:
-        """The best schedule within the time, and the bound that was proved by then."""
+        """The best schedule within the time, and the bound that was proved by then.
+
+        HiGHS's presolve calls some programs infeasible whose row is met with equality: what it
+        finds infeasible is asked again without.
+        """
+        deadline = Deadline(limit_s)
+        if not self._alone:
+            found = self._solved(deadline.left_s(), "on")
+            if found.schedule is not None or not found.proved:
+                return found
+        return self._solved(deadline.left_s(), "off")
+
+    def _solved(self, limit_s: float, presolve: str) -> Proposed:
         ended = importlib.import_module("pyomo.contrib.solver.common.results").TerminationCondition
         result = self._solver.solve(
             self.model,
@@ -91,6 +104,7 @@ class ScheduleModel:
             abs_gap=CENT if self._measure == USD else 0.0,
             threads=1,
             time_limit=max(0.1, limit_s),
+            solver_options={"presolve": presolve},
         )
         found = result.termination_condition
         if found in (ended.provenInfeasible, ended.infeasibleOrUnbounded):
@@ -165,6 +179,19 @@ class ScheduleModel:
                     machines.append(Bought(one, max(running) if committed(one) else 0, running))
             bought.append(tuple(machines))
         return Schedule(tuple(chosen), tuple(bought))
+
+
+def _alone(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> bool:
+    """True where what each design costs by itself is all that counts."""
+    return not caps and all(exact(problem, one) for pool in pools for one in pool)
+
+
+def counts_of(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> int:
+    """How many numbers of machines the program of these designs decides on."""
+    if _alone(problem, pools, caps):
+        return 0
+    groups = _groups(pools)
+    return sum(len(machines) for machines, _ in groups.values()) * len(problem.periods)
 
 
 Groups = Mapping[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]  # machines, designs

@@ -33,13 +33,14 @@ from optimizer.plan.solve.schedule import (
     screened,
     starts,
 )
-from optimizer.plan.solve.schedule_model import Caps, Cut, ScheduleModel
+from optimizer.plan.solve.schedule_model import Caps, Cut, ScheduleModel, counts_of
 
 _FLOORS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the busiest hour's machines, where latency is limited
 _HEADROOM = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FIRST = 4  # designs a tier for the first schedule, at each price
 _PRICES = (0.0, 0.5, 1.0, 2.0, 10.0, 1000.0)  # of availability, times the fair one
 _CUTS_MAX = 3_000
+_COUNTS_MAX = 40_000  # of machines, that a program decides on: it takes seconds to be written down
 _HALVINGS = 80
 
 
@@ -356,9 +357,14 @@ class _Search:
         self._best, self._least, self._measure = best, least, measure
         self._deadline = deadline
         self._solves = self._cuts = 0
-        self._model = ScheduleModel(problem, self._pools, measure, caps)
+        self._caps = caps
 
     def run(self) -> FoundSchedule:
+        """Until a proposed schedule keeps all limits, none is left, or a bound is met."""
+        large = counts_of(self._problem, self._pools, self._caps or {}) > _COUNTS_MAX
+        if self._deadline.over() or large:
+            return self._end(proved=False)
+        self._model = ScheduleModel(self._problem, self._pools, self._measure, self._caps)
         while not self._deadline.over() and self._cuts < _CUTS_MAX:
             found = self._model.solve(self._deadline.left_s())
             self._solves += 1
@@ -367,6 +373,9 @@ class _Search:
             self._least = max(self._least, found.bound)
             if found.schedule is None:
                 break
+            if not _fits(self._problem, found.schedule.designs):
+                self._forbid(found.schedule.designs)
+                continue
             period = _slow_period(self._problem, found.schedule.designs)
             if period is None:
                 self._take(found.schedule)
@@ -392,6 +401,13 @@ class _Search:
             gap = max(GAP_LEAST, 1.0 - self._least / value)
         return FoundSchedule(self._best, value, gap, solves=self._solves, cuts=self._cuts)
 
+    def _forbid(self, chosen: Sequence[Design]) -> None:
+        """Cut off designs that are inside the solver's tolerance, and outside of the limit."""
+        self._model.cut(
+            tuple((pool.index(one),) for pool, one in zip(self._pools, chosen, strict=True))
+        )
+        self._cuts += 1
+
     def _cut(self, chosen: Sequence[Design], period: int) -> None:
         """Forbid them, and whatever is no faster, in this period and in busier ones."""
         slow = self._problem.slow
@@ -401,8 +417,9 @@ class _Search:
             corner = self._raised(_sizes_at(chosen, period), period, order)
             load = self._problem.periods[period].load
             for p, other in enumerate(self._problem.periods):
-                if other.load >= load:
-                    self._model.cut(self._no_faster(corner, p))
+                cut = self._no_faster(corner, p) if other.load >= load else ()
+                if cut and all(cut):  # else a tier is large enough in any case
+                    self._model.cut(cut)
                     self._cuts += 1
 
     def _no_faster(self, corner: Sizes, period: int) -> Cut:

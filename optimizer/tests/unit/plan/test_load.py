@@ -77,7 +77,7 @@ def test_a_confidence_is_refused_where_everything_is_certain() -> None:
 @pytest.mark.parametrize(
     ("load", "named"),
     [
-        ({"peak": 2.0, "day": DAY}, "peak or day"),
+        ({"peak": 2.0, "day": DAY}, "one of peak, day and week"),
         ({"peak": 0.5}, "load.peak"),
         ({"day": DAY[1:]}, "load.day"),
         ({"day": [0.5] * 24}, "load.day: .* a mean of 0.5"),

@@ -174,6 +174,17 @@ def test_cuts_leave_the_cheapest_designs_that_are_fast_enough(
         assert violations(problem, found.schedule) == []
 
 
+def test_a_quiet_hour_may_need_more_machines_than_its_load() -> None:
+    periods = (Period(1.0, 12), Period(0.2, 12))
+    problem = HourlyProblem((_tier(),), periods, slow=lambda _, sizes: sizes[0][0] < 3)
+    found = cheapest_schedule(problem, limit_s=math.inf)
+    assert found.proved
+    assert found.cuts > 0
+    assert found.schedule is not None
+    (design,) = found.schedule.designs
+    assert design.needed == (10, 3)
+
+
 def _is_slow(problem: HourlyProblem, period: int, chosen: tuple[Design, ...]) -> bool:
     assert problem.slow is not None
     return problem.slow(period, tuple((one.needed[period], one.vcpus) for one in chosen))
