@@ -96,7 +96,7 @@ def run(
 
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
-    _check_attach(attach, chosen, keep)
+    _check_attach(attach, chosen, keep, close)
     wanted = _with_pattern(load_design(design, seed=seed), interference)
     kind = kinds.kind_of(wanted)
     if close:
@@ -135,10 +135,11 @@ def run(
     )
 
 
-def _check_attach(attach: str | None, chosen: Chosen, keep: bool) -> None:
+def _check_attach(attach: str | None, chosen: Chosen, keep: bool, close: bool) -> None:
     """Raises InputError for options that say nothing of a fleet that is there."""
     others = [f"--platform {chosen.entry.name}"] if chosen.entry.name != DEFAULT else []
     others += ["--keep"] if keep else []
+    others += ["--close"] if close else []
     if attach is not None and others:
         raise InputError(
             "--attach",

@@ -225,7 +225,7 @@ def test_an_attached_fleets_arbiters_are_as_they_were_and_it_stays(tmp_path: Pat
     assert testbed.is_removed
 
 
-@pytest.mark.parametrize("more", [["--keep"], ["--platform", "ec2"]])
+@pytest.mark.parametrize("more", [["--keep"], ["--platform", "ec2"], ["--close"]])
 def test_options_of_a_fleet_that_is_made_are_refused_beside_attach(
     tmp_path: Path, more: list[str]
 ) -> None:
