@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,10 +14,12 @@ from rich.table import Table
 
 from core.config_file import raise_all
 from core.errors import InputError, SparecraftError
+from core.statistics.percentiles import OK
 from core.terminal import print_json
 from experiments import kinds
 from experiments.commands import dry_run
-from experiments.commands.options import RESULTS, DesignArgument, JsonOption, out
+from experiments.commands.options import RESULTS, DesignArgument, JsonOption, err, out
+from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
 from experiments.design.feasible import feasibility_problems, infeasible, infeasible_words
@@ -30,12 +32,27 @@ from experiments.design.locustfile import (
 )
 from experiments.design.notes import busy_notes, notes_on
 from experiments.design.scripts import script_errors
+from experiments.design.workers import sent_by
 from experiments.design.workloads import population_of
 from experiments.paths import brief
+from experiments.testbed.platforms import DEFAULT, entry
 from optimizer.prices import price_book
 
+_BEGIN_SHOWN = 40  # characters of an answer
 
-def check(design: DesignArgument, as_json: JsonOption = False) -> None:
+
+def check(
+    design: DesignArgument,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="In Docker: make one machine of each role, ask each operation once, remove all. "
+            "Exit code 1 where one was not answered well.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check a design without Docker: its files, roles, scripts and workload, and say what it is.
 
     With every fault and neighbour: on which machines, for how long, by which commands, and how it
@@ -44,18 +61,51 @@ def check(design: DesignArgument, as_json: JsonOption = False) -> None:
     Example: sparecraft check mediawiki-noisy
     """
     try:
-        found = summary_of(checked(load_design(design)), cores=os.cpu_count())
+        wanted = checked(load_design(design))
+        found = summary_of(wanted, cores=os.cpu_count())
     except InputError as error:
         if not as_json:
             raise
         errors = [_problem(one) for one in (error, *error.also)]
         print_json({"valid": False, "problems": errors})
         raise typer.Exit(error.exit_code) from error
+    asked = _deep(wanted, Narrator(err if as_json else out)) if deep else None
+    good = all(one["outcome"] == OK for one in asked or ())
     if as_json:
-        print_json({"valid": True, **found})
-        return
-    show(found)
-    out.print("Nothing is wrong with it.")
+        print_json({"valid": True, **found, **({"asked": asked} if deep else {})})
+    else:
+        show(found)
+        if asked is not None:
+            out.print(_asked_table(asked))
+        out.print("Nothing is wrong with it." if good else "Not every operation is answered well.")
+    if not good:
+        raise typer.Exit(1)
+
+
+def _deep(design: Design, narrator: Narrator) -> list[dict[str, Any]]:
+    """Each operation's answer on the smallest fleet."""
+    from experiments.run.deep_check import deep_check, small_name
+
+    if design.experiment.load.user not in design.workloads:
+        raise InputError(
+            "sparecraft check --deep",
+            expected="a design with a [load]",
+            got=f"kind {design.experiment.kind}, which asks by itself",
+            hint="Leave --deep out.",
+        )
+    platform = entry(DEFAULT).for_run(small_name(design.fleet.experiment))
+    return [asdict(one) for one in deep_check(design, platform, narrator)]
+
+
+def _asked_table(asked: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table("operation", "answer", "status", "bytes", "ms", "lacks", "first bytes")
+    for one in asked:
+        took = "" if one["took_ms"] is None else f"{one['took_ms']:.1f}"
+        begin = one["begin"].split("\n")[0][:_BEGIN_SHOWN]
+        figures = (str(one["status"] or ""), str(one["bytes"]), took)
+        words = (one["operation"], one["outcome"], *figures, one["reason"], begin)
+        table.add_row(*map(escape, words))
+    return table
 
 
 def show(found: Mapping[str, Any]) -> None:
@@ -132,6 +182,7 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
         },
         "load": experiment.load.model_dump(mode="json") if kind.needs_load else None,
         "locustfile": _locustfile(design),
+        "worker": _worker(design) if kind.needs_load else None,
         "arms": {
             name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
             for name, arm in experiment.arms.items()
@@ -152,6 +203,12 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
 def _locustfile(design: Design) -> dict[str, Any] | None:
     name = design.experiment.load.locustfile
     return locustfile_json(read_locustfile(design.directory / name)) if name else None
+
+
+def _worker(design: Design) -> str | None:
+    load = design.experiment.load
+    workload = design.workloads.get(load.user)
+    return None if workload is None else sent_by(load.worker, workload.client is not None)
 
 
 def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
@@ -190,6 +247,8 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found["locustfile"] is not None:
         users = locustfile_of(found["locustfile"])
         yield from [("sent by", sender_words(users)), *locustfile_rows(users)]
+    elif found["worker"]:
+        yield "sent by", found["worker"]
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
     yield from _utilisation_rows(found["utilisation"])

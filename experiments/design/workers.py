@@ -23,6 +23,13 @@ def check_worker(worker: str, directory: Path) -> None:
         worker_command(worker, directory)
 
 
+def sent_by(worker: str, has_client: bool) -> str:
+    """The load worker of a run on this host, in words: which, and why not the one asked for."""
+    if worker == DEFAULT and has_client:
+        return f"{PYTHON}: the workload has a client of its own, in Python"
+    return worker
+
+
 def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> tuple[str, ...]:
     """The command that starts it, without its arguments.
 

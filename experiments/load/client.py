@@ -34,6 +34,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+BEGIN_BYTES = 100
+Content = bytes
 IDLE_S = 2.0  # below the keep-alive limit of any server we drive (Apache: 5 s)
 REPLY_BYTES_MAX = 16 * 1024 * 1024
 _RECEIVE_BYTES = 65536
@@ -42,13 +44,14 @@ _RECEIVE_BYTES = 65536
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The end of a request, and its time (on the clock of the client); in words, what a complete
-    answer lacked."""
+    answer lacked; the first bytes of its content, of HTTP."""
 
     outcome: str
     status: int
     bytes: int
     done_s: float
     reason: str = ""
+    begin: Content = b""
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Reply:
     reason: str = ""
     status: int = 0
     bytes: int = 0
+    begin: Content = b""
     keep: bool = False  # the connection can be used again
 
 
@@ -157,7 +161,7 @@ class ByteClient(Client):
         if done_s > deadline_s:
             outcome, done_s = "time_out", deadline_s
         reason = reply.reason if outcome == reply.outcome else ""
-        return Answer(outcome, reply.status, reply.bytes, done_s, reason)
+        return Answer(outcome, reply.status, reply.bytes, done_s, reason, reply.begin)
 
     def close(self) -> None:
         """Close the idle connections."""

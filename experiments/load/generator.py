@@ -90,7 +90,7 @@ class LoadGenerator:
         plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
         needs = (plan.client, plan.locustfile, plan.remote)
-        in_python = plan.schema == 2 or any(one is not None for one in needs)
+        in_python = any(one is not None for one in needs)
         command = worker_command(self.worker, self.design, in_python=in_python)
         return LoadHandle(plan, command, stem, self.t0_monotonic_s)
 

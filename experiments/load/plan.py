@@ -206,7 +206,7 @@ def plan_block(
         operations=operations,
         offsets_s=drawn.offsets_s,
         operation_of=drawn.operation_of,
-        client=_client_class(workload),
+        client=client_class_of(workload),
         locustfile=_locustfile(workload, population, experiment.load),
         sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
         session_of=drawn.session_of,
@@ -218,7 +218,7 @@ def plan_block(
         schema=2 if any(one.http for one in operations) else 1,
     ).only_used()
     first = next(iter(entries))
-    operations = tuple(_addressed(one, first, entries) for one in plan.operations)
+    operations = tuple(addressed(one, first, entries) for one in plan.operations)
     asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
     if workload.client is None and workload.locustfile is None:
         for url in (url for urls in asked.values() for url in urls):
@@ -226,7 +226,9 @@ def plan_block(
     return replace(plan, operations=operations, entries=asked)
 
 
-def _addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[str]]) -> Operation:
+def addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[str]]) -> Operation:
+    """The operation with its entry tier: its own, else the `first`. Raises: InputError for one that
+    is no entry."""
     tier = operation.entry or first
     if tier not in entries:
         raise InputError(
@@ -250,7 +252,8 @@ def _used_rows(
     return tuple(rows[row] for row in used), tuple(place[row] for row in row_of)
 
 
-def _client_class(workload: Workload) -> ClientClass | None:
+def client_class_of(workload: Workload) -> ClientClass | None:
+    """The client of a workload's own, if it has one."""
     if workload.client is None:
         return None
     return ClientClass(_from_root(file_of(workload)), workload.client.__name__)

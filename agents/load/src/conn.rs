@@ -6,9 +6,10 @@ use memchr::memmem::Finder;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use crate::answer::Answer;
 use crate::outcome::Outcome;
 use crate::protocol::mysql::{Login, Step};
-use crate::protocol::{Progress, Protocol, Reader, Seen};
+use crate::protocol::{Progress, Reader, Seen};
 use crate::record::Record;
 use crate::target::Target;
 
@@ -124,9 +125,9 @@ impl Conn {
     }
 
     /// Puts a request's bytes where `write` takes them.
-    pub fn ask(&mut self, request: &[u8], protocol: Protocol, limit_ns: i64, stamp: u64) {
+    pub fn ask(&mut self, request: &[u8], reader: Reader, limit_ns: i64, stamp: u64) {
         self.state = State::Answering;
-        self.reader = Reader::new(protocol);
+        self.reader = reader;
         self.input.clear();
         self.output.clear();
         self.output.extend(request);
@@ -181,6 +182,11 @@ impl Conn {
             bytes: seen.bytes,
             ..Record::unsent(self.place, outcome, self.sent_ns, Some(done_ns))
         }
+    }
+
+    /// The answer to an operation over HTTP, once it is whole.
+    pub fn answer(&self) -> Option<Answer<'_>> {
+        self.reader.answer(&self.input)
     }
 
     /// An idle connection has nothing to read but its end.

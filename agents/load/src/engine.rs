@@ -9,7 +9,8 @@
 //! looks at the schedule after each event, and sleeps by a timer of the kernel (`timerfd`), since
 //! `epoll`'s own time-out counts in milliseconds.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
@@ -20,9 +21,11 @@ use mio::{Events, Token};
 use crate::clock::{monotonic_ns, SECOND};
 use crate::conn::{Conn, Took};
 use crate::cpu::CpuUse;
+use crate::operation::VirtualUser;
 use crate::outcome::Outcome;
 use crate::plan::{part, Plan};
 use crate::pool::{Mark, Pool};
+use crate::protocol::Reader;
 use crate::record::Record;
 use crate::waiting::{lead_ns, slot_of, Stop, Waiting};
 
@@ -48,6 +51,13 @@ pub struct Ended {
     pub cpu_share_max: f64,
 }
 
+/// Who is at an arrival, and when it was to be begun with, if it waited for another.
+#[derive(Debug, Default)]
+struct Visit {
+    user: VirtualUser,
+    intended_ns: Option<i64>,
+}
+
 /// One thread's part of a block: sends each request when it is due.
 pub struct Engine {
     plan: Arc<Plan>,
@@ -55,9 +65,13 @@ pub struct Engine {
     waiting: Waiting,
     pool: Pool,
     origin_ns: i64,
-    /// The next arrival, and how many places it is to the one after it.
+    /// The next arrival that leaves at its offset, and how many places it is to the one after it.
     next: usize,
     step: usize,
+    /// Steps that wait for their time, the first on top.
+    thinking: BinaryHeap<Reverse<(i64, usize)>>,
+    /// Those who ask operations over HTTP, by the arrival that they are at.
+    visits: HashMap<usize, Visit>,
     launched: u64,
     recorded: u64,
     in_flight: usize,
@@ -88,6 +102,8 @@ impl Engine {
             origin_ns: 0,
             next: number,
             step: count,
+            thinking: BinaryHeap::new(),
+            visits: HashMap::new(),
             launched: 0,
             recorded: 0,
             in_flight: 0,
@@ -115,7 +131,7 @@ impl Engine {
         self.origin_ns = origin_ns;
         let mut cpu = CpuUse::begin(monotonic_ns());
         let mut events = Events::with_capacity(EVENTS);
-        while self.next < self.plan.len() || self.in_flight > 0 {
+        while self.next < self.plan.len() || self.in_flight > 0 || !self.thinking.is_empty() {
             self.launch_due(LAUNCHES);
             let now_ns = monotonic_ns();
             self.give_up_late(now_ns);
@@ -145,10 +161,12 @@ impl Engine {
 
     /// When the next request is due.
     fn due_ns(&self) -> i64 {
-        match self.plan.offsets_ns.get(self.next) {
+        let arrival_ns = match self.plan.offsets_ns.get(self.next) {
             Some(offset_ns) => self.origin_ns + offset_ns,
             None => i64::MAX,
-        }
+        };
+        let Reverse((step_ns, _)) = self.thinking.peek().unwrap_or(&Reverse((i64::MAX, 0)));
+        arrival_ns.min(*step_ns)
     }
 
     /// When there is something else to do although nothing comes.
@@ -174,23 +192,49 @@ impl Engine {
     /// Launches what is due, at most so many.
     fn launch_due(&mut self, most: usize) {
         for _ in 0..most {
-            let Some(offset_ns) = self.plan.offsets_ns.get(self.next) else {
-                return;
-            };
-            let now_ns = monotonic_ns();
-            if self.origin_ns + offset_ns > now_ns || self.waiting.stop.is_asked() {
+            let due_ns = self.due_ns();
+            if due_ns == i64::MAX {
                 return;
             }
-            let place = self.next;
-            self.next += self.step;
+            let now_ns = monotonic_ns();
+            if due_ns > now_ns || self.waiting.stop.is_asked() {
+                return;
+            }
+            let place = self.take_due(due_ns);
             self.launched += 1;
             if self.in_flight >= self.in_flight_max {
-                self.record(Record::unsent(place, Outcome::Dropped, now_ns, None));
+                self.finish(Record::unsent(place, Outcome::Dropped, now_ns, None));
             } else {
                 self.in_flight += 1;
                 self.launch(place, now_ns);
             }
         }
+    }
+
+    /// The arrival or step that is due then.
+    fn take_due(&mut self, due_ns: i64) -> usize {
+        if let Some(&Reverse((step_ns, place))) = self.thinking.peek() {
+            if step_ns == due_ns {
+                self.thinking.pop();
+                return place;
+            }
+        }
+        let place = self.next;
+        self.next += self.step;
+        while self.next < self.plan.len() && !self.plan.begins(self.next) {
+            self.next += self.step;
+        }
+        if self.plan.operation(place).http.is_some() {
+            let user = self.plan.user_of(place);
+            self.visits.insert(
+                place,
+                Visit {
+                    user,
+                    intended_ns: None,
+                },
+            );
+        }
+        place
     }
 
     fn launch(&mut self, place: usize, now_ns: i64) {
@@ -217,7 +261,7 @@ impl Engine {
         } else {
             self.in_flight -= 1;
             let (outcome, done_ns) = (Outcome::ConnectionError, Some(monotonic_ns()));
-            self.record(Record::unsent(place, outcome, now_ns, done_ns));
+            self.finish(Record::unsent(place, outcome, now_ns, done_ns));
         }
     }
 
@@ -228,9 +272,16 @@ impl Engine {
             return;
         };
         let route = self.plan.route(conn.place);
-        let protocol = self.plan.targets[route.target].protocol;
+        let target = &self.plan.targets[route.target];
         let limit_ns = now_ns + self.plan.response_timeout_ns;
-        conn.ask(&route.bytes, protocol, limit_ns, stamp);
+        let visit = self.visits.get(&conn.place);
+        match (&self.plan.operation(conn.place).http, visit) {
+            (Some(http), Some(visit)) => {
+                let bytes = http.bytes(target.address, &visit.user);
+                conn.ask(&bytes, Reader::of_operation(http), limit_ns, stamp);
+            }
+            _ => conn.ask(&route.bytes, Reader::new(target.protocol), limit_ns, stamp),
+        }
         self.answering.push_back(Mark {
             at_ns: limit_ns,
             slot,
@@ -294,14 +345,21 @@ impl Engine {
         } else {
             (outcome, now_ns)
         };
-        let record = conn.record(outcome, done_ns);
+        let mut record = conn.record(outcome, done_ns);
+        if outcome == Outcome::Ok {
+            let http = &self.plan.operation(conn.place).http;
+            let visit = self.visits.get_mut(&conn.place);
+            if let (Some(http), Some(visit), Some(answer)) = (http, visit, conn.answer()) {
+                (record.outcome, record.lack) = answer.judge(http, &mut visit.user);
+            }
+        }
         if keep {
             self.pool.rest(slot, now_ns);
         } else {
             self.pool.close(slot);
         }
         self.in_flight -= 1;
-        self.record(record);
+        self.finish(record);
     }
 
     /// Requests whose limit has come end at it.
@@ -321,7 +379,31 @@ impl Engine {
         let record = conn.record(outcome, limit.at_ns);
         self.pool.close(limit.slot);
         self.in_flight -= 1;
+        self.finish(record);
+    }
+
+    /// A request has its record; in a session the step after it waits, or none is reached any more.
+    fn finish(&mut self, mut record: Record) {
+        let place = record.place as usize;
+        let visit = self.visits.remove(&place).unwrap_or_default();
+        record.intended_ns = visit.intended_ns;
         self.record(record);
+        let mut following = self.plan.following(place);
+        if let (Outcome::Ok, Some(done_ns), Some((next, think_ns))) =
+            (record.outcome, record.done_ns, following)
+        {
+            let due_ns = done_ns + think_ns;
+            let intended_ns = Some(due_ns);
+            let user = visit.user;
+            self.visits.insert(next, Visit { user, intended_ns });
+            self.thinking.push(Reverse((due_ns, next)));
+            return;
+        }
+        while let Some((next, _)) = following {
+            self.launched += 1;
+            self.record(Record::unsent(next, Outcome::Unreached, 0, None));
+            following = self.plan.following(next);
+        }
     }
 
     fn record(&mut self, record: Record) {

@@ -6,6 +6,7 @@
 //! it), then `block.rs` (threads and records).
 
 pub mod account;
+pub mod answer;
 mod block;
 pub mod clock;
 mod conn;
@@ -14,6 +15,7 @@ mod control;
 mod cpu;
 mod engine;
 pub mod locust;
+pub mod operation;
 pub mod outcome;
 pub mod plan;
 mod pool;

@@ -17,6 +17,8 @@ pub enum Outcome {
     BadContent,
     /// Not sent: too many were under way.
     Dropped,
+    /// Never sent: a step of a session after one that failed.
+    Unreached,
 }
 
 impl Outcome {
@@ -31,6 +33,7 @@ impl Outcome {
             Self::BadStatus => "bad_status",
             Self::BadContent => "bad_content",
             Self::Dropped => "dropped",
+            Self::Unreached => "unreached",
         }
     }
 }

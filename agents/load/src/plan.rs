@@ -7,6 +7,8 @@ use serde::de::IgnoredAny;
 use serde::Deserialize;
 
 use crate::clock::from_s;
+use crate::operation::{HttpRequest, VirtualUser};
+use crate::protocol::Protocol;
 use crate::refused::Refused;
 use crate::target::Target;
 
@@ -26,6 +28,16 @@ struct PlanFile {
     first: u64,
     #[serde(default = "one")]
     step: u64,
+    #[serde(default)]
+    after: Vec<i64>,
+    #[serde(default)]
+    think_s: Vec<f64>,
+    #[serde(default)]
+    columns: Vec<String>,
+    #[serde(default)]
+    rows: Vec<Vec<String>>,
+    #[serde(default)]
+    row_of: Vec<usize>,
     #[serde(default = "one")]
     schema: u64,
 }
@@ -52,6 +64,8 @@ struct OperationOption {
     request: String,
     check: String,
     entry: String,
+    #[serde(default)]
+    http: Option<HttpRequest>,
 }
 
 fn one() -> u64 {
@@ -67,6 +81,8 @@ pub struct Operation {
     pub check: Finder<'static>,
     /// One for each URL of its entry: arrival `index` takes the one of `index` modulo their count.
     pub routes: Vec<Route>,
+    /// Over HTTP, made anew for each arrival.
+    pub http: Option<HttpRequest>,
 }
 
 /// Where an operation is asked, and how.
@@ -74,7 +90,7 @@ pub struct Operation {
 pub struct Route {
     /// Place in `Plan::targets`.
     pub target: usize,
-    /// The request, ready to be sent.
+    /// The request, ready to be sent; empty where it is made for each arrival.
     pub bytes: Vec<u8>,
 }
 
@@ -110,6 +126,14 @@ pub struct Plan {
     pub max_in_flight: usize,
     /// Threads that share the load.
     pub workers: usize,
+    /// The step before each in its session, a place; none for those that leave at their offset.
+    after: Vec<Option<u32>>,
+    /// The step after each, likewise.
+    before: Vec<Option<u32>>,
+    think_ns: Vec<i64>,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+    row_of: Vec<usize>,
     /// The first arrival's number in the block.
     first: u64,
     /// From one to the next.
@@ -143,7 +167,24 @@ impl Plan {
             .iter()
             .map(|one| one.routed(&targets, &places))
             .collect::<Result<_, _>>()?;
+        let mut before = vec![None; file.after.len()];
+        let after: Vec<Option<u32>> = file
+            .after
+            .iter()
+            .map(|&place| u32::try_from(place).ok())
+            .collect();
+        for (place, step) in after.iter().enumerate() {
+            if let Some(step) = step {
+                before[*step as usize] = Some(place as u32);
+            }
+        }
         Ok(Self {
+            after,
+            before,
+            think_ns: file.think_s.iter().copied().map(from_s).collect(),
+            columns: file.columns,
+            rows: file.rows,
+            row_of: file.row_of,
             targets,
             operations,
             offsets_ns: file.offsets_s.iter().copied().map(from_s).collect(),
@@ -195,6 +236,40 @@ impl Plan {
         &routes[(self.index_of(place) % routes.len() as u64) as usize]
     }
 
+    /// True if an arrival leaves at its offset: it is no step after another.
+    #[must_use]
+    pub fn begins(&self, place: usize) -> bool {
+        self.after.get(place).is_none_or(Option::is_none)
+    }
+
+    /// The step after arrival `place`, and the wait before it.
+    #[must_use]
+    pub fn following(&self, place: usize) -> Option<(usize, i64)> {
+        let next = (*self.before.get(place)?)? as usize;
+        Some((next, self.think_ns[next]))
+    }
+
+    /// True if arrivals wait for answers to others.
+    #[must_use]
+    pub fn has_sessions(&self) -> bool {
+        !self.after.is_empty()
+    }
+
+    /// Who begins with arrival `place`.
+    #[must_use]
+    pub fn user_of(&self, place: usize) -> VirtualUser {
+        let mut user = VirtualUser::default();
+        if let Some(&row) = self.row_of.get(place) {
+            let pairs = self
+                .columns
+                .iter()
+                .cloned()
+                .zip(self.rows[row].iter().cloned());
+            user.values.extend(pairs);
+        }
+        user
+    }
+
     /// The phase of arrival `place`.
     #[must_use]
     pub fn phase(&self, place: usize) -> &str {
@@ -212,6 +287,9 @@ impl Plan {
         let kept: Vec<usize> = (0..self.len()).filter(every).collect();
         self.offsets_ns = kept.iter().map(|&place| self.offsets_ns[place]).collect();
         self.operation_of = kept.iter().map(|&place| self.operation_of[place]).collect();
+        if !self.row_of.is_empty() {
+            self.row_of = kept.iter().map(|&place| self.row_of[place]).collect();
+        }
         self.max_in_flight = part(self.max_in_flight, number, count).max(1);
         self.workers = self.workers.min(self.max_in_flight);
         self.first += self.step * number as u64;
@@ -228,8 +306,11 @@ pub fn part(whole: usize, number: usize, count: usize) -> usize {
 
 impl PlanFile {
     fn check(&self) -> Result<(), Refused> {
-        if self.schema != 1 {
-            return Err(Refused::new("a plan of schema 1", self.schema.to_string()));
+        if !(1..=2).contains(&self.schema) {
+            return Err(Refused::new(
+                "a plan of schema 1 or 2",
+                self.schema.to_string(),
+            ));
         }
         if self.client.is_some() {
             return Err(Refused::new(
@@ -261,6 +342,7 @@ impl PlanFile {
                 wrong.to_string(),
             ));
         }
+        self.check_sessions()?;
         let load = &self.load;
         let limits = [load.connect_timeout_s, load.response_timeout_s];
         let bounded = limits.iter().all(|limit| *limit > 0.0 && *limit <= 3600.0);
@@ -269,6 +351,40 @@ impl PlanFile {
             return Err(Refused::new(
                 "limits above 0, at least one request in flight for each worker, a step",
                 format!("{load:?}, step {}", self.step),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl PlanFile {
+    /// Sessions and values: places in bounds, each step after one that comes before it.
+    fn check_sessions(&self) -> Result<(), Refused> {
+        let arrivals = self.offsets_s.len();
+        let fits = |count: usize| count == 0 || count == arrivals;
+        let is_after = |(place, &step): (usize, &i64)| step < 0 || (step as usize) < place;
+        let mut steps: Vec<i64> = self.after.iter().copied().filter(|one| *one >= 0).collect();
+        let count = steps.len();
+        steps.sort_unstable();
+        steps.dedup();
+        let good = fits(self.after.len())
+            && self.think_s.len() == self.after.len()
+            && fits(self.row_of.len())
+            && self.after.iter().enumerate().all(is_after)
+            && steps.len() == count
+            && self.think_s.iter().all(|one| (0.0..1e6).contains(one))
+            && self.row_of.iter().all(|&row| row < self.rows.len())
+            && self.rows.iter().all(|row| row.len() == self.columns.len());
+        if !good {
+            return Err(Refused::new(
+                "sessions and values for each arrival, each step after one of before",
+                "others",
+            ));
+        }
+        if !self.after.is_empty() && self.load.workers > 1 {
+            return Err(Refused::new(
+                "one worker for sessions",
+                self.load.workers.to_string(),
             ));
         }
         Ok(())
@@ -297,7 +413,11 @@ impl OperationOption {
         };
         let routes = urls.iter().map(|&place| {
             let target = &targets[place];
-            let bytes = target.protocol.request(target.address, &self.request);
+            let bytes = match &self.http {
+                Some(_) if target.protocol == Protocol::Http => Some(vec![]),
+                Some(_) => None,
+                None => target.protocol.request(target.address, &self.request),
+            };
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());
                 Refused::new(expected, &self.request)
@@ -310,6 +430,7 @@ impl OperationOption {
         Ok(Operation {
             name: self.name.clone(),
             check: Finder::new(self.check.as_bytes()).into_owned(),
+            http: self.http.clone(),
             routes: routes.collect::<Result<_, _>>()?,
         })
     }

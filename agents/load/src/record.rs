@@ -1,7 +1,8 @@
 //! Records of requests, and how they are written (`contracts/load-record.schema.json`).
 
+use crate::answer::Lack;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Operation, Plan};
 
 /// One request; times on the monotonic clock.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +19,10 @@ pub struct Record {
     pub sent_ns: i64,
     /// When it ended; none for one that was dropped.
     pub done_ns: Option<i64>,
+    /// When it was to be begun with, of a step that waited for another; else the plan says it.
+    pub intended_ns: Option<i64>,
+    /// What a complete answer lacked.
+    pub lack: Option<Lack>,
 }
 
 impl Record {
@@ -31,6 +36,8 @@ impl Record {
             bytes: 0,
             sent_ns,
             done_ns,
+            intended_ns: None,
+            lack: None,
         }
     }
 }
@@ -74,8 +81,12 @@ impl Lines {
     /// Appends the line of `record`.
     pub fn append(&self, line: &mut Vec<u8>, plan: &Plan, start: Start, record: &Record) {
         let place = record.place as usize;
-        let intended_ns = start.start_ns + plan.offsets_ns[place];
+        let planned_ns = start.start_ns + plan.offsets_ns[place];
+        let intended_ns = record
+            .intended_ns
+            .map_or(planned_ns, |intended_ns| intended_ns - start.t0_ns);
         let sent_ns = record.sent_ns - start.t0_ns;
+        let was_sent = record.outcome != Outcome::Unreached;
         line.extend(b"{\"phase\": \"");
         line.extend(plan.phase(place).as_bytes());
         line.extend(b"\", \"index\": ");
@@ -85,7 +96,11 @@ impl Lines {
         line.extend(b", \"intended_s\": ");
         seconds(line, intended_ns);
         line.extend(b", \"sent_s\": ");
-        seconds(line, sent_ns);
+        if was_sent {
+            seconds(line, sent_ns);
+        } else {
+            line.extend(b"null");
+        }
         match record.done_ns.map(|done_ns| done_ns - start.t0_ns) {
             Some(done_ns) => {
                 line.extend(b", \"done_s\": ");
@@ -96,14 +111,33 @@ impl Lines {
             None => line.extend(b", \"done_s\": null, \"latency_ms\": null"),
         }
         line.extend(b", \"lag_ms\": ");
-        milliseconds(line, sent_ns - intended_ns);
+        if was_sent {
+            milliseconds(line, sent_ns - intended_ns);
+        } else {
+            line.extend(b"null");
+        }
         line.extend(b", \"outcome\": \"");
         line.extend(record.outcome.name().as_bytes());
         line.extend(b"\", \"status\": ");
         integer(line, u64::from(record.status));
         line.extend(b", \"bytes\": ");
         integer(line, record.bytes);
+        if let Some(lack) = record.lack {
+            line.extend(b", \"reason\": ");
+            let said = said(lack, record.status, plan.operation(place));
+            line.extend(serde_json::Value::from(said).to_string().as_bytes());
+        }
         line.extend(b"}\n");
+    }
+}
+
+/// What an answer lacked, in words.
+fn said(lack: Lack, status: u16, operation: &Operation) -> String {
+    match (lack, &operation.http) {
+        (Lack::Status, _) => format!("status {status}"),
+        (Lack::Check(number), _) => format!("check {number}"),
+        (Lack::Value(place), Some(http)) => format!("no {}", http.take[place as usize].name),
+        (Lack::Value(_), None) => String::new(),
     }
 }
 

@@ -116,7 +116,8 @@ impl Tally {
         let time_out_us = us(plan.connect_timeout_ns.max(plan.response_timeout_ns));
         for record in batch {
             let place = record.place as usize;
-            let intended_ns = start.origin_ns() + plan.offsets_ns[place];
+            let planned_ns = start.origin_ns() + plan.offsets_ns[place];
+            let intended_ns = record.intended_ns.unwrap_or(planned_ns);
             let took_us = record.done_ns.map(|done_ns| us(done_ns - intended_ns));
             let latency_us = counted_us(record.outcome, took_us, time_out_us);
             self.requests += 1;

@@ -10,7 +10,7 @@ from core.errors import InputError
 from experiments.design.contracts import SPOKEN
 from experiments.load.client import Client
 
-_HERE = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
+IN_PYTHON = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
 
 
 def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
@@ -26,6 +26,6 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
 
 def client_class(protocol: str) -> type[Client]:
     """The client of a protocol. Raises: InputError for one that has no file here."""
-    check_protocol(protocol, _HERE)
+    check_protocol(protocol, IN_PYTHON)
     found: type[Client] = import_module(f"{__name__}.{protocol}").CLIENT
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from geventhttpclient.response import HTTPParseError, HTTPResponse
 
-from experiments.load.client import REPLY_BYTES_MAX, ByteClient, Cut, Garbled, Reply
+from experiments.load.client import BEGIN_BYTES, REPLY_BYTES_MAX, ByteClient, Cut, Garbled, Reply
 from experiments.load.http_operation import Expected, host_of
 
 
@@ -34,6 +34,7 @@ class HttpClient(ByteClient):
         finally:
             reply.status = response.get_code() if response.headers_complete else 0
             reply.bytes = len(response._body_buffer)
+            reply.begin = bytes(response._body_buffer[:BEGIN_BYTES])
         reply.keep = not response.should_close()
         if isinstance(wanted, Expected):
             body = bytes(response._body_buffer)

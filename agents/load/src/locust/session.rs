@@ -22,6 +22,7 @@ use crate::block::Block;
 use crate::clock::{monotonic_ns, process_cpu_ns, SECOND};
 use crate::plan::Plan;
 use crate::record::Start;
+use crate::refused::Refused;
 use crate::signals;
 use crate::tally::Tally;
 use crate::target::on_load_machine;
@@ -80,6 +81,10 @@ pub fn work(options: &Options) -> Result<()> {
     })?;
     let json = std::fs::read(&options.plan).with_context(|| options.plan.display().to_string())?;
     let plan = Plan::parse(&json, on_load_machine())?;
+    if plan.has_sessions() {
+        let expected = "a plan without sessions, of which a worker cannot have a share";
+        return Err(Refused::new(expected, "one with sessions").into());
+    }
     let node = format!("{}_{}_{:x}", hostname(), std::process::id(), monotonic_ns());
     let master = find(options, &node)?;
     let mut theirs = master.try_clone()?;

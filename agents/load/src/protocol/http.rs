@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;
 
-use super::{judged, Progress, Seen, LINE_BYTES_MAX, REPLY_BYTES_MAX};
+use super::{judged, Progress, Seen, FIELDS_MAX, LINE_BYTES_MAX, REPLY_BYTES_MAX};
+use crate::answer::Answer;
 use crate::outcome::Outcome;
-
-const FIELDS_MAX: usize = 128;
 
 /// A view of the page at a path.
 pub fn request(address: SocketAddr, path: &str) -> Option<Vec<u8>> {
@@ -38,6 +37,8 @@ struct Head {
     status: u16,
     framing: Framing,
     keep: bool,
+    /// Where it begins.
+    begin: usize,
     /// Where the body begins.
     body: usize,
 }
@@ -51,15 +52,46 @@ pub struct Reader {
     /// What chunks have said.
     content: Vec<u8>,
     bytes: u64,
+    /// The answer is to an operation, which is judged once it is whole.
+    of_operation: bool,
+    /// It has no body, whatever its head says.
+    is_head: bool,
 }
 
 impl Reader {
+    /// For the answer to an operation; `is_head`: it has no body.
+    pub fn of_operation(is_head: bool) -> Self {
+        Self {
+            of_operation: true,
+            is_head,
+            ..Self::default()
+        }
+    }
+
+    /// The whole answer that was read in `data`.
+    pub fn answer<'a>(&'a self, data: &'a [u8]) -> Option<Answer<'a>> {
+        let head = self.head.as_ref()?;
+        let body = match head.framing {
+            Framing::Chunked => &self.content,
+            _ => data.get(head.body..head.body + self.bytes as usize)?,
+        };
+        Some(Answer {
+            status: head.status,
+            head: data.get(head.begin..head.body)?,
+            body,
+        })
+    }
+
     pub fn read(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
         while self.head.is_none() {
             match read_head(&data[self.at..]) {
                 Found::Head(mut head) => {
+                    head.begin = self.at;
                     head.body += self.at;
                     self.at = head.body;
+                    if self.is_head {
+                        head.framing = Framing::Length(0);
+                    }
                     // An interim answer: the true one follows.
                     if !(100..200).contains(&head.status) {
                         self.head = Some(head);
@@ -88,6 +120,7 @@ impl Reader {
             framing,
             keep,
             body: begin,
+            ..
         } = *head;
         let came = data.len() - begin;
         match framing {
@@ -97,13 +130,13 @@ impl Reader {
                     return Progress::More;
                 }
                 let content = &data[begin..begin + length];
-                whole(status, content, wanted, keep && came == length)
+                self.whole(status, content, wanted, keep && came == length)
             }
             Framing::Close => {
                 self.bytes = came as u64;
                 match () {
                     () if came > REPLY_BYTES_MAX => Progress::Garbled,
-                    () if ended => whole(status, &data[begin..], wanted, false),
+                    () if ended => self.whole(status, &data[begin..], wanted, false),
                     () => Progress::More,
                 }
             }
@@ -113,13 +146,23 @@ impl Reader {
                 match progress {
                     Chunks::End => {
                         let rest = data.len() - self.at;
-                        whole(status, &self.content, wanted, keep && rest == 0)
+                        self.whole(status, &self.content, wanted, keep && rest == 0)
                     }
                     Chunks::Part => Progress::More,
                     Chunks::Garbled => Progress::Garbled,
                 }
             }
         }
+    }
+
+    fn whole(&self, status: u16, content: &[u8], wanted: &Finder<'_>, keep: bool) -> Progress {
+        let outcome = match status {
+            _ if content.len() > REPLY_BYTES_MAX => return Progress::Garbled,
+            _ if self.of_operation => Outcome::Ok,
+            200 => judged(content, wanted),
+            _ => Outcome::BadStatus,
+        };
+        Progress::Whole { outcome, keep }
     }
 
     fn read_chunks(&mut self, data: &[u8]) -> Chunks {
@@ -180,15 +223,6 @@ enum Found {
     Garbled,
 }
 
-fn whole(status: u16, content: &[u8], wanted: &Finder<'_>, keep: bool) -> Progress {
-    let outcome = match status {
-        _ if content.len() > REPLY_BYTES_MAX => return Progress::Garbled,
-        200 => judged(content, wanted),
-        _ => Outcome::BadStatus,
-    };
-    Progress::Whole { outcome, keep }
-}
-
 fn read_head(data: &[u8]) -> Found {
     let mut fields = [EMPTY_HEADER; FIELDS_MAX];
     let mut response = Response::new(&mut fields);
@@ -200,6 +234,7 @@ fn read_head(data: &[u8]) -> Found {
                 Found::Garbled,
                 |(framing, keep)| {
                     Found::Head(Head {
+                        begin: 0,
                         status,
                         framing,
                         keep,

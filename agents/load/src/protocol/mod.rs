@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 
 use memchr::memmem::Finder;
 
+use crate::answer::Answer;
+use crate::operation::HttpRequest;
 use crate::outcome::Outcome;
 
 /// Largest reply.
@@ -93,6 +95,9 @@ impl Protocol {
     }
 }
 
+/// Fields of a head at most.
+pub const FIELDS_MAX: usize = 128;
+
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
@@ -142,6 +147,21 @@ impl Reader {
             Protocol::Memcached => Self::Memcached(memcached::Reader::default()),
             Protocol::Mysql => Self::Mysql(mysql::Reader::default()),
             Protocol::Redis => Self::Redis(redis::Reader::default()),
+        }
+    }
+
+    /// For one more answer to an operation over HTTP, which is judged by the whole of it.
+    #[must_use]
+    pub fn of_operation(request: &HttpRequest) -> Self {
+        Self::Http(http::Reader::of_operation(request.is_head()))
+    }
+
+    /// The answer to an operation that was read in `data`, once it is whole.
+    #[must_use]
+    pub fn answer<'a>(&'a self, data: &'a [u8]) -> Option<Answer<'a>> {
+        match self {
+            Self::Http(reader) => reader.answer(data),
+            _ => None,
         }
     }
 

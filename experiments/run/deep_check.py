@@ -1,0 +1,262 @@
+"""The design's fleet at its smallest, asked each operation once, and removed: what only fails on
+machines (an image, a script, a right answer) fails here, in seconds and not after a run's set-up.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from core.errors import MeasurementFailed
+from core.statistics.percentiles import OK
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.contracts import COMPARE_OFF
+from experiments.design.design_files import copy_design_files
+from experiments.design.experiment import Arm, Load
+from experiments.design.fleet import Fleet
+from experiments.design.roles import Places, Roles, find_roles
+from experiments.design.schedule import PhaseWindow
+from experiments.design.text import experiment_text, fleet_text
+from experiments.design.workloads import Operation, Population, Workload, population_of
+from experiments.load.client import Client
+from experiments.load.clients import clients_of
+from experiments.load.generator import LoadGenerator
+from experiments.load.http_operation import Expected, VirtualUser, bytes_of, host_of
+from experiments.load.plan import LoadPlan, addressed, client_class_of, entry_url
+from experiments.load.protocols import IN_PYTHON
+from experiments.run.block import entries_for
+from experiments.testbed import runs
+from experiments.testbed.fleet import connect, disconnect, provision, wait_ready
+from experiments.testbed.platforms import Platform
+from experiments.testbed.settings import configure
+from experiments.testbed.signals import ending_signals
+
+OPERATIONS_MAX = 100  # that are asked; a workload may have a million
+NAME_LENGTH_MAX = 30
+_SUFFIX = "-check"
+_GAP_S = 0.1
+_POLL_S = 0.05
+_LEAD_S = 0.5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One operation's answer; `begin`, the first bytes of its content, where they are known."""
+
+    operation: str
+    outcome: str
+    status: int
+    bytes: int
+    took_ms: float | None
+    reason: str = ""
+    begin: str = ""
+
+
+def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[Asked]:
+    """Make the smallest fleet of a design, ask, and remove it, whatever happens.
+
+    Parameters: platform of the experiment `small_name`. Raises: what went wrong on the way;
+    MeasurementFailed where something of the fleet is left.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder,
+        ending_signals(narrator.say) as signals,
+        runs.registered(_active(design, folder)),
+    ):
+        small = smallest(design, Path(folder))
+        try:
+            with ExitStack() as made:
+                with narrator.step("Making the smallest fleet (terraform apply)"):
+                    platform.check()
+                    inventory = provision(small, platform, narrator)
+                fleet = connect(platform, inventory)
+                made.callback(disconnect, fleet)
+                with narrator.step("Waiting until every machine is ready"):
+                    wait_ready(fleet, small.roles, narrator)
+                    configure(small, next(iter(small.experiment.arms)), fleet)
+                with narrator.step("Asking each operation once"):
+                    workload = small.workloads[small.experiment.load.user]
+                    return asked_once(small, entries_for(workload, small, inventory), workload)
+        finally:
+            signals.shield()
+            _remove(platform, small.fleet.experiment, narrator)
+
+
+def _remove(platform: Platform, name: str, narrator: Narrator) -> None:
+    with narrator.step("Removing the fleet (terraform destroy)"):
+        platform.down(narrator.detail)
+        left = platform.left()
+    if left:
+        raise MeasurementFailed(
+            f"fleet {name}",
+            expected="nothing left of it",
+            got=", ".join(map(str, left)),
+            hint=f"`sparecraft down {name}` removes it.",
+        )
+
+
+def small_name(experiment: str) -> str:
+    """The experiment of the smallest fleet, which stands beside the design's own."""
+    return experiment[: NAME_LENGTH_MAX - len(_SUFFIX)].rstrip("-") + _SUFFIX
+
+
+def smallest(design: Design, folder: Path) -> Design:
+    """The same design with one machine of each tier, one copy of each request, and nothing that
+    disturbs it; its files are written to `folder`. Two machines, of a role whose first differs."""
+    small = _small_fleet(design.fleet, design.roles)
+    name = next(iter(design.experiment.arms))
+    settings = {
+        tier: one.model_copy(update={"replicas": 1, "compare": COMPARE_OFF})
+        for tier, one in design.experiment.arms[name].settings.items()
+    }
+    experiment = design.experiment.model_copy(update={"arms": {name: Arm(settings=settings)}})
+    copy_design_files(design.directory, design.experiment.load, folder)
+    (folder / "fleet.tfvars").write_text(fleet_text(small, "the smallest"), encoding="utf-8")
+    text = experiment_text(experiment, "asked once")
+    (folder / "experiment.toml").write_text(text, encoding="utf-8")
+    return replace(
+        design, fleet=small, experiment=experiment, directory=folder, roles=find_roles(folder)
+    )
+
+
+def _small_fleet(fleet: Fleet, roles: Roles) -> Fleet:
+    tiers = {
+        name: tier.model_copy(
+            update={
+                "nodes": min(tier.nodes, 2 if roles[tier.role].places != Places() else 1),
+                "standby": 0,
+            }
+        )
+        for name, tier in fleet.tiers.items()
+    }
+    return fleet.model_copy(update={"experiment": small_name(fleet.experiment), "tiers": tiers})
+
+
+def asked_once(
+    design: Design, entries: Mapping[str, Sequence[str]], workload: Workload
+) -> list[Asked]:
+    """Each operation asked once by itself, and each session gone through once without waits."""
+    plan, walks = trial_plan(design.experiment.load, entries, workload)
+    schemes = {entry_url(url).scheme for urls in plan.entries.values() for url in urls}
+    if plan.client is None and schemes <= set(IN_PYTHON):
+        return [one for walk in walks for one in _walked(plan, walk)]
+    return _sent_by_worker(design, plan)
+
+
+def trial_plan(
+    load: Load, entries: Mapping[str, Sequence[str]], workload: Workload
+) -> tuple[LoadPlan, list[list[int]]]:
+    """A plan that asks each operation once; and the places of operations in the order in which a
+    user asks them, a list for each user."""
+    population = population_of(workload)
+    walks = _walks(population)
+    chosen = [place for walk in walks for place in walk]
+    all_operations = (*population.operations, *population.writes)
+    first = next(iter(entries))
+    rate = load if load.rate_per_s is not None else load.at(1.0)
+    plan = LoadPlan(
+        entries={tier: tuple(urls) for tier, urls in entries.items()},
+        load=rate.sent,
+        arm="check",
+        repeat=0,
+        pair=0,
+        windows=(PhaseWindow("measure", 0.0, _GAP_S * len(chosen)),),
+        operations=tuple(addressed(one, first, entries) for one in all_operations),
+        offsets_s=tuple(_GAP_S * number for number in range(len(chosen))),
+        operation_of=tuple(chosen),
+        client=client_class_of(workload),
+        columns=population.table.columns if population.table else (),
+        rows=population.table.rows[:1] if population.table else (),
+        schema=2 if any(one.http for one in all_operations) else 1,
+    )
+    return plan, walks
+
+
+def _walks(population: Population) -> list[list[int]]:
+    count = len(population.operations) + len(population.writes)
+    alone = [k for k in range(count) if not population.weights or population.weights[k] > 0]
+    sessions = [[step.operation for step in one.steps] for one in population.sessions]
+    return [*([place] for place in alone[:OPERATIONS_MAX]), *sessions]
+
+
+def _walked(plan: LoadPlan, walk: Sequence[int]) -> list[Asked]:
+    """One user's requests, by Python's clients; none after one that failed."""
+    clients = clients_of(plan, time.monotonic)
+    user = VirtualUser(dict(zip(plan.columns, plan.rows[0], strict=True)) if plan.rows else {})
+    found: list[Asked] = []
+    for place in walk:
+        operation = plan.operations[place]
+        if found and found[-1].outcome != OK:
+            found.append(Asked(operation.name, "unreached", 0, 0, None))
+            continue
+        client = clients[plan.entries[operation.entry][0]]
+        found.append(_answered(operation, client, user))
+    for client in clients.values():
+        client.close()
+    return found
+
+
+def _answered(operation: Operation, client: Client, user: VirtualUser) -> Asked:
+    begun_s = time.monotonic()
+    request, wanted = _request(operation, client, user)
+    answer = client.fetch(request, wanted, begun_s)
+    return Asked(
+        operation.name,
+        answer.outcome,
+        answer.status,
+        answer.bytes,
+        round(1e3 * (answer.done_s - begun_s), 3),
+        answer.reason,
+        answer.begin.decode(errors="replace"),
+    )
+
+
+def _request(operation: Operation, client: Client, user: VirtualUser) -> tuple[Any, Any]:
+    if operation.http is None:
+        return client.request(operation.request), operation.check.encode()
+    sent = bytes_of(operation.http, host_of(client.address), user)
+    return sent, Expected(operation.http, user)
+
+
+def _sent_by_worker(design: Design, plan: LoadPlan) -> list[Asked]:
+    """The same by the design's load worker, for what Python has no client of its own."""
+    t0_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder:
+        generator = LoadGenerator(
+            Path(folder), t0_s, design.experiment.load.worker, design.directory
+        )
+        handle = generator.start(plan.only_used())
+        try:
+            handle.wait_ready()
+            handle.go(time.monotonic() - t0_s + _LEAD_S)
+            end_s = time.monotonic() + plan.length_s + plan.drain_s + 10 * _LEAD_S
+            while handle.poll().state == "running" and time.monotonic() < end_s:
+                time.sleep(_POLL_S)
+            status = handle.poll()
+        finally:
+            handle.stop()
+        if status.state != "done":
+            raise handle.failure(status.problem or f"state {status.state}")
+        return [
+            Asked(one["name"], one["outcome"], one["status"], one["bytes"], one["latency_ms"],
+                  one["reason"] or "")
+            for one in handle.records().iter_rows(named=True)
+        ]  # fmt: skip
+
+
+def _active(design: Design, folder: str) -> runs.Active:
+    return runs.Active(
+        pid=os.getpid(),
+        experiment=small_name(design.fleet.experiment),
+        design=design.name,
+        folder=folder,
+        started=datetime.now(UTC).isoformat(),
+    )
