@@ -25,8 +25,9 @@ from experiments.design.feasible import feasibility_problems
 from experiments.design.fleet import Fleet, replicas_max
 from experiments.design.injections import peers_of, selected
 from experiments.design.roles import Roles
-from experiments.design.workloads import MODULE, Workload, population_of
+from experiments.design.workloads import MODULE, Population, Workload, population_of
 
+_NAMES_SHOWN = 10
 PAIRS_MIN = 4  # of fewer blocks an interval knows too little of what varies between them
 
 
@@ -70,10 +71,26 @@ def _user_problems(
         expected = f"a protocol that the load speaks ({', '.join(SPOKEN)}), or a client in {MODULE}"
         yield Problem(("load", "user"), expected, f"{user}, by {', '.join(sorted(protocols))}")
     population = population_of(workloads[user])
+    yield from _slo_problems(experiment, population)
     named = {one.entry for one in (*population.operations, *population.writes)}
     for entry in sorted(named - {"", *fleet.entry_tiers}):
         expected = f"operations on the entry tiers {', '.join(fleet.entry_tiers)}"
         yield Problem(("load", "user"), expected, f"{user}, which asks {entry}")
+
+
+def _slo_problems(experiment: Experiment, population: Population) -> Iterator[Problem]:
+    """Limits of operations and sessions that nobody asks."""
+    asked = {
+        "operations": [one.name for one in (*population.operations, *population.writes)],
+        "sessions": [one.name for one in population.sessions],
+    }
+    for table, names in asked.items():
+        for name in getattr(experiment.slo, table):
+            if name not in names:
+                shown = ", ".join(names[:_NAMES_SHOWN]) or "(none)"
+                more = ", ..." if len(names) > _NAMES_SHOWN else ""
+                expected = f"one of the load's {table}: {shown}{more}"
+                yield Problem(("slo", table, name), expected, repr(name))
 
 
 def _arm_problems(name: str, arm: Arm, fleet: Fleet, roles: Roles) -> Iterator[Problem]:

@@ -388,6 +388,34 @@ class Arm(Strict):
         return fleet.arbiters[tier].tokens if stated is None else stated
 
 
+class OperationSlo(Strict):
+    """The promise of one operation, or of one kind of session, by its own requests: at least one
+    limit. A session's latency has its think times."""
+
+    p95_ms: Annotated[float, Field(gt=0)] | None = None
+    """Limit of the 95th percentile."""
+    p99_ms: Annotated[float, Field(gt=0)] | None = None
+    """Limit of the 99th percentile."""
+    max_error_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of its requests that may fail."""
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> OperationSlo:
+        if (self.p95_ms, self.p99_ms, self.max_error_share) == (None, None, None):
+            raise refusal("p95_ms, p99_ms or max_error_share", got="none")
+        _check_order(self.p95_ms, self.p99_ms)
+        return self
+
+
+def _check_order(p95_ms: float | None, p99_ms: float | None) -> None:
+    if p95_ms is not None and p99_ms is not None and p99_ms < p95_ms:
+        raise refusal(
+            f"at least p95_ms ({p95_ms:g}): a p99 is never below the p95",
+            got=f"{p99_ms:g}",
+            key="p99_ms",
+        )
+
+
 class Slo(Strict):
     """The service's promise to its users."""
 
@@ -403,15 +431,15 @@ class Slo(Strict):
     """With at least this probability the run's plan keeps all of it, whatever its law is off by."""
     preregistered: bool | None = None
     """True: the limits were chosen before the first run that showed what is reached."""
+    operations: dict[str, OperationSlo] = Field(default_factory=dict)
+    """Limits of single operations, by name; each is a limit of the whole. A plan does not keep
+    them."""
+    sessions: dict[str, OperationSlo] = Field(default_factory=dict)
+    """Limits of whole sessions, by name; likewise."""
 
     @model_validator(mode="after")
     def _p99_is_the_larger(self) -> Slo:
-        if self.p99_ms < self.p95_ms:
-            raise refusal(
-                f"at least p95_ms ({self.p95_ms:g}): a p99 is never below the p95",
-                got=f"{self.p99_ms:g}",
-                key="p99_ms",
-            )
+        _check_order(self.p95_ms, self.p99_ms)
         return self
 
 

@@ -91,6 +91,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "simulated": run.simulated,
         "simulated_table": tables.simulated_table(run),
         "arms": tables.arm_tables(run.summary.get("arms") or {}),
+        "operations": tables.operation_tables(run),
         "phases": tables.phase_table(run),
         "faults": tables.fault_table(run),
         "dose": dose_words(doses),

@@ -128,6 +128,8 @@ def _slo_words(slo: Mapping[str, Any]) -> str:
               for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms") if slo.get(key)]  # fmt: skip
     if slo.get("max_error_share") is not None:
         words.append(f"errors ≤ {100 * slo['max_error_share']:g} %")
+    own = [*(slo.get("operations") or {}).items(), *(slo.get("sessions") or {}).items()]
+    words += [f"{name}: {_slo_words(limits)}" for name, limits in own]
     if slo.get("confidence"):
         words.append(f"planned to be kept with {100 * slo['confidence']:g} %")
     if (known := slo.get("preregistered")) is not None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from experiments.kinds.compare.cost import extra_work
 from experiments.kinds.compare.folder import RunFolder
-from experiments.kinds.compare.verdict import arm_cell, factor_cell
+from experiments.kinds.compare.verdict import arm_cell, factor_cell, slo_mark
+from experiments.record.result import WORDS
 from experiments.report.shell import repeat_rows
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
@@ -117,6 +118,60 @@ def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], pa
     identity = f"arm-table-{part}" if part > 1 else "arm-table"
     title = "All figures of each arm, faults included, warm-up left out"
     return Table(identity, title, ("", *arms), tuple(rows))
+
+
+def operation_tables(run: RunFolder) -> list[Table]:
+    """A table of the operations, and one of whole sessions, a row for each arm; none where only one
+    thing was asked."""
+    made = [
+        _operation_table(run, "operations", "By operation"),
+        _operation_table(run, "sessions", "By session, from its begin to its last answer"),
+    ]
+    return [one for one in made if one is not None]
+
+
+def _operation_table(run: RunFolder, which: str, title: str) -> Table | None:
+    found = run.summary.get(which) or {}
+    if not found or (which == "operations" and len(found) == 1):
+        return None
+    rows = [
+        (
+            named(name),
+            named(arm),
+            Cell(number(one["requests"])),
+            *(_percentile_cell(one, key) for key in ("p50", "p95", "p99")),
+            Cell(number(one["errors"]), about=_counted(one, "reasons")),
+            named(_counted(one, "status") or MISSING),
+            Cell(number(one["bytes"])),
+            _slo_cell(run, which, name, arm),
+        )
+        for name, arms in found.items()
+        for arm, one in arms.items()
+    ]
+    head = (which.removesuffix("s"), "arm", "count", "p50", "p95", "p99", "errors", "status",
+            "bytes", "SLO")  # fmt: skip
+    return Table(f"{which}-table", title, head, tuple(rows))
+
+
+def _percentile_cell(one: Mapping[str, Any], key: str) -> Cell:
+    ends = one[f"{key}_ms_interval"]
+    about = f"{milliseconds(ends[0])} to {milliseconds(ends[1])}"
+    return Cell(milliseconds(one[f"{key}_ms"]), key in one["insufficient"], about=about)
+
+
+def _counted(one: Mapping[str, Any], key: str) -> str:
+    """What came how often: `status 500: 3, no token: 1`."""
+    return ", ".join(f"{what}: {number(count)}" for what, count in one[key].items())
+
+
+def _slo_cell(run: RunFolder, which: str, name: str, arm: str) -> Cell:
+    """The verdict on the limits of an operation or session, if it has any."""
+    judged = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {}
+    one = (judged.get(which) or {}).get(name)
+    if one is None:
+        return named("")
+    mark, mood = slo_mark(run, one["met"])
+    return Cell(f"{mark} {WORDS[one['met']]}", numeric=False, mood=mood)
 
 
 def phase_table(run: RunFolder) -> Table | None:

@@ -268,11 +268,11 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
     text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))
     entry = run.summary["slo"]["arms"][arm]
     # older results judge the arm alone: which of its limits it missed is not known
-    mark, mood = _mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
+    mark, mood = slo_mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
     return Cell(f"{text} {mark}", mood=mood)
 
 
-def _mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:
+def slo_mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:
     """The mark and the mood of an answer; hollow and grey where the run is not valid."""
     return _MARKS[answer] if run.summary.get("valid") else _NO_MARK
 
@@ -300,5 +300,5 @@ def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:
 def arm_cell(run: RunFolder, arm: str) -> Cell:
     """An arm, whether it met the SLO, and what it is."""
     entry = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {"met": None}
-    mark, mood = _mark(run, entry["met"])
+    mark, mood = slo_mark(run, entry["met"])
     return Cell(f"{mark} {arm}", numeric=False, mood=mood, about=in_short(run, arm))

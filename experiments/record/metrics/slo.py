@@ -3,8 +3,9 @@
 An SLO of p95 <= 600 ms allows 5 % of the requests to take longer or to fail. What was measured is a
 sample, in a few blocks and with bursts of slow requests, so the share has an interval
 (`core.statistics.shares`). A limit is met where the whole interval is allowed, missed where none of
-it is, and undecided between: more blocks decide it. The interval's confidence is 90 %, so that
-either answer is wrong in at most one of twenty runs.
+it is, and undecided between: more blocks decide it. A limit of one operation, or of sessions, is
+judged alike by its own requests, and is a limit of the whole. The interval's confidence is 90 %, so
+that either answer is wrong in at most one of twenty runs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from core.statistics.percentiles import OK
 from core.statistics.shares import effect, share_interval, slowest
 from experiments.record.metrics.bootstrap import STRETCHES_MIN
 from experiments.record.metrics.frames import ALLOWED
+from experiments.record.metrics.sessions import whole_sessions
 
 CONFIDENCE = 0.90
 Judged = tuple[str, bool | None, dict[str, float], str]  # limit, met, share, reason
@@ -44,7 +46,14 @@ def slo_verdict(
     judged: dict[str, dict[str, Any]] = {}
     for arm in arms if asked else ():
         own = requests.filter(pl.col("arm") == arm)
-        judged[arm] = _arm_slo(own, asked or {}, block_s, level)
+        parts = list(_parts(own, asked or {}))
+        judged[arm] = _with_parts(
+            _arm_slo(own, asked or {}, block_s, level),
+            {
+                (table, name): _arm_slo(rows, limits, block_s, level)
+                for table, name, rows, limits in parts
+            },
+        )
     of_arm = next(reversed(judged), None)
     result: dict[str, Any] = {"asked": dict(asked or {}), "arm": of_arm, "arms": judged}
     result["met"] = judged[of_arm]["met"] if of_arm else None
@@ -69,10 +78,42 @@ def _arm_slo(
     }
 
 
+def _parts(
+    requests: pl.DataFrame, asked: Mapping[str, Any]
+) -> Iterator[tuple[str, str, pl.DataFrame, Mapping[str, Any]]]:
+    """Limits of operations and sessions, with the rows that they are of."""
+    for name, limits in (asked.get("operations") or {}).items():
+        yield "operations", name, requests.filter(pl.col("name") == name), limits
+    if asked.get("sessions"):
+        whole = whole_sessions(requests)
+        for name, limits in asked["sessions"].items():
+            yield "sessions", name, whole.filter(pl.col("name") == name), limits
+
+
+def _with_parts(
+    whole: dict[str, Any], parts: Mapping[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any]:
+    """The arm's verdict, of which each part's is one."""
+    if not parts:
+        return whole
+    answers = [whole["met"], *(one["met"] for one in parts.values())]
+    found = {
+        **whole,
+        "met": False if False in answers else None if None in answers else True,
+        "reasons": [
+            *whole["reasons"],
+            *(f"{name}: {reason}" for (_, name), one in parts.items() for reason in one["reasons"]),
+        ],
+    }
+    for table in ("operations", "sessions"):
+        found[table] = {name: one for (of, name), one in parts.items() if of == table}
+    return found
+
+
 def _limits(
     requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
 ) -> Iterator[Judged]:
-    place = _places(requests, block_s)
+    place = places(requests, block_s)
     latency_ms = requests["latency_ms"].to_numpy()
     failed = (requests["outcome"] != OK).to_numpy()
     for name, allowed in ALLOWED.items():
@@ -113,8 +154,11 @@ def _judged(
     return name, met, share, text if met is not None else f"{text}: undecided"
 
 
-def _places(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The block and the stretch of time that each request belongs to, numbered from 0."""
+def places(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The block and the stretch of time that each request belongs to, numbered from 0.
+
+    Parameters: requests (n,) of one arm, with repeat and intended_s; block_s float [s].
+    """
     begun_s = pl.col("intended_s") - pl.col("intended_s").min().over("repeat")
     frame = requests.select("repeat", begun_s=begun_s).with_columns(
         length_s=pl.col("begun_s").max().over("repeat")

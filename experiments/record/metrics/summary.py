@@ -24,6 +24,7 @@ from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.record.metrics.looks import levels_of
+from experiments.record.metrics.operations import operation_figures
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.record.metrics.predicted import Records, compare
 from experiments.record.metrics.promise import promise_of
@@ -87,6 +88,7 @@ def summarize(
             rng=seeded(manifest),
             level=levels_of(manifest)[0],
         ),
+        **operation_figures(main, arms, block_s=correlated_s(manifest)),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": {} if arbiters is None else replication_load(arbiters, _blocks(main)),

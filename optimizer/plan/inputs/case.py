@@ -36,7 +36,8 @@ from optimizer.prices import Instance, PriceBook
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
 CONFIDENCE_LEAST = 1e-3  # quantiles below are no numbers
-_NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep
+# The run's own verdict, nothing that a plan can keep.
+_NOT_OURS = ("max_error_share", "operations", "sessions")
 _CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from core.errors import InputError
 from experiments.design import Design, load_design
-from experiments.design.experiment import OPERATIONS, Experiment
+from experiments.design.experiment import OPERATIONS, Experiment, Load
 from experiments.design.operation_set import files_of
 from experiments.design.operations import parsed_path
 from experiments.design.text import experiment_text
 from experiments.design.workloads import Population, population_of, reads_of
+from experiments.paths import ROOT
 from experiments.tests.operations_fixture import BUY, LOG_IN, PAGE, SESSION, USERS, read
 from experiments.tests.spec_fixture import design, write
 
@@ -107,6 +110,21 @@ def test_operations_stand_in_place_of_a_user(tmp_path: Path) -> None:
     assert refused(tmp_path, PAGE, keys='user = "wiki-reader"\n') == "load.user"
 
 
+@pytest.mark.parametrize(
+    ("limits", "key"),
+    [
+        ("[slo.operations.gone]\np95_ms = 1.0\n", "slo.operations.gone"),
+        ("[slo.sessions.page]\np95_ms = 1.0\n", "slo.sessions.page"),
+        ("[slo.operations.page]\n", "slo.operations.page"),
+        ("[slo.operations.page]\np95_ms = 2.0\np99_ms = 1.0\n", "slo.operations.page.p99_ms"),
+    ],
+)
+def test_a_limit_of_what_nobody_asks_is_refused(tmp_path: Path, limits: str, key: str) -> None:
+    assert refused(tmp_path, PAGE, limits) == key
+    good = read(tmp_path, PAGE, "[slo.operations.page]\np95_ms = 1.0\n")
+    assert good.experiment.slo.operations["page"].p95_ms == 1.0
+
+
 def test_a_session_is_sent_by_one_worker(tmp_path: Path) -> None:
     keys = USERS + "workers = 2\n"
     assert refused(tmp_path, LOG_IN, BUY, SESSION, keys=keys) == "load.workers"
@@ -151,3 +169,13 @@ def test_a_json_path_is_keys_and_places(text: str, steps: tuple[str | int, ...] 
 
 def test_a_design_with_a_user_has_no_operations(tmp_path: Path) -> None:
     assert OPERATIONS not in design(tmp_path).workloads
+
+
+@pytest.mark.parametrize("page", ["docs/your-own-service.md", "experiments/load/README.md"])
+def test_the_operations_that_documents_show_can_be_asked(page: str) -> None:
+    blocks = re.findall(r"^```toml[^\n]*\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+    shown = [tomllib.loads(one)["load"] for one in blocks if "[[load.operations]]" in one]
+    assert shown
+    for load in shown:
+        needed = {"arrivals": "poisson", "rate_per_s": 1.0}
+        assert Load.model_validate({**needed, **load}).operations

@@ -228,3 +228,18 @@ def test_limits_beyond_every_latency_are_drawn_where_they_are(tmp_path: Path) ->
     figure = text.split('id="over-time"', 1)[1].split("<template>", 1)[0]
     at = re.findall(r'translate\([\d.]+,(-?[\d.]+)\)"[^>]*>SLO p9[59]<', figure)
     assert len(at) == len(set(at)) == 2
+
+
+def test_each_operation_has_a_row_with_its_verdict(small: FakeRun, tmp_path: Path) -> None:
+    odd = pl.col("index") % 2 == 1
+    small.requests = small.requests.with_columns(
+        name=pl.when(odd).then(pl.lit("buy")).otherwise(pl.lit("page"))
+    )
+    small.manifest["spec"]["slo"]["operations"] = {"buy": {"p95_ms": 1.0}}
+    text = write_report(small.write(tmp_path)).read_text()
+    table = text.split('id="operations-table"', 1)[1].split("</table>", 1)[0]
+    rows = re.findall(r'<th scope="row">(\w+)</th>.*?<td[^>]*data-of="arm"><span>([^<]+)<', table)
+    arms = list(small.manifest["spec"]["arms"])
+    assert rows == [(name, arm) for name in ("buy", "page") for arm in arms]
+    assert len(re.findall(r'data-of="SLO"><span>[^<]+missed<', table)) == len(arms)
+    assert 'href="#operations"' in text
