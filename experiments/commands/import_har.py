@@ -85,7 +85,7 @@ def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> Non
             from experiments.commands.init import make_design
 
             make_design(to)
-            (to / "workload.py").unlink(missing_ok=True)
+            (to / "flags.csv").unlink(missing_ok=True)
         write_load(to, imported)
     if as_json:
         print_json({**imported.to_json(), "design": str(to) if to else None})

@@ -13,8 +13,9 @@ from core.terminal import JsonOption, print_json
 from experiments.commands.options import out
 
 POOL = 50  # users of a new design
-_USER = 'user = "shopper"       # one of WORKLOADS in workload.py\n'
-_README = "| `workload.py` | what users ask for, and what a right answer contains |\n"
+_VALUES = "flags.csv"  # of the template's requests
+_ASKED = ('parameters = "flags.csv"', "[phases]")  # from the one to the other they are said
+_README = "| `flags.csv` | values of requests, a row for each |\n"
 
 
 def locustfile(
@@ -57,7 +58,7 @@ def make_locust_design(file: Path, folder: Path) -> None:
 
     make_design(folder)
     try:
-        (folder / "workload.py").unlink()
+        (folder / _VALUES).unlink()
         shutil.copy2(file, folder / file.name)
     except OSError as error:
         raise InputError(
@@ -71,7 +72,10 @@ def make_locust_design(file: Path, folder: Path) -> None:
         f"max_in_flight = {POOL}            # that many users wait\n"
         "task_timeout_s = 30.0\n"
     )
-    _replace(folder / "experiment.toml", _USER, load)
+    design = folder / "experiment.toml"
+    text = design.read_text(encoding="utf-8")
+    first, after = (text.index(words) for words in _ASKED)
+    _replace(design, text[first:after], f"{load}\n")
     row = f"| `{file.name}` | the users and their tasks: your Locust file |\n"
     _replace(folder / "README.md", _README, row)
 

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::operation::{AnswerCheck, HttpRequest, PathStep, VirtualUser};
 use crate::outcome::Outcome;
-use crate::protocol::FIELDS_MAX;
+
+/// Fields of a head at most.
+pub const FIELDS_MAX: usize = 128;
 
 /// Bytes of a value that is taken from an answer, and of a cookie's line.
 const VALUE_MAX: usize = 8192;

@@ -239,7 +239,7 @@ impl Plan {
     /// True if an arrival leaves at its offset: it is no step after another.
     #[must_use]
     pub fn begins(&self, place: usize) -> bool {
-        self.after.get(place).is_none_or(Option::is_none)
+        !matches!(self.after.get(place), Some(Some(_)))
     }
 
     /// The step after arrival `place`, and the wait before it.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;
 
-use super::{judged, Progress, Seen, FIELDS_MAX, LINE_BYTES_MAX, REPLY_BYTES_MAX};
-use crate::answer::Answer;
+use super::{judged, Progress, Seen, LINE_BYTES_MAX, REPLY_BYTES_MAX};
+use crate::answer::{Answer, FIELDS_MAX};
 use crate::outcome::Outcome;
 
 /// A view of the page at a path.

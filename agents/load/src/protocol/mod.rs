@@ -95,9 +95,6 @@ impl Protocol {
     }
 }
 
-/// Fields of a head at most.
-pub const FIELDS_MAX: usize = 128;
-
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {

@@ -45,7 +45,7 @@ def test_it_makes_a_design_that_the_check_passes(file: Path, tmp_path: Path) -> 
     folder = tmp_path / "flower-shop"
     made = call("import", "locustfile", str(file), "--to", str(folder))
     assert made.exit_code == 0, made.output
-    assert not (folder / "workload.py").exists()
+    assert not (folder / "flags.csv").exists()
     checked = call("check", str(folder), "--json")
     assert checked.exit_code == 0, checked.output
     found = json.loads(checked.output)
