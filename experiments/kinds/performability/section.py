@@ -111,6 +111,8 @@ class PerformabilitySection(Strict):
              ", ".join(sorted(strange))),
             ("performability.fill", self.fill is not None and protocol != "http",
              "an entry tier that is asked by HTTP", protocol),
+            ("performability.fill", self.fill is not None and bool(experiment.load.operations),
+             "a user of a workload.py, whose pages it asks", "[[load.operations]]"),
             ("performability.slo", self.slo != YearSlo() and not self.rates,
              "rates, of which a year follows", "none"),
         ):  # fmt: skip

@@ -203,6 +203,8 @@ def test_every_design_of_press_fills_its_memories() -> None:
         ("press-hang", "FAIL_AFTER_MS = 3000", "FAIL_AFTER_MS = 900", "FAIL_AFTER_MS"),
         ("press-hang", "FAIL_AFTER_MS = 3000", "WINDOW = 0", "WINDOW"),
         ("press-hang", "FAIL_AFTER_MS = 3000", "QUEUE = 0", "QUEUE"),
+        ("press-hang", 'user = "page-reader"',
+         'operations = [{ name = "a", path = "/" }]', "performability.fill"),
         ("redis-faults", "[performability]",
          '[performability.fill]\ntier = "store"\nrequests = 10\nheader = "x"\n\n[performability]',
          "fill"),
