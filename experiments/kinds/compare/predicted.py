@@ -53,11 +53,7 @@ def promise_table(summary: Mapping[str, Any]) -> Table | None:
         return None
     rows = [
         (
-            Cell(
-                _clause_words(key, one),
-                numeric=False,
-                about=f"{_share(one['allowed'])} may be beyond",
-            ),
+            _clause_cell(key, one),
             _with_bounds(one, lambda value: MISSING if value is None else _share(value)),
             Cell(_share(one["share"]), about=interval(one["low"], one["high"], _share)),
             Cell(one["verdict"], numeric=False, mood=_MOODS[one["verdict"]]),
@@ -75,10 +71,12 @@ def _share(value: float) -> str:
     return percent(value, 2) if value >= _SHARE_MIN or value == 0 else "0 %"
 
 
-def _clause_words(key: str, clause: Mapping[str, Any]) -> str:
+def _clause_cell(key: str, clause: Mapping[str, Any]) -> Cell:
+    allowed = _share(clause["allowed"])
     if key == "max_error_share":
-        return "answered"
-    return f"{_clause_name(key)} ≤ {plain(clause['limit'])} ms"
+        return Cell("errors", numeric=False, about=f"{allowed} may fail")
+    words = f"{_clause_name(key)} ≤ {plain(clause['limit'])} ms"
+    return Cell(words, numeric=False, about=f"{allowed} may take longer")
 
 
 def _clause_name(key: str) -> str:
@@ -89,9 +87,8 @@ def promise_sentence(summary: Mapping[str, Any]) -> str:
     """Was the promise kept, by which limits it was not, and at what cost."""
     promise = summary["promise"]
     answer = promise["verdict"]
-    against = [_clause_name(key) for key, one in promise["clauses"].items()
-               if one["verdict"] == answer]  # fmt: skip
-    names = " and ".join(against)
+    clauses = promise["clauses"].items()
+    names = " and ".join(_clause_name(key) for key, one in clauses if one["verdict"] == answer)
     said = {
         "kept": "The plan's promise was kept",
         "broken": f"The plan's promise was broken by {names}",

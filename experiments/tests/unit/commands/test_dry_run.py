@@ -31,6 +31,9 @@ def test_a_run_that_cannot_be_closed_is_refused_before_anything_is_made(tmp_path
         done = CliRunner().invoke(app, ["run", *words, "--close"])
         assert isinstance(done.exception, InputError), done.output
         assert done.exception.place == "--close"
+    attached = CliRunner().invoke(app, ["run", folder, "--close", "--attach", "fleet.json"])
+    assert isinstance(attached.exception, InputError), attached.output
+    assert attached.exception.place == "--attach"
 
 
 @pytest.fixture

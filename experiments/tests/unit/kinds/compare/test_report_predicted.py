@@ -9,7 +9,10 @@ import pytest
 from experiments.design.prediction import Prediction
 from experiments.kinds.compare.predicted import (
     availability_words,
+    figures_words,
     predicted_table,
+    promise_sentence,
+    promise_table,
     verdict_sentence,
 )
 from experiments.tests.planned_fixture import machines, planned_run, prediction
@@ -98,3 +101,47 @@ def test_what_a_run_of_minutes_cannot_say_of_a_year_is_said(run: FakeRun) -> Non
     silent = " ".join(availability_words(summary_of(run, spec=spec)["predicted"]))
     assert "The design states no crash rate" in silent
     assert "put to the test" not in silent
+
+
+@pytest.fixture
+def promised(run: FakeRun) -> dict[str, Any]:
+    """The summary of a run whose p95 limit is far above, and p99's far below what was measured."""
+    slo = {"p95_ms": 5000.0, "p99_ms": 1.0, "preregistered": True}
+    spec = {**run.manifest["spec"], "slo": slo}
+    return summary_of(run, prediction(present={"usd_per_month": 90.0}), spec=spec)
+
+
+def test_each_limit_of_the_promise_has_a_row_and_an_answer(promised: dict[str, Any]) -> None:
+    table = promise_table(promised)
+    assert table is not None
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    assert [row[-1].text for row in table.rows] == ["kept", "broken"]
+    assert [row[-1].mood for row in table.rows] == ["good", "bad"]
+    assert [row[1].text for row in table.rows] == ["–", "–"]
+    assert all(" to " in row[2].about for row in table.rows)
+
+
+def test_the_sentence_of_the_promise_names_what_broke_it_and_both_costs(
+    promised: dict[str, Any],
+) -> None:
+    sentence = promise_sentence(promised)
+    assert "broken by p99" in sentence
+    assert "p95" not in sentence
+    assert "70.00 USD" in sentence
+    assert "90.00 USD" in sentence
+
+
+def test_a_run_without_a_promise_has_no_table_of_it(run: FakeRun) -> None:
+    assert promise_table(run.summary()) is None
+
+
+def test_figures_with_an_interval_are_counted_and_those_without_are_not_spoken_of(
+    run: FakeRun, promised: dict[str, Any]
+) -> None:
+    assert figures_words(promised) == ""
+    error = {"predicted_ms": 231.0, "log_spread": 0.7, "freedom": 4.0}
+    found = summary_of(run, prediction(margin={"p95_ms": error, "p99_ms": None}))
+    assert found["promise"]["figures"]["judged"] == 1
+    assert "90 %" in figures_words(found)
+    cell = next(row[1] for row in predicted_table(found["predicted"]).rows if row[0].text == "p95")
+    assert " to " in cell.about
