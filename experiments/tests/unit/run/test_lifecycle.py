@@ -198,7 +198,7 @@ def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
         downs.append("down")
         return []
 
-    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, left=list)
     kind, asked = WithFleet(ends), load_design(SMALL)
     try:
         run_experiment(
