@@ -71,20 +71,25 @@ def _user_problems(
         expected = f"a protocol that the load speaks ({', '.join(SPOKEN)}), or a client in {MODULE}"
         yield Problem(("load", "user"), expected, f"{user}, by {', '.join(sorted(protocols))}")
     population = population_of(workloads[user])
-    yield from _slo_problems(experiment, population)
+    yield from _slo_problems(experiment, workloads[user], population)
     named = {one.entry for one in (*population.operations, *population.writes)}
     for entry in sorted(named - {"", *fleet.entry_tiers}):
         expected = f"operations on the entry tiers {', '.join(fleet.entry_tiers)}"
         yield Problem(("load", "user"), expected, f"{user}, which asks {entry}")
 
 
-def _slo_problems(experiment: Experiment, population: Population) -> Iterator[Problem]:
-    """Limits of operations and sessions that nobody asks."""
+def _slo_problems(
+    experiment: Experiment, workload: Workload, population: Population
+) -> Iterator[Problem]:
+    """Limits of operations and sessions that nobody asks; a Locust file's requests have the names
+    that its tasks give them."""
     asked = {
         "operations": [one.name for one in (*population.operations, *population.writes)],
         "sessions": [one.name for one in population.sessions],
     }
     for table, names in asked.items():
+        if table == "operations" and workload.locustfile is not None:
+            continue
         for name in getattr(experiment.slo, table):
             if name not in names:
                 shown = ", ".join(names[:_NAMES_SHOWN]) or "(none)"

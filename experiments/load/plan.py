@@ -207,7 +207,7 @@ def plan_block(
         offsets_s=drawn.offsets_s,
         operation_of=drawn.operation_of,
         client=client_class_of(workload),
-        locustfile=_locustfile(workload, population, experiment.load),
+        locustfile=locustfile_in(workload, population, experiment.load),
         sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
         session_of=drawn.session_of,
         after=drawn.after,
@@ -259,7 +259,8 @@ def client_class_of(workload: Workload) -> ClientClass | None:
     return ClientClass(_from_root(file_of(workload)), workload.client.__name__)
 
 
-def _locustfile(workload: Workload, population: Population, load: Load) -> LocustFile | None:
+def locustfile_in(workload: Workload, population: Population, load: Load) -> LocustFile | None:
+    """The Locust file of a workload, if it is one's."""
     if workload.locustfile is None:
         return None
     names = [operation.name for operation in population.operations]

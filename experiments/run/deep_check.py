@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from core.errors import MeasurementFailed
 from core.statistics.percentiles import OK
 from experiments.console import Narrator
@@ -30,7 +32,7 @@ from experiments.load.client import Client
 from experiments.load.clients import clients_of
 from experiments.load.generator import LoadGenerator
 from experiments.load.http_operation import Expected, VirtualUser, bytes_of, host_of
-from experiments.load.plan import LoadPlan, addressed, client_class_of, entry_url
+from experiments.load.plan import LoadPlan, addressed, client_class_of, entry_url, locustfile_in
 from experiments.load.protocols import IN_PYTHON
 from experiments.run.block import entries_for
 from experiments.testbed import runs
@@ -43,6 +45,8 @@ OPERATIONS_MAX = 100  # that are asked; a workload may have a million
 NAME_LENGTH_MAX = 30
 _SUFFIX = "-check"
 _GAP_S = 0.1
+_FILE_TASKS = 10  # of a user of a Locust file
+_FILE_GAP_S = 0.5
 _POLL_S = 0.05
 _LEAD_S = 0.5
 
@@ -151,10 +155,13 @@ def _small_fleet(fleet: Fleet, roles: Roles) -> Fleet:
 def asked_once(
     design: Design, entries: Mapping[str, Sequence[str]], workload: Workload
 ) -> list[Asked]:
-    """Each operation asked once by itself, and each session gone through once without waits."""
+    """Each operation asked once by itself, and each session gone through once without waits. Of a
+    Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once good and
+    once not."""
     plan, walks = trial_plan(design.experiment.load, entries, workload)
     schemes = {entry_url(url).scheme for urls in plan.entries.values() for url in urls}
-    if plan.client is None and schemes <= set(IN_PYTHON):
+    own = plan.client or plan.locustfile
+    if own is None and schemes <= set(IN_PYTHON):
         return [one for walk in walks for one in _walked(plan, walk)]
     return _sent_by_worker(design, plan)
 
@@ -169,18 +176,23 @@ def trial_plan(
     chosen = [place for walk in walks for place in walk]
     all_operations = (*population.operations, *population.writes)
     first = next(iter(entries))
-    rate = load if load.rate_per_s is not None else load.at(1.0)
+    sent = (load if load.rate_per_s is not None else load.at(1.0)).sent
+    gap_s = _GAP_S
+    if workload.locustfile is not None:
+        gap_s, chosen = _FILE_GAP_S, [*range(len(all_operations))] * _FILE_TASKS
+        sent = sent.model_copy(update={"max_in_flight": len(all_operations)})
     plan = LoadPlan(
         entries={tier: tuple(urls) for tier, urls in entries.items()},
-        load=rate.sent,
+        load=sent,
         arm="check",
         repeat=0,
         pair=0,
-        windows=(PhaseWindow("measure", 0.0, _GAP_S * len(chosen)),),
+        windows=(PhaseWindow("measure", 0.0, gap_s * len(chosen)),),
         operations=tuple(addressed(one, first, entries) for one in all_operations),
-        offsets_s=tuple(_GAP_S * number for number in range(len(chosen))),
+        offsets_s=tuple(gap_s * number for number in range(len(chosen))),
         operation_of=tuple(chosen),
         client=client_class_of(workload),
+        locustfile=locustfile_in(workload, population, load),
         columns=population.table.columns if population.table else (),
         rows=population.table.rows[:1] if population.table else (),
         schema=2 if any(one.http for one in all_operations) else 1,
@@ -253,10 +265,14 @@ def _sent_by_worker(design: Design, plan: LoadPlan) -> list[Asked]:
             handle.stop()
         if status.state != "done":
             raise handle.failure(status.problem or f"state {status.state}")
+        records = handle.records()
+        if plan.locustfile is not None:  # a busy user's next arrival is no finding
+            records = records.filter(pl.col("outcome") != "dropped")
+            records = records.unique(["name", "outcome"], keep="first", maintain_order=True)
         return [
             Asked(one["name"], one["outcome"], one["status"], one["bytes"], one["latency_ms"],
                   one["reason"] or "")
-            for one in handle.records().iter_rows(named=True)
+            for one in records.iter_rows(named=True)
         ]  # fmt: skip
 
 

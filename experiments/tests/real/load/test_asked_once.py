@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.commands.import_locustfile import make_locust_design
 from experiments.design import load_design
-from experiments.design.experiment import OPERATIONS
+from experiments.design.experiment import LOCUSTFILE, OPERATIONS
 from experiments.run.deep_check import NAME_LENGTH_MAX, asked_once, small_name, smallest
+from experiments.tests.locust_fixture import ORDINARY, answering
 from experiments.tests.operations_fixture import BUY, LOG_IN, PAGE, SESSION, USERS, read
 from experiments.tests.rest_shop import rest_shop
 from experiments.tests.spec_fixture import design
@@ -36,6 +38,19 @@ def test_steps_after_one_that_failed_are_not_asked(tmp_path: Path) -> None:
         ("unreached", ""),
     ]
     assert len(shop.asked) == 1
+
+
+def test_a_user_of_each_class_of_a_locust_file_does_some_tasks(tmp_path: Path) -> None:
+    file = tmp_path / "users.py"
+    file.write_text(ORDINARY)
+    make_locust_design(file, tmp_path / "shop")
+    found = load_design(tmp_path / "shop")
+    with answering() as server:
+        asked = asked_once(found, {"web": (server.url,)}, found.workloads[LOCUSTFILE])
+    outcomes = {one.operation: one.outcome for one in asked}
+    assert outcomes["POST /first"] == outcomes["GET /missing"] == "ok"
+    assert len(asked) == len(outcomes), "each request once"
+    assert server.paths().count("/login") == 1
 
 
 def test_the_smallest_fleet_is_one_machine_of_each_tier_with_a_name_of_its_own(

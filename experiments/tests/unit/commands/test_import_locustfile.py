@@ -154,3 +154,11 @@ def test_a_locustfile_that_is_not_in_the_design_is_refused(
     toml.write_text(toml.read_text().replace('"shop_users.py"', f'"{name}"'))
     refused = refusal("check", str(folder))
     assert refused.place.endswith(": load.locustfile"), refused.place
+
+
+def test_a_request_of_a_task_may_have_limits_by_its_name(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "flower-shop"
+    make_locust_design(file, folder)
+    toml = folder / "experiment.toml"
+    toml.write_text(f'{toml.read_text()}\n[slo.operations."GET /page"]\np95_ms = 100.0\n')
+    assert load_design(folder).experiment.slo.operations["GET /page"].p95_ms == 100.0
