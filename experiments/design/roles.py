@@ -133,6 +133,37 @@ class Ready(Strict):
     """Longest start [s]."""
 
 
+class Process(Strict):
+    """The service's first process, where it is not to be the image's own."""
+
+    entrypoint: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """Its words, in place of the image's ENTRYPOINT and CMD."""
+    command: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """The words after the entry point, in place of the image's CMD."""
+    user: (
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$")] | None
+    ) = None
+    """Who it is, in place of the image's USER: a name or number, with a group after a colon."""
+    workdir: Annotated[str, Field(pattern="^/")] | None = None
+    """Where it starts, in place of the image's WORKDIR."""
+    healthcheck: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """The words of a program that ends with 0 when it serves, in place of the image's HEALTHCHECK;
+    none of them: a connection to the port is enough."""
+    restart: bool = False
+    """Start it again whenever it ends by itself."""
+
+
+class Context(Strict):
+    """How the stock image is built, from the folder `context` of the role."""
+
+    dockerfile: Annotated[str, Field(pattern=r"^[^/]")] = "Dockerfile"
+    """Its Dockerfile, from that folder."""
+    target: Annotated[str, Field(min_length=1)] | None = None
+    """The stage of it that is wanted; else the last."""
+    arguments: dict[Variable, str] = Field(default_factory=dict)
+    """Values of its ARG lines."""
+
+
 class Fit(Strict):
     """The role's facts for the planner's fit: what holds a token of its arbiter."""
 
@@ -162,6 +193,10 @@ class Role(Strict):
     """The role whose folder and image it has, under another name."""
     image: Annotated[str, Field(min_length=1)] | None = None
     """A stock image that it stands on, in place of a Dockerfile."""
+    context: Context | None = None
+    """The same, where the stock image is built first."""
+    process: Process | None = None
+    """What runs in a stock image without a start.sh, if not what the image says."""
     build: dict[str, str] = Field(default_factory=dict)
     """What its image's build takes from elsewhere: place in the context (with a / at its end: a
     folder, of all that the pattern finds) to path in the project."""
@@ -187,9 +222,17 @@ class Role(Strict):
 
     @model_validator(mode="after")
     def _one_image(self) -> Role:
-        if self.image is not None and self.image_of is not None:
-            raise refusal("image or image_of", got="both", key="image_of")
+        stated = [key for key in ("image", "context", "image_of") if getattr(self, key) is not None]
+        if len(stated) > 1:
+            raise refusal("one of image, context and image_of", got=f"{len(stated)}", key=stated[1])
+        if self.process is not None and not self.is_stock:
+            raise refusal("process beside image or context", got="neither", key="process")
         return self
+
+    @property
+    def is_stock(self) -> bool:
+        """True where it stands on a stock image, which knows what to run."""
+        return self.image is not None or self.context is not None
 
     @property
     def directory(self) -> Path:
@@ -250,7 +293,12 @@ def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
 
 def _script_problems(role: Role) -> Iterator[Problem]:
     """The name of the role at the node agent; a role under a second name has the other's."""
-    if role.image_of is not None or not role.tier:
+    if (
+        role.context is not None
+        and not (role.directory / "context" / role.context.dockerfile).is_file()
+    ):
+        yield Problem(("context", "dockerfile"), "a file in context/", role.context.dockerfile)
+    if role.image_of is not None or not role.tier or role.is_stock:
         return
     for script in SCRIPTS:
         if not (role.directory / script).is_file():

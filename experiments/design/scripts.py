@@ -19,13 +19,13 @@ def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
     for name in dict.fromkeys(tier.role for tier in fleet.tiers.values()):
         role = roles[name]
         made_of = role if role.image_of is None else roles[role.image_of]
-        stock = made_of.image or all(t.image for t in fleet.tiers.values() if t.role == name)
+        stock = made_of.is_stock or all(t.image for t in fleet.tiers.values() if t.role == name)
         if not stock and not (made_of.directory / "Dockerfile").is_file():
             yield InputError(
                 str(made_of.directory),
-                expected="a Dockerfile, or an `image` in role.json to stand on",
-                got="neither",
-                hint="Add one of both.",
+                expected="a Dockerfile, or in role.json an `image` or `context` to stand on",
+                got="none of them",
+                hint="Add one.",
             )
         yield from _in_folder(made_of)
 

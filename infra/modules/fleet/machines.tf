@@ -23,21 +23,70 @@ locals {
   }
 }
 
+locals {
+  # What stands on a stock image, and what of it is built here first.
+  on_stock  = { for image, machine in local.images : image => machine if machine.stock != null || try(local.roles[machine.role].context, null) != null }
+  to_build  = { for image, machine in local.on_stock : image => machine if machine.stock == null }
+  stock_dir = "${local.root}/infra/roles/stock"
+
+  # What role.json says of the service's process, in a shell's words: the rest is the image's own.
+  process_arguments = {
+    for image, machine in local.on_stock : image => merge(
+      { ROLE_PORT = tostring(local.roles[machine.role].port), ROLE_RESTART = try(local.roles[machine.role].process.restart, false) ? "yes" : "" },
+      {
+        for argument, words in {
+          STOCK_ENTRYPOINT  = try(local.roles[machine.role].process.entrypoint, null)
+          STOCK_COMMAND     = try(local.roles[machine.role].process.command, local.roles[machine.role].process.entrypoint == null ? null : [], null)
+          STOCK_HEALTHCHECK = try(local.roles[machine.role].process.healthcheck, null)
+        } : argument => join(" ", [for word in words : "'${replace(word, "'", "'\\''")}'"]) if words != null
+      },
+      {
+        for argument, text in {
+          STOCK_USER    = try(local.roles[machine.role].process.user, null)
+          STOCK_WORKDIR = try(local.roles[machine.role].process.workdir, null)
+        } : argument => text if text != null
+      },
+    )
+  }
+}
+
+# The stock image of a role that brings what it is built from.
+resource "fleet_image" "context" {
+  for_each = local.to_build
+
+  tag        = "sparecraft/${var.experiment}-${each.key}-stock:local"
+  context    = "${local.roles[each.value.role].folder}/context"
+  dockerfile = try(local.roles[each.value.role].context.dockerfile, "Dockerfile")
+  target     = try(local.roles[each.value.role].context.target, null)
+  build_args = try(local.roles[each.value.role].context.arguments, null)
+  retain     = true
+  hosts      = [local.host_names[0]]
+}
+
 # A stock image gets the agent and its tools added; Docker pulls it where it is not here.
 resource "fleet_image" "role" {
   for_each = local.images
 
-  tag        = "sparecraft/${local.roles[each.value.role].own || each.key != local.roles[each.value.role].image_role ? "${var.experiment}-" : ""}${each.key}:local"
-  context    = local.roles[each.value.role].folder
-  dockerfile = each.value.stock == null ? "Dockerfile" : "stock.Dockerfile"
-  build_args = each.value.stock == null ? null : { IMAGE = each.value.stock }
-  base_image = "sparecraft/base:bookworm"
-  retain     = true
-  hosts      = local.image_hosts[each.key]
-  ignore     = ["role.json", "workload.py", "README.md", "**/__pycache__"] # no part of what a machine runs
+  tag         = "sparecraft/${local.roles[each.value.role].own || each.key != local.roles[each.value.role].image_role ? "${var.experiment}-" : ""}${each.key}:local"
+  context     = local.roles[each.value.role].folder
+  dockerfile  = contains(keys(local.on_stock), each.key) ? "stock.Dockerfile" : "Dockerfile"
+  stock_image = contains(keys(local.to_build), each.key) ? fleet_image.context[each.key].id : each.value.stock
+  build_args  = lookup(local.process_arguments, each.key, null)
+  base_image  = "sparecraft/base:bookworm"
+  retain      = true
+  hosts       = local.image_hosts[each.key]
+  ignore = concat( # no part of what a machine runs
+    ["role.json", "workload.py", "README.md", "**/__pycache__"],
+    contains(keys(local.to_build), each.key) ? ["context"] : [],
+  )
   files = merge(
     { "bin/nodeagent" = "${local.root}/build/bin/nodeagent" },
-    each.value.stock == null ? {} : { "stock.Dockerfile" = "${local.root}/infra/roles/stock/Dockerfile" },
+    !contains(keys(local.on_stock), each.key) ? {} : {
+      "stock.Dockerfile"  = "${local.stock_dir}/Dockerfile"
+      "stock/assemble.sh" = "${local.stock_dir}/assemble.sh"
+      "stock/start.sh"    = "${local.stock_dir}/start.sh"
+      "stock/ready.sh"    = "${local.stock_dir}/ready.sh"
+    },
     local.roles[each.value.role].build,
   )
 }

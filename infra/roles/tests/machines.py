@@ -69,12 +69,14 @@ class Machine:
         files: Mapping[str, Path],
         name: str = "",
         memory_mb: int = 512,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"{PREFIX}{name or role}"
+        told = [x for key, value in (environment or {}).items() for x in ("-e", f"{key}={value}")]
         mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
         docker("rm", "-f", self.name, check=False)
         docker(
-            *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts),
+            *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts, *told),
             *("--network", NETWORK, "--ip", address),
             *("--memory", f"{memory_mb}m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
             f"{PREFIX}{role}:test",

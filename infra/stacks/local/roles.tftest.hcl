@@ -70,7 +70,7 @@ run "callers_reach_machines_where_no_arbiter_is" {
     error_message = "Expected a role of another's image to have no image of its own."
   }
   assert {
-    condition     = fleet_image.role["ring"].dockerfile == "stock.Dockerfile" && fleet_image.role["ring"].build_args == tomap({ IMAGE = "ring:1" })
+    condition     = fleet_image.role["ring"].dockerfile == "stock.Dockerfile" && fleet_image.role["ring"].stock_image == "ring:1"
     error_message = "Expected a stock image to get the agent by the stock Dockerfile."
   }
 }

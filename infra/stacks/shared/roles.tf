@@ -58,6 +58,8 @@ locals {
       image_role = try(told.image_of, role)
       folder     = dirname(lookup(local.role_files, try(told.image_of, role), ""))
       stock      = try(told.image, local.told[told.image_of].image, null)
+      context    = try(told.context, local.told[told.image_of].context, null)
+      process    = try(told.process, local.told[told.image_of].process, {})
       files      = try(told.files, local.told[told.image_of].files, {})
       build = merge([
         for target, source in try(local.told[told.image_of].build, told.build, {}) : endswith(target, "/") ? {
@@ -79,6 +81,8 @@ locals {
     role    = keys(local.role_schema.properties)
     call    = keys(local.role_schema["$defs"].Call.properties)
     session = keys(local.role_schema["$defs"].Session.properties)
+    context = keys(local.role_schema["$defs"].Context.properties)
+    process = keys(local.role_schema["$defs"].Process.properties)
     places  = keys(local.role_schema["$defs"].Places.properties)
     place   = keys(local.role_schema["$defs"].Place.properties)
   }
@@ -90,6 +94,8 @@ locals {
         [{ at = "", keys = keys(told), known = local.role_keys.role }],
         [for call in try(told.calls, []) : { at = "calls.", keys = keys(call), known = local.role_keys.call }],
         [{ at = "session.", keys = keys(try(told.session, {})), known = local.role_keys.session }],
+        [{ at = "context.", keys = keys(try(told.context, {})), known = local.role_keys.context }],
+        [{ at = "process.", keys = keys(try(told.process, {})), known = local.role_keys.process }],
         [{ at = "places.", keys = keys(try(told.places, {})), known = local.role_keys.places }],
         [for name, place in try(told.places, {}) : { at = "places.${name}.", keys = keys(place), known = local.role_keys.place }],
       ) : [for key in setsubtract(part.keys, part.known) : "${part.at}${key}"]

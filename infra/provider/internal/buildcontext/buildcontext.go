@@ -2,7 +2,7 @@
 //
 // Terraform has to know at plan time whether an image is out of date, so the hash covers what
 // decides the image and nothing else: paths, contents, executable bits, build arguments, the
-// Dockerfile's name and the base image's id. Times, owners, the place of the checkout and a
+// Dockerfile's name and stage, and the ids of the images it begins from. Times, owners, the place of the checkout and a
 // developer's umask do not count, and are not in the tar either.
 package buildcontext
 
@@ -31,8 +31,10 @@ type Spec struct {
 	Dockerfile string            // path of the Dockerfile in the context
 	Ignore     []string          // patterns that the directory's .dockerignore is taken to begin with
 	Files      map[string]string // path in the context -> path on this host, over the directory's own
+	Target     string            // the stage of the Dockerfile that is wanted, empty for the last
 	BuildArgs  map[string]string
 	BaseID     string // id of the base image, empty when not watched
+	StockID    string // id of the stock image, empty where there is none
 }
 
 // Context is a Spec whose files were listed and hashed.
@@ -136,6 +138,12 @@ func describe(name, host string) (entry, error) {
 func hash(spec Spec, entries []entry) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "dockerfile %q\nbase %q\n", path.Clean(spec.Dockerfile), spec.BaseID)
+	if spec.Target != "" {
+		fmt.Fprintf(sum, "target %q\n", spec.Target)
+	}
+	if spec.StockID != "" {
+		fmt.Fprintf(sum, "stock %q\n", spec.StockID)
+	}
 	for _, name := range slices.Sorted(maps.Keys(spec.BuildArgs)) {
 		fmt.Fprintf(sum, "arg %q %q\n", name, spec.BuildArgs[name])
 	}

@@ -21,6 +21,7 @@ const buildLogLines = 30
 type BuildRequest struct {
 	Tag        string
 	Dockerfile string
+	Target     string // the stage that is wanted; empty: the last
 	BuildArgs  map[string]string
 }
 
@@ -43,6 +44,7 @@ func (e *Engine) Build(
 		Version:     build.BuilderV1,
 		Tags:        []string{request.Tag},
 		Dockerfile:  request.Dockerfile,
+		Target:      request.Target,
 		BuildArgs:   arguments,
 		Labels:      map[string]string{LabelHash: files.Hash, LabelTag: request.Tag},
 		NetworkMode: "host",
@@ -102,4 +104,14 @@ func (e *Engine) removeReplaced(ctx context.Context, tag string) error {
 		_, _ = e.ImageRemove(ctx, replaced.ID, image.RemoveOptions{PruneChildren: true})
 	}
 	return nil
+}
+
+// Pull gets an image from its registry.
+func (e *Engine) Pull(ctx context.Context, name string) error {
+	body, err := e.ImagePull(ctx, name, image.PullOptions{})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return follow(body)
 }

@@ -48,6 +48,8 @@ type imageModel struct {
 	Files       types.Map    `tfsdk:"files"`
 	BuildArgs   types.Map    `tfsdk:"build_args"`
 	BaseImage   types.String `tfsdk:"base_image"`
+	StockImage  types.String `tfsdk:"stock_image"`
+	Target      types.String `tfsdk:"target"`
 	Retain      types.Bool   `tfsdk:"retain"`
 	ContentHash types.String `tfsdk:"content_hash"`
 
@@ -96,6 +98,15 @@ func (r *imageResource) Schema(
 				Optional: true,
 				Description: "Image that the Dockerfile starts FROM. When given it has to exist, and a " +
 					"new one rebuilds this image.",
+			},
+			"stock_image": schema.StringAttribute{
+				Optional: true,
+				Description: "Image that the Dockerfile builds upon: its name or id in the argument IMAGE, what it runs in " +
+					"STOCK_ENTRYPOINT, STOCK_COMMAND, STOCK_HEALTHCHECK (a shell's words), STOCK_USER and STOCK_WORKDIR, " +
+					"unless build_args says so. It is pulled where it is not there, and another one rebuilds this image.",
+			},
+			"target": schema.StringAttribute{
+				Optional: true, Description: "Stage of the Dockerfile to build, by default the last.",
 			},
 			"retain": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
@@ -152,7 +163,7 @@ func (r *imageResource) ModifyPlan(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	files, problems := load(ctx, at[0], plan)
+	files, _, problems := load(ctx, at[0], plan)
 	switch {
 	case problems.HasError() && state == nil:
 		response.Diagnostics.Append(problems...)
@@ -165,6 +176,8 @@ func (r *imageResource) ModifyPlan(
 			)
 		}
 		plan.ContentHash = state.ContentHash
+	case files == nil: // a stock image that the apply will pull
+		plan.ContentHash = types.StringUnknown()
 	default:
 		plan.ContentHash = types.StringValue(files.Hash)
 	}
@@ -175,16 +188,18 @@ func (r *imageResource) ModifyPlan(
 	response.Diagnostics.Append(response.Plan.Set(ctx, plan)...)
 }
 
-// load lists and hashes what the model wants built.
+// load lists and hashes what the model wants built, and gives the build's arguments. No context and no
+// problem: the stock image is not there yet.
 func load(
 	ctx context.Context,
 	on *engine.Engine,
 	model imageModel,
-) (*buildcontext.Context, diag.Diagnostics) {
+) (*buildcontext.Context, map[string]string, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 	spec := buildcontext.Spec{
 		Dir:        model.Context.ValueString(),
 		Dockerfile: model.Dockerfile.ValueString(),
+		Target:     model.Target.ValueString(),
 	}
 	diagnostics.Append(model.Ignore.ElementsAs(ctx, &spec.Ignore, false)...)
 	diagnostics.Append(model.Files.ElementsAs(ctx, &spec.Files, false)...)
@@ -193,9 +208,21 @@ func load(
 		found, err := on.ImageInspect(ctx, base)
 		if err != nil {
 			diagnostics.Append(imageMissing(path.Root("base_image"), base, err))
-			return nil, diagnostics
+			return nil, nil, diagnostics
 		}
 		spec.BaseID = found.ID
+	}
+	if stock := model.StockImage.ValueString(); stock != "" {
+		found, err := on.ImageInspect(ctx, stock)
+		if cerrdefs.IsNotFound(err) {
+			return nil, nil, diagnostics
+		}
+		if err != nil {
+			diagnostics.Append(imageMissing(path.Root("stock_image"), stock, err))
+			return nil, nil, diagnostics
+		}
+		spec.StockID = found.ID
+		spec.BuildArgs = withStock(spec.BuildArgs, stock, found)
 	}
 	files, err := buildcontext.Load(spec)
 	if err != nil {
@@ -210,7 +237,7 @@ func load(
 			todo: "make what is missing (`make build` compiles the agents), or correct the path",
 		}.diagnostic()))
 	}
-	return files, diagnostics
+	return files, spec.BuildArgs, diagnostics
 }
 
 func imageMissing(at path.Path, name string, err error) diag.Diagnostic {
@@ -266,7 +293,11 @@ func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagn
 	if diagnostics.HasError() {
 		return diagnostics
 	}
-	files, problems := load(ctx, at[0], *plan)
+	diagnostics.Append(pullStock(ctx, at[0], plan.StockImage.ValueString())...)
+	if diagnostics.HasError() {
+		return diagnostics
+	}
+	files, arguments, problems := load(ctx, at[0], *plan)
 	diagnostics.Append(problems...)
 	if diagnostics.HasError() {
 		return diagnostics
@@ -282,7 +313,7 @@ func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagn
 		return diagnostics
 	}
 	if found, err := at[0].ImageInspect(ctx, tag); err != nil || hashLabel(found) != files.Hash {
-		diagnostics.Append(buildOn(ctx, at[0], *plan, files)...)
+		diagnostics.Append(buildOn(ctx, at[0], *plan, arguments, files)...)
 	}
 	if diagnostics.HasError() {
 		return diagnostics
@@ -298,13 +329,16 @@ func buildOn(
 	ctx context.Context,
 	on *engine.Engine,
 	plan imageModel,
+	arguments map[string]string,
 	files *buildcontext.Context,
 ) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
 	build := engine.BuildRequest{
 		Tag:        plan.Tag.ValueString(),
 		Dockerfile: plan.Dockerfile.ValueString(),
+		Target:     plan.Target.ValueString(),
+		BuildArgs:  arguments,
 	}
-	diagnostics := plan.BuildArgs.ElementsAs(ctx, &build.BuildArgs, false)
 	if err := on.Build(ctx, build, files); err != nil {
 		diagnostics.Append(problem{
 			summary:  "The build of " + build.Tag + " failed",

@@ -39,17 +39,24 @@ def made(network: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mac
     for name, text in files_of_the_guide().items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    (folder / "bin").mkdir()
-    shutil.copy(ROOT / "build/bin/nodeagent", folder / "bin")
-    stock = str(ROOT / "infra/roles/stock/Dockerfile")
     docker("build", "-q", "--network", "host", "-t", STOCK, str(BUSYBOX))
-    image = f"{PREFIX}pages:test"
-    how = ("-f", stock, "--build-arg", f"IMAGE={STOCK}", "-t", image)
-    docker("build", "-q", "--network", "host", *how, str(folder))
+    image = built(folder, "pages", STOCK_USER="1000")
     machine = Machine("pages", ADDRESS, {})
     yield machine
     docker("rm", "-f", "-v", machine.name)
     docker("rmi", "--no-prune", image, STOCK)
+
+
+def built(folder: Path, name: str, **arguments: str) -> str:
+    """The image of a role on the stock image, as the stack has it built."""
+    (folder / "bin").mkdir()
+    shutil.copy(ROOT / "build/bin/nodeagent", folder / "bin")
+    shutil.copytree(ROOT / "infra/roles/stock", folder / "stock")
+    image = f"{PREFIX}{name}:test"
+    told = [f"--build-arg={key}={value}" for key, value in {"IMAGE": STOCK, **arguments}.items()]
+    stock = str(folder / "stock/Dockerfile")
+    docker("build", "-q", "--network", "host", "-f", stock, *told, "-t", image, str(folder))
+    return image
 
 
 def test_the_role_runs_in_the_image_and_its_scripts_have_a_shell(made: Machine) -> None:
@@ -93,3 +100,45 @@ def test_the_image_ends_as_the_agent_does() -> None:
     assert config["Config"]["User"] == "0"
     assert config["Config"]["Entrypoint"] == ["/opt/sparecraft/bin/nodeagent"]
     assert not config["Config"]["Cmd"]
+
+
+@pytest.fixture(scope="module")
+def plain(made: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A role without scripts: what the image, or role.json, has it run."""
+    assert made
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "root/srv").mkdir(parents=True)
+    (folder / "root/srv/hello").write_text("laid over\n")
+    image = built(
+        folder,
+        "plain",
+        STOCK_ENTRYPOINT="'httpd' '-f'",
+        STOCK_COMMAND="'-p' '8081' '-h' '/srv'",
+        STOCK_USER="1000",
+        STOCK_WORKDIR="/srv",
+        STOCK_HEALTHCHECK="'sh' '-c' 'test -e hello && wget -q -O /dev/null http://web:8081/hello'",
+        ROLE_PORT="8081",
+        ROLE_RESTART="yes",
+    )
+    address = "198.18.241.91"
+    names = {"CALLED_NAMES_1": f"{address}:8081 web shop"}
+    machine = Machine("plain", address, {}, environment=names)
+    yield machine
+    docker("rm", "-f", "-v", machine.name)
+    docker("rmi", "--no-prune", image)
+
+
+def test_a_role_without_scripts_runs_what_its_image_has_to(plain: Machine) -> None:
+    """Ready says: the healthcheck ran in the working folder, and found the machine by a name."""
+    plain.wait_until_ready()
+    assert plain.run("wget", "-q", "-O", "-", "http://shop:8081/hello") == "laid over\n"
+
+
+def test_a_service_that_ends_by_itself_is_started_again_as_its_user(plain: Machine) -> None:
+    plain.wait_until_ready()
+    before = plain.run("pidof", "httpd").split()
+    plain.run("sh", "-c", f"kill -9 {' '.join(before)}")
+    plain.wait_until_ready()
+    (after,) = plain.run("pidof", "httpd").split()
+    assert after not in before
+    assert "Uid:\t1000\t1000" in plain.run("cat", f"/proc/{after}/status")
