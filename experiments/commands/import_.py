@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from experiments.commands import import_har, import_locustfile
+from experiments.commands import import_compose, import_har, import_locustfile
 
 group = typer.Typer(no_args_is_help=True)
 
 
 @group.callback()
 def import_() -> None:
-    """Make a design from what you have: a HAR file, an access log, a Locust file.
+    """Make a design from what you have: a Compose file, a HAR file, an access log, a Locust file.
 
-    Example: sparecraft import access-log access.log --to my-shop
+    Example: sparecraft import compose compose.yaml --to my-shop
     """
 
 
+group.command("compose")(import_compose.compose)
 group.command("har")(import_har.har)
 group.command("access-log")(import_har.access_log)
 group.command("locustfile")(import_locustfile.locustfile)

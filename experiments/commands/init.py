@@ -34,7 +34,7 @@ def init(
 
 def make_design(folder: Path) -> None:
     """A copy of the template under its own name. Raises InputError where something is already."""
-    name = _experiment_name(folder)
+    name = experiment_name(folder)
     try:
         shutil.copytree(TEMPLATE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     except FileExistsError:
@@ -57,7 +57,8 @@ def make_design(folder: Path) -> None:
             path.write_text(text.replace(TEMPLATE_NAME, name), encoding="utf-8")
 
 
-def _experiment_name(folder: Path) -> str:
+def experiment_name(folder: Path) -> str:
+    """A new design's name: its folder's last part. Raises InputError where that is none."""
     from pydantic import TypeAdapter, ValidationError
 
     from experiments.design import designs_available

@@ -1,0 +1,114 @@
+"""`sparecraft import compose`: a design of a Compose file's services."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core.errors import InputError
+from core.terminal import JsonOption, print_json
+from experiments.commands.init import experiment_name
+from experiments.commands.options import out
+
+if TYPE_CHECKING:
+    from experiments.importers.compose import Answer
+    from experiments.importers.compose.service import Service
+
+
+def compose(
+    file: Annotated[Path, typer.Argument(help="The Compose file, or the folder it is in.")],
+    to: Annotated[Path, typer.Option("--to", help="The design's folder to make.")],
+    speaks: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVICE=PROTOCOL[:PORT]",
+            help="Protocol and port of a service where the file does not tell; may be repeated.",
+        ),
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="A Compose profile to take in; may be repeated.")
+    ] = None,
+    env_file: Annotated[
+        Path | None, typer.Option(help="The file of variables, in place of .env beside the file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a design of a Compose file: a tier for each service, and a first workload.
+
+    Prints what of the file has no effect in a fleet, a line each.
+
+    Example: sparecraft import compose compose.yaml --to my-shop
+    """
+    from experiments.importers.compose import import_compose
+
+    told = _told(speaks or ())
+    asked = sys.stdin.isatty() and not as_json
+
+    def ask(service: Service) -> Answer | None:
+        if service.name in told or not asked:
+            return told.get(service.name)
+        return _ask(service)
+
+    made = import_compose(
+        file, to, experiment_name(to), ask, profiles=profile or (), env_file=env_file
+    )
+    unknown = sorted({*told} - {one.service.name for one in made.tiers})
+    if as_json:
+        print_json(made.to_json())
+        return
+    for tier in made.tiers:
+        calls = f", calls {', '.join(tier.calls)}" if tier.calls else ""
+        arbiter = "an arbiter" if tier.arbiter else "no arbiter"
+        text = f"{tier.name}: {tier.nodes} x {tier.protocol} at port {tier.port}, {arbiter}{calls}"
+        out.print(text, soft_wrap=True, highlight=False, markup=False)
+    for place, why in made.unhonoured:
+        out.print(f"not as written: {place}: {why}", soft_wrap=True, highlight=False, markup=False)
+    for name in unknown:
+        out.print(f"--speaks {name}: no such service", highlight=False, markup=False)
+    for line in (
+        f"{to}: README.md lists the tiers, and what of the file has no effect.",
+        f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.",
+    ):
+        out.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _told(speaks: list[str] | tuple[str, ...]) -> dict[str, Answer]:
+    found = {}
+    for text in speaks:
+        name, _, said = text.partition("=")
+        found[name] = _answer(said, f"--speaks {text}")
+    return found
+
+
+def _answer(said: str, place: str) -> Answer:
+    from experiments.design.contracts import PROTOCOLS
+    from experiments.importers.compose import Answer
+
+    parts = re.fullmatch(r"([a-z]+)(?::([0-9]{1,5}))?", said)
+    if parts is None or parts[1] not in PROTOCOLS or not 0 < int(parts[2] or 1) <= 65535:
+        raise InputError(
+            place,
+            expected=f"PROTOCOL or PROTOCOL:PORT, of {', '.join(PROTOCOLS)}",
+            got=repr(said),
+            hint="For example: --speaks web=http:8080",
+        )
+    return Answer(parts[1], int(parts[2]) if parts[2] else None)
+
+
+def _ask(service: Service) -> Answer | None:
+    """Asks on the terminal where nothing tells what the service speaks."""
+    from experiments.importers.compose.tiers import can_be_known, ports_of
+
+    if can_be_known(service):
+        return None
+    known = next(iter(ports_of(service)), None)
+    shown = f"port {known}" if known else "no port that is told of"
+    question = (
+        f"What does {service.name} ({shown}) speak: PROTOCOL[:PORT], or nothing to leave it out"
+    )
+    said = typer.prompt(question, default="", show_default=False)
+    return _answer(said, service.name) if said else None

@@ -1,0 +1,128 @@
+"""What of a Compose file has no meaning in a fleet: a line for each part, with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from core.config_file import ConfigFile, Key
+from experiments.importers.compose.service import COMPLETED, Service
+
+HONOURED = {
+    "build", "command", "configs", "container_name", "cpus", "depends_on", "deploy", "entrypoint",
+    "env_file", "environment", "expose", "healthcheck", "hostname", "image", "links", "mem_limit",
+    "networks", "ports", "profiles", "restart", "scale", "secrets", "tmpfs", "user", "volumes",
+    "working_dir",
+}  # fmt: skip
+_CAPABILITIES = "a service gets the few capabilities that the node agent leaves"
+_KERNEL = "machines have the host's own"
+_TERMINAL = "a service of a fleet has no terminal"
+REASONS = {
+    "cap_add": _CAPABILITIES,
+    "privileged": _CAPABILITIES,
+    "security_opt": _CAPABILITIES,
+    "devices": "machines have no devices of the host",
+    "gpus": "machines have no devices of the host",
+    "sysctls": _KERNEL,
+    "ulimits": _KERNEL,
+    "shm_size": _KERNEL,
+    "network_mode": "each machine has a data and a control network of its own",
+    "extra_hosts": "a machine knows the tiers that it calls, and no others",
+    "dns": "a machine knows the tiers that it calls, and no others",
+    "external_links": "what is no part of the fleet cannot be called",
+    "logging": "what a service says stays in its machine's log",
+    "stdin_open": _TERMINAL,
+    "tty": _TERMINAL,
+    "stop_signal": "a service ends by SIGTERM",
+    "stop_grace_period": "a service has 5 s to end",
+    "platform": "the image has to be of this host's platform",
+    "init": "the node agent is the first process, and reaps",
+    "read_only": "a machine's files can be written to",
+    "labels": "nothing in a fleet reads them",
+    "pull_policy": "an image is pulled where it is not there",
+    "develop": "a run measures the files as they are imported",
+}
+_NOTHING = "a fleet has nothing like it"
+_BUILD = {"context", "dockerfile", "dockerfile_inline", "target", "args"}
+_BUILD_CACHES = {"cache_from", "cache_to", "no_cache", "pull", "tags", "labels", "platforms"}
+_DEPLOY = {
+    "mode": "a tier has as many machines as replicas says",
+    "placement": "machines are spread over the hosts by the stack",
+    "update_config": "a fleet is made whole, and not updated",
+    "rollback_config": "a fleet is made whole, and not updated",
+    "endpoint_mode": "a tier has an arbiter, or its callers know its machines",
+}
+
+
+def unhonoured(source: ConfigFile, services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
+    """Keys that were read and have no effect, each with the reason."""
+    for key in source.values:
+        if key == "include":
+            yield (key,), "other files are not read: `docker compose config` writes one file of all"
+        elif key == "models":
+            yield (key,), _NOTHING
+    for name, network in (source.values.get("networks") or {}).items():
+        for key, value in (network or {}).items():
+            if (key, value) not in (("driver", "bridge"), ("name", value)) and not key.startswith(
+                "x-"
+            ):
+                yield ("networks", name, key), "networks decide who calls whom, and nothing else"
+    for name, volume in (source.values.get("volumes") or {}).items():
+        for key in volume or {}:
+            if key in ("driver", "driver_opts", "external"):
+                yield (
+                    ("volumes", name, key),
+                    "a volume is a part of its machine, fresh for each fleet",
+                )
+    for name, service in services.items():
+        yield from _of_service(name, source.values["services"][name] or {}, service)
+    yield from _shared(services)
+
+
+def _of_service(name: str, told: Mapping[str, Any], service: Service) -> Iterator[tuple[Key, str]]:
+    top: Key = ("services", name)
+    for key in told:
+        if key not in HONOURED and not key.startswith("x-"):
+            yield (*top, key), REASONS.get(key, _NOTHING)
+    build = told.get("build")
+    for key in build if isinstance(build, dict) else ():
+        if key not in _BUILD and not key.startswith("x-"):
+            why = (
+                "the build's own cache is kept"
+                if key in _BUILD_CACHES
+                else "the image is built without BuildKit"
+            )
+            yield (*top, "build", key), why
+    deploy = told.get("deploy") or {}
+    for key in deploy:
+        if key in _DEPLOY:
+            yield (*top, "deploy", key), _DEPLOY[key]
+        elif key == "labels":
+            yield (*top, "deploy", key), REASONS["labels"]
+    if "reservations" in (deploy.get("resources") or {}):
+        yield (*top, "deploy", "resources", "reservations"), "a machine has its limits to itself"
+    for other, condition in service.depends_on.items():
+        if condition == COMPLETED:
+            why = f"{other} would have to end first, and machines of a fleet do not end"
+            yield (*top, "depends_on", other), why
+    for one in service.published:
+        if one.protocol != "tcp":
+            yield one.key, f"{one.target}/{one.protocol}: an arbiter and load are TCP only"
+
+
+def _shared(services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
+    """Volumes of more than one service, or of several machines: each machine has its own."""
+    users: dict[str, list[Service]] = {}
+    for service in services.values():
+        for one in service.mounts:
+            if one.kind == "volume" and one.source:
+                users.setdefault(one.source, []).append(service)
+    for volume, sharing in users.items():
+        if len(sharing) > 1:
+            names = ", ".join(one.name for one in sharing)
+            yield ("volumes", volume), f"{names} do not share it: each machine has its own"
+        elif sharing[0].replicas > 1:
+            yield (
+                ("volumes", volume),
+                f"the {sharing[0].replicas} machines of {sharing[0].name} have one each",
+            )
