@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from core.config_file import ConfigFile, Key, raise_all, read_text
 from core.errors import InputError
@@ -27,7 +27,7 @@ ERRORS_MAX = 20
 _MERGE = "tag:yaml.org,2002:merge"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Scalars of YAML 1.2, as Compose reads them: `yes` and `22:22` are texts."""
 
 
@@ -146,7 +146,7 @@ def read_compose(path: Path, variables: Variables) -> ConfigFile:
 
 @cache
 def _validator() -> Any:
-    import jsonschema
+    import jsonschema  # type: ignore[import-untyped]
 
     return jsonschema.Draft7Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
 

@@ -486,11 +486,9 @@ class _Reader:
         if not told:
             return {"default": ()}
         named = self.source.values.get("networks") or {}
-        found = (
-            {name: tuple((one or {}).get("aliases") or ()) for name, one in told.items()}
-            if isinstance(told, dict)
-            else dict.fromkeys(told, ())
-        )
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(told, ())
+        if isinstance(told, dict):
+            found = {name: tuple((one or {}).get("aliases") or ()) for name, one in told.items()}
         for name in found:
             if name not in named and name != "default":
                 raise self.refuse(

@@ -98,7 +98,7 @@ run "a_tier_s_own_stock_image_is_one_of_its_own" {
     arbiters = {}
   }
   assert {
-    condition     = { for key, image in fleet_image.role : key => image.build_args.IMAGE if image.build_args != null } == { ring = "ring:1", ring-new = "ring:2" }
+    condition     = { for key, image in fleet_image.role : key => image.stock_image if image.stock_image != null } == { ring = "ring:1", ring-new = "ring:2" }
     error_message = "Expected each tier's stock image."
   }
   assert {
@@ -107,6 +107,25 @@ run "a_tier_s_own_stock_image_is_one_of_its_own" {
       { tier = "old", protocol = "redis", urls = ["redis://198.18.2.11:7000/"] },
     ]
     error_message = "Expected every tier that none calls to be an entry, by name."
+  }
+}
+
+run "a_stock_image_may_be_built_first_and_told_what_to_run" {
+  command = plan
+
+  variables {
+    tiers    = { app = { role = "packed", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    arbiters = {}
+  }
+  assert {
+    condition     = fleet_image.context["packed"].target == "app" && fleet_image.context["packed"].build_args == tomap({ VERSION = "3" })
+    error_message = "Expected the role's context to be built as its role.json says."
+  }
+  assert {
+    condition = fleet_image.role["packed"].build_args == tomap({
+      ROLE_PORT = "8000", ROLE_RESTART = "", STOCK_COMMAND = "'serve' 'it'\\''s on'", STOCK_HEALTHCHECK = "", STOCK_USER = "app"
+    })
+    error_message = "Expected what role.json says of the process, and nothing of what it leaves to the image."
   }
 }
 

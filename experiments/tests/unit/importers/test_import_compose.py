@@ -11,6 +11,8 @@ import hcl2
 import pytest
 
 from core.errors import InputError
+from experiments.commands.check import checked
+from experiments.design import load_design
 from experiments.design.fleet import Fleet
 from experiments.design.roles import find_roles
 from experiments.importers.compose import Answer, Imported, import_compose
@@ -77,6 +79,24 @@ def test_the_roles_and_the_fleet_are_what_sparecraft_reads(imported: Import) -> 
     found = Fleet.model_validate(fleet(made))
     assert (found.tiers["web"].calls, found.entry_tiers) == (("db",), ("web",))
     assert (made.folder / "roles/web/context/Dockerfile").read_text() == WEB["web/Dockerfile"]
+
+
+@pytest.mark.parametrize(
+    ("compose", "protocol"),
+    [
+        (SHOP, "http"),
+        ("services:\n  a: { image: nginx, scale: 2 }\n  b: { image: httpd }\n", "http"),
+        ("services:\n  cache: { image: memcached }\n", "memcached"),
+        ("services:\n  cache: { image: redis }\n", "redis"),
+    ],
+)
+def test_check_finds_nothing_wrong_with_the_design(
+    imported: Import, compose: str, protocol: str
+) -> None:
+    made = imported(compose, WEB)
+    design = checked(load_design(made.folder))
+    assert design.roles[design.fleet.entry_tier].protocol == protocol
+    assert design.fleet.entry_tiers == made.entries
 
 
 def test_what_a_service_runs_stays_its_images_unless_the_file_says_so(imported: Import) -> None:
