@@ -61,7 +61,7 @@ def compose(
         print_json(made.to_json())
         return
     for tier in made.tiers:
-        calls = f", calls {', '.join(tier.calls)}" if tier.calls else ""
+        calls = f", calls {', '.join(made.called_by(tier))}" if tier.calls else ""
         arbiter = "an arbiter" if tier.arbiter else "no arbiter"
         text = f"{tier.name}: {tier.nodes} x {tier.protocol} at port {tier.port}, {arbiter}{calls}"
         out.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -19,6 +19,8 @@ BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE 
 RUN = f"sparecraft run {EXPERIMENT}"
 LOCUST_EXPERIMENT = "my-flags"
 LOCUST_RUN = f"sparecraft run {LOCUST_EXPERIMENT}"
+GREETER = "my-greeter"  # the experiment of the Compose file
+RUN_GREETER = f"sparecraft run {GREETER}"
 
 
 class Reader:

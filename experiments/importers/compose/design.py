@@ -44,6 +44,11 @@ class Imported:
     entries: tuple[str, ...]
     unhonoured: tuple[tuple[str, str], ...]
 
+    def called_by(self, tier: Tier) -> tuple[str, ...]:
+        """The names of the tiers that it calls."""
+        names = {one.service.name: one.name for one in self.tiers}
+        return tuple(names[service] for service in tier.calls)
+
     def to_json(self) -> dict[str, Any]:
         """The same for a program."""
         return {
@@ -56,7 +61,7 @@ class Imported:
                     "state": one.state,
                     "nodes": one.nodes,
                     "arbiter": one.arbiter,
-                    "calls": list(one.calls),
+                    "calls": list(self.called_by(one)),
                 }
                 for one in self.tiers
             },

@@ -62,8 +62,9 @@ def _known() -> dict[str, Any]:
 
 
 def image_facts(service: Service) -> Mapping[str, Any]:
-    """What is known of the service's image by its name; nothing for one that is built."""
-    if service.image is None or service.build is not None:
+    """What is known of the service's image by its name; nothing for one that is built, or that
+    runs another program than its own."""
+    if service.image is None or service.build is not None or service.entrypoint:
         return {}
     name = service.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     found: Mapping[str, Any] = _known()["images"].get(name, {})
@@ -328,7 +329,7 @@ def _mentioned(service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]
         names = "|".join(map(re.escape, names_of(tier.service, service)))
         host = re.compile(rf"(?:^|[/@,=\s]|://)(?:{names})(?:$|[:/,\s])")
         url = re.compile(
-            rf"(?://|@)(?:{names})(?=[:/\"'\s;])|(?<![\w./-])(?:{names}):[0-9]{{2,5}}\b"
+            rf"://(?:[^\s/@]*@)?(?:{names})(?=[:/\"'\s;]|$)|(?<![\w./-])(?:{names}):[0-9]{{2,5}}\b"
         )
         if any(host.search(text) for text in hosts) or any(url.search(text) for text in texts):
             yield name

@@ -4,7 +4,9 @@ in their order, in an empty folder."""
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,10 +14,12 @@ import pytest
 from experiments.tests.fleets import nothing_stays
 from experiments.tests.tutorial import (
     EXPERIMENT,
+    GREETER,
     LOCUST_EXPERIMENT,
     LOCUST_RUN,
     PAGE,
     RUN,
+    RUN_GREETER,
     Reader,
 )
 
@@ -60,3 +64,48 @@ def test_its_locustfile_loads_a_fleet(reader: Reader) -> None:
     ]
     assert len(tasks) == 4
     assert all(one["raised"] == one["not_started"] == 0 for one in tasks), tasks
+
+
+# Stand-ins for the page's public images, where this engine has none of that name and no registry.
+STAND_INS = {
+    "debian:bookworm-slim": "FROM sparecraft/base:bookworm\n",
+    "memcached:1.6": """FROM sparecraft/base:bookworm
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends memcached >/dev/null
+USER memcache
+EXPOSE 11211
+CMD ["memcached"]
+""",
+}
+
+
+def _docker(*arguments: str, check: bool = True) -> int:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done.returncode
+
+
+@pytest.fixture
+def _images(tmp_path: Path) -> Iterator[None]:
+    absent = [one for one in STAND_INS if _docker("image", "inspect", one, check=False)]
+    for image in absent:
+        (tmp_path / "Dockerfile").write_text(STAND_INS[image])
+        _docker("build", "-q", "--network", "host", "-t", image, str(tmp_path))
+    with nothing_stays(GREETER):
+        yield
+    for image in absent:
+        _docker("rmi", "--no-prune", image, check=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("_images")
+def test_its_compose_file_is_measured(reader: Reader) -> None:
+    """Both images run what they say, as their own users: each answer was counted by the cache."""
+    assert RUN_GREETER in PAGE.read_text()
+    code, output = reader.do(RUN_GREETER)
+    assert code in (0, 1), output
+    result = json.loads((reader.folder / f"results/{GREETER}/latest/result.json").read_text())
+    assert result["verdicts"]["revert"]["ok"], result["verdicts"]
+    (arm,) = result["compare"]["arms"].values()
+    assert arm["requests"] > 500, arm
+    assert arm["errors"] == 0, arm

@@ -229,6 +229,15 @@ def test_who_names_a_service_as_a_host_calls_it(
     assert imported(compose, files).tiers[0].calls == ("db",)
 
 
+def test_a_word_in_a_file_is_no_call(imported: Import) -> None:
+    compose = (
+        "services:\n  vote: { image: nginx }\n"
+        "  result: { image: httpd, volumes: ['./app.js:/srv/app.js'] }\n"
+    )
+    made = imported(compose, {"app.js": "//vote\nget('/vote', 'vote', '@vote ', 'vote: 3');\n"})
+    assert made.entries == ("vote", "result")
+
+
 def test_a_name_that_is_no_host_calls_nobody(imported: Import) -> None:
     compose = (
         "services:\n  db:\n    image: mariadb\n    environment: { MYSQL_DATABASE: blog }\n"
@@ -301,6 +310,12 @@ def test_a_service_without_a_port_is_left_out_and_told(imported: Import) -> None
     )
     assert [one.name for one in made.tiers] == ["web"]
     assert places(made)[-1] == "4: services.worker"
+
+
+def test_a_known_image_that_runs_another_program_is_not_known(imported: Import) -> None:
+    compose = "services:\n  web: { image: nginx }\n  cron: { image: nginx, entrypoint: /cron.sh }\n"
+    made = imported(compose)
+    assert [one.name for one in made.tiers] == ["web"]
 
 
 def test_files_of_the_project_lie_over_the_image(imported: Import) -> None:
