@@ -45,6 +45,8 @@ def _with_words(*known: str) -> AfterValidator:
 
 
 Environment = dict[Variable, Annotated[str, _with_words(*OF_A_MACHINE)]]
+# Programs of stock images take names that no shell does: discovery.type.
+AnyVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 
 
 class Call(Strict):
@@ -204,8 +206,10 @@ class Role(Strict):
     """The tiers that it asks."""
     session: Session | None = None
     """A public account, for callers and the arbiter."""
-    environment: Environment = Field(default_factory=dict)
-    """What its scripts are told."""
+    environment: dict[AnyVariable, Annotated[str, _with_words(*OF_A_MACHINE)]] = Field(
+        default_factory=dict
+    )
+    """What its scripts are told; names with dots and hyphens only on a stock image."""
     places: Places = Places()
     """What machines are told by their place in the tier."""
     files: dict[Annotated[str, Field(pattern="^/")], str] = Field(default_factory=dict)
@@ -227,6 +231,9 @@ class Role(Strict):
             raise refusal("one of image, context and image_of", got=f"{len(stated)}", key=stated[1])
         if self.process is not None and not self.is_stock:
             raise refusal("process beside image or context", got="neither", key="process")
+        for name in self.environment:
+            if not self.is_stock and not name.isidentifier():
+                raise refusal("a name that a shell takes", got=name, key="environment")
         return self
 
     @property

@@ -14,7 +14,6 @@ from experiments.importers.compose.service import HEALTHY, Mount, Service, Volum
 from experiments.importers.compose.tiers import Tier, names_of
 
 Note = Callable[[Key, str], None]
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"\{[a-z_]+\}")  # what a machine's facts are filled into
 _READY_S = (60.0, 600.0)
 
@@ -109,9 +108,7 @@ def _environment(service: Service, note: Note) -> dict[str, str]:
     found = {}
     for name, value in service.environment.items():
         key: Key = (*service.key, "environment", name)
-        if not _VARIABLE.fullmatch(name):
-            note(key, f"{name} is no name of a variable that a shell takes: it is left out")
-        elif "\n" in value or _WORD.search(value):
+        if "\n" in value or _WORD.search(value):
             note(key, f"{name} has several lines, or a word in braces: it is left out")
         else:
             found[name] = value

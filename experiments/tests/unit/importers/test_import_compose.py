@@ -143,6 +143,7 @@ services:
     environment:
       WHO: ${WHO}
       FLAG: true
+      discovery.type: single-node
       FROM_SHELL:
 """,
         {"common.env": "WHO=file\nCOLOUR=red\n", ".env": "WHO=dotenv\nTAG=3\n"},
@@ -153,6 +154,7 @@ services:
         "WHO": "dotenv",
         "COLOUR": "red",
         "FLAG": "true",
+        "discovery.type": "single-node",
         "FROM_SHELL": "yes",
     }
 
@@ -375,7 +377,7 @@ services:
     ports: ["53:53/udp"]
     logging: { driver: none }
     depends_on: { job: { condition: service_completed_successfully } }
-    environment: { a.b: "1", LINES: "two\\nlines", WORD: "{name}" }
+    environment: { LINES: "two\\nlines", WORD: "{name}" }
     x-sparecraft: { port: 80, protocol: http }
   job: { image: httpd }
   off: { image: httpd, profiles: [debug] }
@@ -386,7 +388,6 @@ services:
         "5: services.web.ports.0",
         "6: services.web.logging",
         "7: services.web.depends_on.job",
-        "8: services.web.environment.a.b",
         "8: services.web.environment.LINES",
         "8: services.web.environment.WORD",
         "11: services.off.profiles",
