@@ -4,7 +4,9 @@
 //! replies within the window were failures. The first time for `out_us_first`, then for twice as
 //! long each time, at most `out_us_max`; each such time in between without a new ejection takes one
 //! doubling back. At most `out_share_max` of the servers that are alive are out at a time: when all
-//! fail, the fault is not the server's. After Envoy's outlier detection.
+//! fail, the fault is not the server's. Nor is it where the others, taken together, fail half as often
+//! as it does, in that window: that is a page, or a statement, that fails everywhere. After Envoy's
+//! outlier detection.
 //!
 //! Who was out long enough is probed with one request at a time, and the first reply to what was sent
 //! since then decides. A probe may hang or fail, so it is a copy of a request that another server has,
@@ -158,8 +160,10 @@ impl Ejection {
         record.count(now, failed, &rules);
         match (record.standing, failed) {
             (Standing::In, true) if record.is_outlier(&rules) => {
+                let own = record.recent(now, &rules);
                 let room = rules.out_share_max * alive as f64;
-                if (self.out.len() + 1) as f64 > room {
+                let has_room = (self.out.len() + 1) as f64 <= room;
+                if !has_room || self.others_fail_too(now, server, own, &rules) {
                     return Change::None;
                 }
                 self.eject(now, server, &rules);
@@ -178,6 +182,28 @@ impl Ejection {
             }
             (Standing::In, _) => Change::None,
         }
+    }
+
+    /// True if those of the others that are in fail at least half as often as the server does.
+    fn others_fail_too(
+        &self,
+        now: TimeUs,
+        server: ServerId,
+        own: Replies,
+        rules: &EjectionRules,
+    ) -> bool {
+        let mut others = Replies::default();
+        for (other, record) in self.records.iter().enumerate() {
+            if other != server && record.standing == Standing::In {
+                let recent = record.recent(now, rules);
+                others.all = others.all.saturating_add(recent.all);
+                others.failed = others.failed.saturating_add(recent.failed);
+            }
+        }
+        // Few replies say nothing of the others; products compare the shares.
+        let (all, failed) = (u64::from(others.all), u64::from(others.failed));
+        others.all >= rules.consecutive_failures
+            && 2 * failed * u64::from(own.all) >= u64::from(own.failed) * all
     }
 
     /// A server that is to be probed now, by a copy, and that `may` have this request.
@@ -304,6 +330,21 @@ impl Record {
         };
     }
 
+    /// The replies of the window, which may have moved on since the last of them.
+    fn recent(&self, now: TimeUs, rules: &EjectionRules) -> Replies {
+        let half = now / (rules.window_us / 2).max(1);
+        let none = Replies::default();
+        let (now, before) = match half.checked_sub(self.half) {
+            Some(0) => (self.now, self.before),
+            Some(1) => (none, self.now),
+            _ => (none, none),
+        };
+        Replies {
+            all: now.all.saturating_add(before.all),
+            failed: now.failed.saturating_add(before.failed),
+        }
+    }
+
     fn is_outlier(&self, rules: &EjectionRules) -> bool {
         let all = self.now.all.saturating_add(self.before.all);
         let failed = self.now.failed.saturating_add(self.before.failed);
@@ -321,6 +362,26 @@ mod tests {
 
     fn ejection() -> Ejection {
         Ejection::new(Some(EjectionRules::default()), 4, false)
+    }
+
+    #[test]
+    fn who_fails_as_often_as_the_others_is_not_out() {
+        let rules = EjectionRules::default();
+        // Of every three replies of each server one is the page that fails everywhere.
+        let mut ejection = ejection();
+        for turn in 0..300 {
+            let failed = turn % 3 == 0;
+            for server in 0..4 {
+                ejection.observe(turn, server, (failed, 0), 4);
+            }
+        }
+        assert_eq!(fail(&mut ejection, 300, 0, 5), Change::None);
+        // That server alone fails from then on, and is out once its share is twice that of the others.
+        let out = (0..300).find(|_| fail(&mut ejection, 301, 0, 1) == Change::Ejected);
+        assert!(out.is_some());
+        // What was long ago says nothing of the others now.
+        let later = 10 * rules.window_us;
+        assert_eq!(fail(&mut ejection, later, 1, 5), Change::Ejected);
     }
 
     fn fail(ejection: &mut Ejection, now: TimeUs, server: ServerId, times: u32) -> Change {

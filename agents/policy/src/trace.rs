@@ -5,7 +5,7 @@
 //! the call, its fields in this order, ` -> `, and the outcome:
 //!
 //! ```text
-//! trace version=2 kind=tad servers=3 tokens=1 ... seed=42 extra_load_max=- ... ejection=5,0.5,...
+//! trace version=3 kind=tad servers=3 tokens=1 ... seed=42 extra_load_max=- ... ejection=5,0.5,...
 //! acquire now_us=512 request=0 r=2 probes=true exclude=- avoid=- -> grants=0@1,0@2 waiting=0 hedge=-
 //! observe now_us=900 server=1 latency_us=388 -> grants=-
 //! release now_us=901 server=1 -> grants=4@1

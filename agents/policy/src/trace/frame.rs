@@ -7,7 +7,7 @@ use super::Malformed;
 use crate::Settings;
 
 /// Of the form of lines; another one is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The first line: what the selector was built from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header(pub Settings);

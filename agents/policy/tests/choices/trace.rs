@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_panic(text in ".{0,60}", now in any::<u64>()) {
-        let _ = Header::parse(&format!("trace version=2 {text}"));
+        let _ = Header::parse(&format!("trace version=3 {text}"));
         let _ = End::parse(&format!("end {text}"));
         for verb in ["acquire", "observe", "guardrails", "release"] {
             let _ = Call::parse(&format!("{verb} now_us={now} {text}"), SERVERS);

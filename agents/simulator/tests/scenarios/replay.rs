@@ -44,15 +44,15 @@ fn what_is_not_a_trace_is_refused_with_the_line_what_was_expected_and_what_came(
     for (text, message) in [
         (
             "".to_owned(),
-            "web.trace:1: expected a first line \"trace version=2 ...\", but got an empty file",
+            "web.trace:1: expected a first line \"trace version=3 ...\", but got an empty file",
         ),
         (
             "{}\n".to_owned(),
-            "web.trace:1: expected a first line \"trace version=2 ...\", but got \"{}\"",
+            "web.trace:1: expected a first line \"trace version=3 ...\", but got \"{}\"",
         ),
         (
-            good.replace("version=2", "version=1"),
-            "web.trace:1: expected a trace of version 2, but got \"version 1\"",
+            good.replace("version=3", "version=2"),
+            "web.trace:1: expected a trace of version 3, but got \"version 2\"",
         ),
         (
             good.replace("servers=3", "servers=0"),

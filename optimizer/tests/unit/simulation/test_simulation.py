@@ -81,7 +81,7 @@ def test_options_that_would_change_nothing_are_refused(words: tuple[str, ...], o
 
 
 TRACE = """\
-trace version=2 kind=round-robin servers=2 tokens=1 observation_age_us=10000000 waiting_max=10 \
+trace version=3 kind=round-robin servers=2 tokens=1 observation_age_us=10000000 waiting_max=10 \
 hedge_percentile=0.95 sessions=false seed=7 extra_load_max=- extra_load_window_us=1000000 ejection=-
 acquire now_us=1000 request=0 r=1 probes=true exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
 acquire now_us=2000 request=1 r=1 probes=true exclude=- avoid=- -> grants=1@1 waiting=0 hedge=-
@@ -107,7 +107,7 @@ def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path
     assert f"{file}:3: acquire" in found.stdout
     for text, message in [
         (TRACE[:-30], r"web.trace:4: expected a whole line; got the beginning of one"),
-        (TRACE.replace("version=2", "version=1"), r"web.trace:1: expected a trace of version 2"),
+        (TRACE.replace("version=3", "version=2"), r"web.trace:1: expected a trace of version 3"),
     ]:
         file.write_text(text)
         refused = invoke("simulate", "--replay", str(file))
