@@ -74,6 +74,9 @@ pub struct Config {
     /// HTTP: how long a request may hold its token while its body is passed on as it comes.
     #[serde(default = "default_streaming_ms_max")]
     pub streaming_ms_max: u64,
+    /// HTTP: paths that begin so are read from one server, as it comes, however long that takes.
+    #[serde(default)]
+    pub streamed_paths: Vec<String>,
     /// Redis: clients that may have a connection of their own at a time.
     #[serde(default = "default_pinned_max")]
     pub pinned_max: usize,
@@ -114,6 +117,8 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// Only with `protocol = "redis"`.
     pub redis: Option<Redis>,
+    /// Only with `protocol = "memcached"`.
+    pub memcached: Option<Memcached>,
     /// Only with `protocol = "mysql"`.
     pub mysql: Option<Mysql>,
     /// The file's keys as they stand there.
@@ -173,6 +178,26 @@ pub struct Redis {
     pub read_your_writes: bool,
 }
 
+/// Settings of memcached alone.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memcached {
+    /// What becomes of a read that finds nothing.
+    #[serde(default)]
+    pub miss: Miss,
+}
+
+/// A read whose server has not what it is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Miss {
+    /// Is a miss.
+    #[default]
+    Pass,
+    /// Is asked of another server as well: one that was emptied, or lost the key to a `cas`, is no miss.
+    Ask,
+}
+
 /// The one account that clients use towards the arbiter and the arbiter towards the servers.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,9 +211,40 @@ pub struct Mysql {
     /// How clients are asked to prove the password; one that prefers the other way may use it.
     #[serde(default)]
     pub auth_plugin: Method,
+    /// The server that is written to; without one no write is sent where there are several servers.
+    pub primary: Option<Primary>,
+    /// Where a connection reads that has written.
+    #[serde(default)]
+    pub reads_after_write: ReadsAfterWrite,
     /// Largest command of a client, and largest packet that is announced to servers.
     #[serde(default = "default_packet_bytes_max")]
     pub packet_bytes_max: usize,
+}
+
+/// The server that is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Primary {
+    /// The first of the file.
+    First,
+}
+
+/// Where a connection reads that has written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadsAfterWrite {
+    /// Where it writes, so that it reads what it has written.
+    #[default]
+    Primary,
+    /// As before, whether or not replicas have it yet.
+    Replicas,
+}
+
+impl Mysql {
+    /// Where a connection reads that has written; none without a primary.
+    pub fn reads_after_write(&self) -> Option<ReadsAfterWrite> {
+        self.primary.map(|Primary::First| self.reads_after_write)
+    }
 }
 
 impl std::fmt::Debug for Mysql {
@@ -374,6 +430,11 @@ impl Config {
     /// How long a connection of a Redis client's own may be idle.
     pub fn pinned_idle(&self) -> Duration {
         Duration::from_millis(self.pinned_idle_ms)
+    }
+
+    /// Whether another memcached server is asked for what one lacks.
+    pub fn asks_misses(&self) -> bool {
+        self.memcached.is_some_and(|own| own.miss == Miss::Ask)
     }
 
     /// Limit of one request.

@@ -49,6 +49,11 @@ pub struct Counters {
     pub client_open: Counter,
     pub token_wait_us_total: Counter,
     pub token_waits: Counter,
+    /// Clients now that have a connection, or a server, to themselves, and reads of whom go nowhere else.
+    pub pinned_clients: Counter,
+    /// How often one was given it.
+    pub pins: Counter,
+    pub pinned_commands: Counter,
     /// Connections that this machine could not make, for want of a descriptor, say.
     pub local_errors: Counter,
     pub compare: CompareCounters,

@@ -144,6 +144,16 @@ impl Page {
                 stats.replicas_wasted,
             ),
             (
+                "arbiter_pinned_total",
+                "Times that a client was given a server connection of its own.",
+                stats.pinned.times,
+            ),
+            (
+                "arbiter_pinned_commands_total",
+                "Commands of clients with a server connection of their own: not cloned.",
+                stats.pinned.commands,
+            ),
+            (
                 "arbiter_ejections_total",
                 "Servers taken out for their failures.",
                 stats.guarded.ejections,
@@ -203,6 +213,12 @@ impl Page {
                 "gauge",
                 "Client connections now.",
                 stats.connections.client_open,
+            ),
+            (
+                "arbiter_pinned_clients",
+                "gauge",
+                "Clients now that have a server connection of their own.",
+                stats.pinned.clients,
             ),
             (
                 "arbiter_held_bytes",

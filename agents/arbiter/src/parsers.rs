@@ -169,7 +169,7 @@ pub fn resp_reply(bytes: &[u8]) {
 pub fn memcached_command(mut bytes: &[u8]) {
     while let Ok(Some(command)) = memcached::command::next(bytes) {
         assert!(command.length > 1 && command.length <= bytes.len());
-        assert!(command.key.end < command.length);
+        assert!(command.keys.end < command.length);
         for end in 0..command.length {
             assert_eq!(memcached::command::next(&bytes[..end]), Ok(None));
         }

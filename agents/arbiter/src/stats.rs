@@ -2,8 +2,8 @@
 
 use policy::ServerId;
 use wire::arbiter::{
-    Compared, Config, Connections, Requests, Server, ServerCompared, ServerStats, Siblings, Stats,
-    Tokens,
+    Compared, Config, Connections, Pinned, Requests, Server, ServerCompared, ServerStats, Siblings,
+    Stats, Tokens,
 };
 
 use crate::tier::{Member, Standing, Tier};
@@ -71,6 +71,11 @@ pub fn snapshot(tier: &Tier) -> Stats {
         connections: Connections {
             client_accepted: counters.client_accepted.get(),
             client_open: counters.client_open.get(),
+        },
+        pinned: Pinned {
+            clients: counters.pinned_clients.get(),
+            times: counters.pins.get(),
+            commands: counters.pinned_commands.get(),
         },
         token_wait_us_total: counters.token_wait_us_total.get(),
         token_waits: counters.token_waits.get(),

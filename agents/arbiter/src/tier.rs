@@ -30,12 +30,14 @@ mod flight;
 mod leases;
 mod live;
 mod peers;
+mod pinned;
 mod places;
 mod reach;
 mod uploads;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
+pub use pinned::Pinned;
 pub use places::{Member, Presence};
 pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;

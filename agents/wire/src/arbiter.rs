@@ -181,6 +181,8 @@ pub struct Stats {
     pub wasted_percent: Option<f64>,
     /// Client connections.
     pub connections: Connections,
+    /// Redis and MySQL: clients whose reads go to one server only, because of what they have asked.
+    pub pinned: Pinned,
     /// Total time that requests (MySQL: sessions at their begin, and commands) waited for their first
     /// token.
     pub token_wait_us_total: u64,
@@ -204,6 +206,17 @@ pub struct Stats {
     pub compare: Compared,
     /// Per server.
     pub servers: Vec<ServerStats>,
+}
+
+/// Clients with a server connection of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// Now.
+    pub clients: u64,
+    /// How often one was pinned.
+    pub times: u64,
+    /// What they asked there; of Redis not among `requests`, but for the command that pinned.
+    pub commands: u64,
 }
 
 /// Requests by fate.

@@ -163,6 +163,31 @@ impl Config {
         if self.redis.is_some() && self.protocol != Protocol::Redis {
             return refuse("redis", "no [redis] table with another protocol", "one");
         }
+        if let Some(path) = self
+            .streamed_paths
+            .iter()
+            .find(|path| !path.starts_with('/'))
+        {
+            return refuse(
+                "streamed_paths",
+                "paths that begin with '/'",
+                format!("{path:?}"),
+            );
+        }
+        if !self.streamed_paths.is_empty() && self.protocol != Protocol::Http {
+            return refuse(
+                "streamed_paths",
+                "none with another protocol than http",
+                "some",
+            );
+        }
+        if self.memcached.is_some() && self.protocol != Protocol::Memcached {
+            return refuse(
+                "memcached",
+                "no [memcached] table with another protocol",
+                "one",
+            );
+        }
         self.validate_mysql()
     }
 

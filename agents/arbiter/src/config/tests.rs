@@ -160,6 +160,8 @@ fn only_some_keys_change_without_a_restart() {
 #[test]
 fn debug_output_has_no_password() {
     let mysql = Mysql {
+        primary: None,
+        reads_after_write: Default::default(),
         user: "wiki".into(),
         password: "wiki-read".into(),
         database: "wiki".into(),

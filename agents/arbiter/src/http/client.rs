@@ -36,7 +36,12 @@ pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool
     let mut request = RequestHead::default();
     loop {
         let after = match client.next_request(&mut request, stopping.as_mut()).await {
-            Ok(true) => client.answer(&front, &request).await,
+            Ok(true) => {
+                let paths = &front.tier.config().streamed_paths;
+                let is_under = |start: &String| request.path().starts_with(start.as_bytes());
+                request.streams |= request.is_read && paths.iter().any(is_under);
+                client.answer(&front, &request).await
+            }
             Ok(false) => After::Close,
             Err(refusal) => {
                 let reply = refusal.reply(false, true);
@@ -157,7 +162,7 @@ impl Client {
             }
         }
         let received = Instant::now();
-        let (r, races) = if request.is_read {
+        let (r, races) = if request.is_read && !request.streams {
             let r = front.tier.read_replicas(received.into());
             (r, r > 1 || front.tier.is_probe_due(received.into()))
         } else {

@@ -10,6 +10,7 @@ use tokio::time::{timeout_at, Instant};
 use super::answer::Client;
 use super::exchange::{ask, open, reply_head, Failure, Link, Question};
 use super::head::{RequestHead, ResponseHead};
+use super::pool::Age;
 use super::refusal::{refusal_of, Refusal};
 use super::relay::Sent;
 use super::upload::{Broken, Streaming, Upload};
@@ -110,7 +111,8 @@ impl Exchange<'_> {
                 Err(Ended::Refused(failure.refusal(), unread_body))
             }
             Some(Ok(())) => Ok(Sent {
-                lease,
+                server: lease.server,
+                lease: Some(lease),
                 link,
                 flight,
                 is_cut: !takes_all,
@@ -188,9 +190,12 @@ async fn ask_somebody(
         };
         let server = lease.server;
         let flight = front.tier.sent(server);
+        // What may take for ever takes no place of what is work.
+        let lease = Some(lease).filter(|_| !request.streams);
         let why = match ask(front, server, &mut link, question, reply).await {
             Ok(takes_all) => {
                 return Ok(Sent {
+                    server,
                     lease,
                     link,
                     flight,
@@ -200,7 +205,7 @@ async fn ask_somebody(
             }
             Err(why) => why,
         };
-        if why != Failure::Local {
+        if why != Failure::Local && !(request.streams && why == Failure::TimedOut) {
             flight.bad();
         }
         tried.push(server);
@@ -218,6 +223,11 @@ pub async fn reach(
     deadline: Instant,
     tried: &mut Vec<ServerId>,
 ) -> Result<(Lease, Link), Refusal> {
+    let limit = front.tier.config().request_timeout();
+    let deadline = match request.streams {
+        true => deadline.min(Instant::now() + limit),
+        false => deadline,
+    };
     loop {
         let mut leases = match front.tier.acquire_for(request.stamp, Wanted::One, tried) {
             Ok(leases) => leases,
@@ -230,7 +240,12 @@ pub async fn reach(
             front.tier.holds(stamp, lease.server);
         }
         // A non-read on a connection that the server is just closing could not be sent again.
-        match open(front, lease.server, request.is_read, deadline).await {
+        let age = if request.is_read {
+            Age::Any
+        } else {
+            Age::Fresh
+        };
+        match open(front, lease.server, Some(age), deadline).await {
             Ok(link) => return Ok((lease, link)),
             Err(Failure::Local) => return Err(Failure::Local.refusal()),
             Err(_) => tried.push(lease.server),

@@ -8,6 +8,7 @@ use policy::ServerId;
 use tokio::time::Instant;
 
 use super::head::{RequestHead, ResponseHead};
+use super::pool::Age;
 use super::refusal::Refusal;
 use super::Front;
 use crate::collision_avoidance::{self, Stamp};
@@ -87,7 +88,7 @@ pub struct Link {
     pub generation: u64,
 }
 
-/// A pooled connection, or a new one; where another comes back to the pool before the new one is
+/// A pooled connection of that age, or a new one; where another comes back to the pool before the new one is
 /// there, that one: when many ask at once few connections do. A server that refuses one is dead.
 ///
 /// # Errors
@@ -95,12 +96,12 @@ pub struct Link {
 pub async fn open(
     front: &Front,
     server: ServerId,
-    may_reuse: bool,
+    reuse: Option<Age>,
     deadline: Instant,
 ) -> Result<Link, Failure> {
     let generation = front.tier.generation(server);
     let pooled = || {
-        let conn = front.pool.take(server, generation)?;
+        let conn = front.pool.take(server, generation, reuse?)?;
         front.tier.server_counters[server].connections_reused.inc();
         Some(Link {
             conn,
@@ -108,7 +109,7 @@ pub async fn open(
             generation,
         })
     };
-    if let Some(link) = may_reuse.then(pooled).flatten() {
+    if let Some(link) = pooled() {
         return Ok(link);
     }
     let mut connecting = pin!(front.tier.connect(server, deadline));
@@ -116,7 +117,7 @@ pub async fn open(
         let connected = tokio::select! {
             biased;
             connected = &mut connecting => connected,
-            () = front.pool.returned(server), if may_reuse => match pooled() {
+            () = front.pool.returned(server), if reuse.is_some() => match pooled() {
                 Some(link) => return Ok(link),
                 None => continue,
             },
@@ -134,8 +135,8 @@ pub async fn open(
 }
 
 /// Sends a request and waits for the first head that comes back: whether the server took all of the
-/// request before. Where a pooled connection turns out to be closed before any reply, a new one is
-/// tried once: only reads go by pooled ones, and a read may be sent again.
+/// request before. Where a pooled connection turns out to be closed before any reply, a read is sent
+/// again on a new one, once.
 ///
 /// # Errors
 /// [`Failure`].
@@ -147,9 +148,13 @@ pub async fn ask(
     reply: &mut ResponseHead,
 ) -> Result<bool, Failure> {
     match ask_once(front, &mut link.conn, question, reply).await {
-        Err(Failure::Silent) if link.reused => {
-            *link = open(front, server, false, question.deadline).await?;
+        Err(Failure::Silent) if link.reused && question.request.is_read => {
+            *link = open(front, server, None, question.deadline).await?;
             ask_once(front, &mut link.conn, question, reply).await
+        }
+        Err(Failure::Silent) if link.reused => {
+            front.pool.closed_in_use(server);
+            Err(Failure::Silent)
         }
         other => other,
     }

@@ -33,7 +33,8 @@ pub async fn ask(exchange: &mut Exchange<'_>, mut upload: Upload) -> Result<Sent
         Ok(true) => {}
         Ok(false) => {
             return Ok(Sent {
-                lease,
+                server: lease.server,
+                lease: Some(lease),
                 link,
                 flight,
                 is_cut: true,

@@ -13,6 +13,17 @@ pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
     Err("a line must end with CR LF")
 }
 
+/// True if the media types are those of server-sent events, or these among others.
+fn names_events(value: &[u8]) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    let types = value.split(|&byte| byte == b',');
+    types.map(<[u8]>::trim_ascii).any(|it| {
+        let rest = it.get(EVENTS.len()..);
+        let is_named = rest.is_some_and(|_| it[..EVENTS.len()].eq_ignore_ascii_case(EVENTS));
+        is_named && rest.is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b';', ..]))
+    })
+}
+
 /// The connection and the body, as the header fields say.
 pub struct Facts {
     length: Option<u64>,
@@ -26,6 +37,8 @@ pub struct Facts {
     pub expects_other: bool,
     pub max_forwards: Result<Option<u64>, &'static str>,
     pub stamp: Option<Stamp>,
+    /// `Accept` of a request, or `Content-Type` of a reply: server-sent events.
+    pub is_events: bool,
     /// `Upgrade` names websocket.
     names_websocket: bool,
     /// Field names that `Connection` lists.
@@ -45,6 +58,7 @@ impl Facts {
             expects_other: false,
             max_forwards: Ok(None),
             stamp: None,
+            is_events: false,
             names_websocket: false,
             listed: Vec::new(),
         };
@@ -70,6 +84,8 @@ impl Facts {
                 let is_known = field.value.eq_ignore_ascii_case(b"100-continue");
                 facts.expects_continue |= is_known;
                 facts.expects_other |= !is_known;
+            } else if is("accept") || is("content-type") {
+                facts.is_events |= names_events(field.value);
             } else if is("max-forwards") {
                 facts.set_max_forwards(field.value);
             } else if is(collision_avoidance::HEADER) {

@@ -36,6 +36,8 @@ pub struct RequestHead {
     pub is_read: bool,
     /// The connection is to become a WebSocket.
     pub upgrades: bool,
+    /// A read whose reply may never end, or be long in coming: goes to one server, as it comes.
+    pub streams: bool,
     /// HEAD: the reply has no body.
     pub is_head: bool,
     /// 0 for HTTP/1.0, 1 for HTTP/1.1.
@@ -63,10 +65,20 @@ pub struct ResponseHead {
     pub status: u16,
     /// True if the server keeps the connection.
     pub keep_alive: bool,
+    /// Server-sent events: it may never end.
+    pub is_events: bool,
     /// How the body ends.
     pub framing: Framing,
     /// What the client gets, without the connection's own fields and the final empty line.
     pub forward: Vec<u8>,
+}
+
+impl RequestHead {
+    /// The path, with its query.
+    pub fn path(&self) -> &[u8] {
+        let mut words = self.forward.split(|&byte| byte == b' ');
+        words.nth(1).unwrap_or_default()
+    }
 }
 
 impl ResponseHead {
@@ -200,6 +212,7 @@ impl RequestHead {
             && matches!(framing, Framing::Empty | Framing::Length(0));
         self.upgrades = self.is_read && !self.is_head && minor == 1 && facts.upgrades();
         self.is_read &= !self.upgrades;
+        self.streams = self.is_read && facts.is_events;
         self.minor = minor;
         self.keep_alive = facts.keep_alive(minor);
         self.framing = framing;
@@ -308,6 +321,7 @@ impl ResponseHead {
         let declared = facts.framing(minor)?;
         let bodiless = to_head || status < 200 || status == 204 || status == 304;
         self.status = status;
+        self.is_events = !bodiless && facts.is_events;
         self.framing = if bodiless {
             Framing::Empty
         } else {

@@ -1,5 +1,10 @@
 //! Idle connections to the servers, the last used first; bounded per server.
+//!
+//! A server may close an idle connection just when it is used again. A read is then sent once more; what
+//! is no read could not be, so it gets only what has been idle for less than a second, which is well
+//! within the time that servers keep connections, and of a server that has closed one sooner, none.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Mutex;
 
 use policy::ServerId;
@@ -15,11 +20,27 @@ const IDLE_SWEEPS_MAX: u32 = 60;
 /// Idle for so many sweeps, a connection has no buffer.
 const BUFFER_SWEEPS: u32 = 2;
 
+/// A server that closes what has been idle for no more sweeps than this is hasty.
+const HASTY_SWEEPS: u32 = 2;
+/// How many sweeps that is remembered for.
+const HASTY_FOR: u32 = 60;
+
+/// How long a connection may have been idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// As long as it is kept.
+    Any,
+    /// Less than a sweep, and of a server that is not hasty.
+    Fresh,
+}
+
 /// The idle connections of one thread.
 pub struct Pool {
     idle: Vec<Mutex<Vec<Idle>>>,
     /// Told of each connection that comes back.
     returned: Vec<Notify>,
+    /// For so many sweeps more each server is known to be hasty.
+    hasty: Vec<AtomicU32>,
 }
 
 struct Idle {
@@ -35,18 +56,39 @@ impl Pool {
         Self {
             idle: (0..servers).map(|_| Mutex::default()).collect(),
             returned: (0..servers).map(|_| Notify::new()).collect(),
+            hasty: (0..servers).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
     /// A connection of this generation that is open and silent.
-    pub fn take(&self, server: ServerId, generation: u64) -> Option<Conn> {
+    pub fn take(&self, server: ServerId, generation: u64, age: Age) -> Option<Conn> {
+        if age == Age::Fresh && self.hasty[server].load(Relaxed) > 0 {
+            return None;
+        }
         let mut idle = lock(&self.idle[server]);
-        while let Some(mut candidate) = idle.pop() {
+        let is_wanted = |idle: &Idle| age == Age::Any || idle.sweeps == 0;
+        while idle.last().is_some_and(is_wanted) {
+            let Some(mut candidate) = idle.pop() else {
+                break;
+            };
             if candidate.is_usable(generation) {
                 return Some(candidate.conn);
             }
+            self.closed(server, &candidate, generation);
         }
         None
+    }
+
+    /// The server closed a fresh connection just when it was used again.
+    pub fn closed_in_use(&self, server: ServerId) {
+        self.hasty[server].store(HASTY_FOR, Relaxed);
+    }
+
+    /// An idle connection is of no more use.
+    fn closed(&self, server: ServerId, idle: &Idle, generation: u64) {
+        if idle.generation == generation && idle.sweeps <= HASTY_SWEEPS {
+            self.hasty[server].store(HASTY_FOR, Relaxed);
+        }
     }
 
     /// Keeps a connection on which nothing is outstanding.
@@ -78,12 +120,18 @@ impl Pool {
     pub fn sweep(&self, generation: impl Fn(ServerId) -> u64) {
         for (server, idle) in self.idle.iter().enumerate() {
             let generation = generation(server);
+            let hasty = self.hasty[server].load(Relaxed);
+            self.hasty[server].store(hasty.saturating_sub(1), Relaxed);
             lock(idle).retain_mut(|idle| {
                 idle.sweeps += 1;
                 if idle.sweeps >= BUFFER_SWEEPS {
                     idle.conn.release_buffer();
                 }
-                idle.sweeps <= IDLE_SWEEPS_MAX && idle.is_usable(generation)
+                let is_usable = idle.is_usable(generation);
+                if !is_usable {
+                    self.closed(server, idle, generation);
+                }
+                idle.sweeps <= IDLE_SWEEPS_MAX && is_usable
             });
         }
     }

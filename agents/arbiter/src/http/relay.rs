@@ -23,7 +23,9 @@ use crate::tier::{Flight, Lease};
 /// A request that was sent to a server.
 pub struct Sent {
     /// The server.
-    pub lease: Lease,
+    pub server: ServerId,
+    /// The right to use it, while that is work.
+    pub lease: Option<Lease>,
     /// The connection to it.
     pub link: Link,
     /// The accounts of this replica.
@@ -69,16 +71,18 @@ pub async fn pass_on(
     let unframes = request.minor == 0 && head.framing == Framing::Chunked;
     let has_end = head.framing != Framing::UntilClose && !unframes;
     let keeps = client.keeps(request) && !sent.unread_body && has_end;
-    let member = front.tier.server(sent.lease.server);
+    let member = front.tier.server(sent.server);
+    let streams = request.streams || head.is_events;
     head.close_for(&member.name, request, keeps, None);
     let mut stream = Stream {
         front,
         body,
         unframed: unframes.then(|| Body::new(Framing::Chunked)),
         waiting: Waiting::new(front),
+        streams,
     };
     let begun = stream.begin(client, &mut head, begun);
-    let (server, mut lease) = (sent.lease.server, Some(sent.lease));
+    let (server, mut lease) = (sent.server, sent.lease.filter(|_| !streams));
     let streamed = match begun {
         Ok(()) => {
             stream
@@ -98,7 +102,9 @@ pub async fn pass_on(
             return After::Abort;
         }
         Err(Broken::Server) => {
-            flight.bad();
+            if !streams {
+                flight.bad();
+            }
             drop((flight, lease, link));
             front.tier.counters.failed.inc();
             // What came goes out; the missing rest tells the client that it was cut.
@@ -107,7 +113,10 @@ pub async fn pass_on(
             return After::Abort;
         }
     };
-    account(&flight, head.status);
+    // How long a stream goes on says nothing of its server.
+    if !streams || head.status >= 500 {
+        account(&flight, head.status);
+    }
     flight.won();
     // The connection goes back with another buffer while this one is written to the client.
     let is_whole = link.conn.buffer.len() == last && !sent.is_cut;
@@ -138,6 +147,8 @@ struct Stream<'a> {
     /// Finds the data in chunks, for a client that knows none.
     unframed: Option<Body>,
     waiting: Waiting<'a>,
+    /// It may be silent for long.
+    streams: bool,
 }
 
 impl Stream<'_> {
@@ -190,7 +201,15 @@ impl Stream<'_> {
         link: &mut Link,
         lease: &mut Option<Lease>,
     ) -> Result<usize, Broken> {
-        let limit = self.front.tier.config().request_timeout();
+        let config = self.front.tier.config();
+        let limit = match self.streams {
+            true => config.idle_timeout(),
+            false => config.request_timeout(),
+        };
+        if self.streams && !self.body.is_done() && !head.forward.is_empty() {
+            // The first news may be long in coming.
+            self.put(client, head, &[])?;
+        }
         let mut silent_by = Instant::now() + limit;
         loop {
             let has_room = self.waiting.has_room(client);

@@ -11,6 +11,7 @@ use super::body::Body;
 use super::digest::Said;
 use super::exchange::{ask_for_final, keep, open, Failure, Question};
 use super::head::{is_good, RequestHead, ResponseHead};
+use super::pool::Age;
 use super::relay::{account, Reply, Sent};
 use super::Front;
 use crate::collision_avoidance::Stamp;
@@ -21,6 +22,10 @@ use crate::voting::ReplyVote;
 
 /// Largest reply that is held back; a larger one is streamed as soon as it is larger.
 const REPLY_MAX: usize = 1024 * 1024;
+
+/// A reply that is incomplete when only this share of the time is left is passed on as it comes, where
+/// its server has sent some of it as lately.
+const HELD_SHARE: u32 = 4;
 
 /// State that the replicas of one request share.
 pub(super) struct Race {
@@ -90,6 +95,17 @@ impl Race {
         End::TooLate
     }
 
+    /// A good reply that does not come to its end, though its server sends: it wins, unless another
+    /// has, and says nothing of its server's speed.
+    fn stream(&self, reply: Reply, body: Body, sent: Sent) -> End {
+        if !self.is_answered() {
+            return End::Large(Box::new(Large { reply, body, sent }));
+        }
+        let spent = sent.flight.neutral();
+        sent.flight.wasted(spent);
+        End::TooLate
+    }
+
     fn failed(&self, flight: &Flight, failure: Failure) -> End {
         let spent = flight.bad();
         if self.is_answered() {
@@ -114,7 +130,7 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
     }
     // A time of its own, beyond the client's: the token stays out while the server is at work.
     let drained_by = Instant::now() + race.front.tier.config().request_timeout();
-    let mut link = match open(&race.front, server, true, drained_by).await {
+    let mut link = match open(&race.front, server, Some(Age::Any), drained_by).await {
         Ok(link) => link,
         Err(failure) => {
             let reply = None;
@@ -144,7 +160,8 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
     match ask_for_final(&race.front, server, &mut link, &question, head, interim).await {
         Ok(()) => {
             let sent = Sent {
-                lease,
+                server,
+                lease: Some(lease),
                 link,
                 flight,
                 is_cut: false,
@@ -161,10 +178,19 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
     let mut body = Body::new(reply.head.framing);
     let ballot = race.ballot.clone();
     let mut said = ballot.map(|ballot| Said::new(ballot, &reply.head));
+    let limit = race.front.tier.config().request_timeout();
+    // A server that keeps sending is not late: what is not complete by then is passed on as it comes.
+    let mut held_until = drained_by - limit / HELD_SHARE;
+    let mut heard = Instant::now();
+    let may_stream = is_good(reply.head.status) && !race.refuses();
+    if may_stream && reply.head.is_events {
+        return race.stream(reply, body, sent);
+    }
     loop {
         let conn = &mut sent.link.conn;
-        match body.next(conn, drained_by).await {
+        match body.next(conn, held_until).await {
             Ok(Some(length)) => {
+                heard = Instant::now();
                 if let Some(said) = &mut said {
                     said.add(&conn.buffer[..length]);
                 }
@@ -177,7 +203,15 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             }
             Ok(None) => break,
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                return race.failed(&sent.flight, Failure::TimedOut);
+                let is_sending = heard.elapsed() < limit / HELD_SHARE;
+                if is_sending && may_stream {
+                    return race.stream(reply, body, sent);
+                }
+                if held_until >= drained_by {
+                    return race.failed(&sent.flight, Failure::TimedOut);
+                }
+                held_until = drained_by;
+                continue;
             }
             Err(_) => return race.failed(&sent.flight, Failure::Broken),
         }

@@ -19,7 +19,12 @@ pub async fn run(
     upload: Upload,
     received: Instant,
 ) -> After {
-    let deadline = received + front.tier.config().request_timeout();
+    let config = front.tier.config();
+    // Who waits for news is no work, and may wait for long.
+    let deadline = match request.streams {
+        true => received + config.idle_timeout(),
+        false => received + config.request_timeout(),
+    };
     let mut reply = std::mem::take(&mut client.reply);
     reply.may_switch = request.upgrades;
     let mut exchange = Exchange {

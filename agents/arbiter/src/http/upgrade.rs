@@ -23,12 +23,12 @@ pub async fn switch(
     mut head: ResponseHead,
 ) -> After {
     let Sent {
+        server,
         lease,
         mut link,
         flight,
         ..
     } = sent;
-    let server = lease.server;
     flight.good();
     flight.won();
     drop((flight, lease));

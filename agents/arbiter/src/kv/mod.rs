@@ -65,6 +65,9 @@ pub enum Failure {
     /// Nothing was sent.
     #[error("the arbiter has no connection left to ask with")]
     Local,
+    /// Not executed, as the server itself says; its reply is in the slot.
+    #[error("the server replied with an error of its own making")]
+    ServerError,
     /// It was executed.
     #[error("the replicas' replies differ, no majority agrees")]
     Disagreed,
@@ -116,6 +119,7 @@ impl Failure {
             | Self::NoServer
             | Self::Foreign
             | Self::NoToken
+            | Self::ServerError
             | Self::Local => NOT_EXECUTED,
         }
     }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use policy::{Refused, ServerId};
 use tokio::time::sleep_until;
 
@@ -20,6 +21,8 @@ const READ_TRIES: usize = 3;
 
 /// Reads: to r servers of the policy's choice (at once, or delayed where the policy hedges), the
 /// first good reply wins. One that failed at all of them is sent to others, or again; to none of `not`.
+/// One that all of them have refused for reasons of their own (`-LOADING`, say) is sent to others; what
+/// they said is the reply where nobody answers.
 ///
 /// # Errors
 /// [`Failure`]: there is no reply.
@@ -35,18 +38,51 @@ pub async fn race<D: Dialect>(
         front.tier.counters.cloned.add(batch.commands);
     }
     let ballot = ReplyVote::open(&front.tier).filter(|_| batch.is_comparable);
-    let asked = Asked {
+    ask(front, slot, batch, not, (r, received), ballot.as_ref()).await
+}
+
+/// Reads that were answered once more, to one server that is none of `not`.
+///
+/// # Errors
+/// As `race`.
+pub async fn elsewhere<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+    not: &[ServerId],
+    received: Instant,
+) -> Result<(), Failure> {
+    ask(front, slot, batch, not, (1, received), None).await
+}
+
+async fn ask<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+    not: &[ServerId],
+    (r, received): (usize, Instant),
+    ballot: Option<&Arc<ReplyVote>>,
+) -> Result<(), Failure> {
+    let mut asked = Asked {
         r,
         received,
         never: not.len(),
-        ballot: ballot.as_ref(),
+        ballot,
+        is_over_once_tried: false,
     };
     let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
+    // What a server said that has not executed it, to be said where no other answers.
+    let mut said = BytesMut::new();
     for _ in 0..READ_TRIES {
         match race_once(front, slot, batch, asked, &mut tried).await {
-            Err(Failure::NoServer) if tried.len() > not.len() => return Err(failure),
+            Err(Failure::NoServer) if tried.len() > not.len() => break,
             Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
+            Err(again @ Failure::ServerError) => {
+                failure = again;
+                said = slot.take_server_error();
+                asked.is_over_once_tried = true;
+            }
             other => {
                 if let Some(ballot) = ballot.filter(|_| other.is_err_and(Failure::is_undecided)) {
                     ballot.refused();
@@ -55,7 +91,11 @@ pub async fn race<D: Dialect>(
             }
         }
     }
-    Err(failure)
+    if said.is_empty() {
+        return Err(failure);
+    }
+    slot.say(&said);
+    Ok(())
 }
 
 /// How a batch is raced.
@@ -67,6 +107,8 @@ struct Asked<'a> {
     never: usize,
     /// The vote, where replies are compared.
     ballot: Option<&'a Arc<ReplyVote>>,
+    /// Who has been asked is not asked again.
+    is_over_once_tried: bool,
 }
 
 impl Asked<'_> {
@@ -94,7 +136,7 @@ async fn race_once<D: Dialect>(
     let wanted = Wanted::Copies(r);
     let mut leases = match front.tier.acquire(wanted, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
-        Err(Refused::NoServer) if tried.len() > never => {
+        Err(Refused::NoServer) if tried.len() > never && !asked.is_over_once_tried => {
             front.tier.acquire(wanted, &tried[..never])
         }
         other => other,
@@ -154,7 +196,13 @@ pub async fn one<D: Dialect>(
 ) -> Result<(), Failure> {
     let ticket = slot.open(Mode::Race);
     front.send(server, batch, slot, ticket, (None, None));
-    poll_fn(|cx| slot.poll_decided(cx)).await
+    match poll_fn(|cx| slot.poll_decided(cx)).await {
+        Err(Failure::ServerError) => {
+            slot.say(&slot.take_server_error());
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// To all these servers, in the same order as every other batch that goes to all; the replies are

@@ -36,6 +36,8 @@ struct State {
     probe: Option<ServerId>,
     answered: bool,
     failure: Option<Failure>,
+    /// Whose reply it is.
+    winner: Option<ServerId>,
     /// A server's error, for want of a better reply.
     server_error: Option<BytesMut>,
     /// Every server's reply, in `replies`.
@@ -97,6 +99,7 @@ impl Slot {
         state.probe = None;
         state.answered = false;
         state.failure = None;
+        state.winner = None;
         state.server_error = None;
         state.gathered.clear();
         state.replies.clear();
@@ -143,6 +146,7 @@ impl Slot {
             }
             Mode::Race if state.can_hold(reply.len()) => {
                 state.answered = true;
+                state.winner = Some(server);
                 state.out.extend_from_slice(reply);
                 Verdict::Won
             }
@@ -195,14 +199,10 @@ impl Slot {
             return Poll::Ready(Ok(()));
         }
         if !coming && state.is_over() {
-            return Poll::Ready(match (state.mode, state.server_error.take()) {
+            return Poll::Ready(match (state.mode, &state.server_error) {
                 (Mode::Gather, _) => Ok(()),
                 (Mode::Agree { .. }, _) if !state.gathered.is_empty() => Err(state.disagreement()),
-                (_, Some(reply)) => {
-                    state.answered = true;
-                    state.out.extend_from_slice(&reply);
-                    Ok(())
-                }
+                (_, Some(_)) => Err(Failure::ServerError),
                 (_, None) => Err(state.failure.unwrap_or(Failure::NoServer)),
             });
         }
@@ -229,9 +229,32 @@ impl Slot {
         self.lock().out.extend_from_slice(bytes);
     }
 
+    /// The error of a server's making that ended the round: see [`Failure::ServerError`].
+    pub fn take_server_error(&self) -> BytesMut {
+        let mut state = self.lock();
+        // What comes now is late.
+        state.answered = true;
+        state.server_error.take().unwrap_or_default()
+    }
+
     /// How many bytes wait for the client.
     pub fn output_len(&self) -> usize {
         self.lock().out.len()
+    }
+
+    /// Whose reply a race has put into the output.
+    pub fn winner(&self) -> Option<ServerId> {
+        self.lock().winner
+    }
+
+    /// Looks at the output from a place on.
+    pub fn output_from<T>(&self, place: usize, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.lock().out[place..])
+    }
+
+    /// Takes the output from a place on.
+    pub fn cut_output(&self, place: usize) -> BytesMut {
+        self.lock().out.split_off(place)
     }
 
     /// The byte at a place of the output.
@@ -391,8 +414,10 @@ mod tests {
         assert_eq!(slot.fill(ticket, 0, b"-LOADING", true), Verdict::Kept);
         assert!(decided(&slot).is_pending());
         assert!(slot.fail(ticket, 1, Failure::Closed));
-        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
-        assert_eq!(output(&slot), b"-LOADING");
+        assert_eq!(decided(&slot), Poll::Ready(Err(Failure::ServerError)));
+        assert_eq!(slot.take_server_error(), "-LOADING");
+        assert_eq!(slot.fill(ticket, 2, b"late", false), Verdict::Late);
+        assert_eq!(output(&slot), b"");
     }
 
     #[test]
@@ -434,8 +459,8 @@ mod tests {
         assert_eq!(slot.fill(ticket, 0, b"-LOADING", true), Verdict::Kept);
         let context = &mut Context::from_waker(Waker::noop());
         assert!(slot.poll_round(context, true).is_pending());
-        assert_eq!(slot.poll_round(context, false), Poll::Ready(Ok(())));
-        assert_eq!(output(&slot), b"-LOADING");
+        let decided = slot.poll_round(context, false);
+        assert_eq!(decided, Poll::Ready(Err(Failure::ServerError)));
     }
 
     #[test]

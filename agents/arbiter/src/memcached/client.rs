@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use wire::arbiter::CompareMode;
 
 use super::command::{self, Class, Command};
+use super::miss;
 use super::reply::Replies;
 use super::Front;
 use crate::kv::client::{self, End};
@@ -41,6 +42,8 @@ struct Client {
     alive: Vec<ServerId>,
     /// Who said the last CAS value.
     cas_of: Option<ServerId>,
+    /// Bytes behind the run in which no line ends.
+    looked_at: usize,
 }
 
 /// Commands of one class at the start of the buffer.
@@ -73,6 +76,7 @@ pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<
         run: NO_RUN,
         alive: vec![],
         cas_of: None,
+        looked_at: 0,
     };
     while client.wire.more(&mut stop).await {
         let after = client.answer().await;
@@ -91,7 +95,8 @@ impl Client {
     /// Answers all complete commands in the buffer.
     async fn answer(&mut self) -> Result<(), End> {
         loop {
-            match command::next(&self.wire.socket.buffer[self.run.bytes..]) {
+            let rest = &self.wire.socket.buffer[self.run.bytes..];
+            match command::next_after(rest, &mut self.looked_at) {
                 Ok(Some(command)) => self.command(command).await?,
                 Ok(None) => return self.end_run().await,
                 Err(refused) => {
@@ -158,10 +163,7 @@ impl Client {
         counters.received.add(u64::from(run.commands));
         let received = Instant::now();
         let answered = match run.class {
-            Class::Read | Class::Fence => {
-                let batch = run.batch(&self.wire.socket.buffer);
-                round::race(&self.wire.front, &self.wire.slot, &batch, &[], received).await
-            }
+            Class::Read | Class::Fence => self.read(run, received).await,
             Class::Write => self.write_all(run).await,
             _ => self.ask_reference(run).await,
         };
@@ -188,6 +190,35 @@ impl Client {
             }
         }
         self.wire.write_much().await
+    }
+
+    /// Reads go to r servers; what the first lacks may be asked of another.
+    async fn read(&self, run: Run, received: Instant) -> Result<(), Failure> {
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        let batch = run.batch(&self.wire.socket.buffer);
+        let before = slot.output_len();
+        round::race(front, slot, &batch, &[], received).await?;
+        let asks = front.tier.config().asks_misses() && run.is_counted();
+        if asks && front.tier.comparing.mode() == CompareMode::Off {
+            self.ask_misses(&batch, before, received).await;
+        }
+        Ok(())
+    }
+
+    /// Asks another server for what is missing in the reply at that place of the output.
+    async fn ask_misses(&self, batch: &Batch<'_>, before: usize, received: Instant) {
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        let has_miss = |reply: &[u8]| miss::has_miss(batch.bytes, reply);
+        let Some(winner) = slot.winner().filter(|_| slot.output_from(before, has_miss)) else {
+            return;
+        };
+        let reply = slot.cut_output(before);
+        let asked = round::elsewhere(front, slot, batch, &[winner], received).await;
+        let other = slot.cut_output(before);
+        match asked {
+            Ok(()) => slot.say(&miss::merged(batch.bytes, &reply, &other)),
+            Err(_) => slot.say(&reply),
+        }
     }
 
     /// Writes go to all servers; the reference's reply goes to the client.
@@ -253,9 +284,10 @@ async fn delete_keys(front: &Front, slot: &Arc<Slot>, commands: &[u8], servers: 
     let (mut bytes, mut keys) = (vec![], 0_u32);
     let mut rest = commands;
     while let Ok(Some(command)) = command::next(rest) {
-        if !command.key.is_empty() {
+        let words = rest[command.keys].split(|&byte| byte == b' ');
+        for key in words.filter(|key| !key.is_empty()) {
             bytes.extend_from_slice(b"md ");
-            bytes.extend_from_slice(&rest[command.key]);
+            bytes.extend_from_slice(key);
             bytes.extend_from_slice(if command.is_base64 {
                 b" b\r\n"
             } else {
@@ -296,6 +328,11 @@ impl Run {
         self.loud += u32::from(!command.is_quiet);
         self.fences += usize::from(command.class == Class::Fence);
         self.is_loose |= command.is_loose;
+    }
+
+    /// True if each command has its reply.
+    fn is_counted(&self) -> bool {
+        self.loud == self.commands && self.fences == 0
     }
 
     fn batch<'a>(&self, buffer: &'a [u8]) -> Batch<'a> {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::kv::{line_end, number, HELD_MAX};
 
-/// Longest line: a `get` of many keys.
+/// Longest line, but for a `get` of many keys, which is as long as memory lasts: as in memcached.
 const LINE_MAX: usize = 64 * 1024;
 /// As in memcached.
 const KEY_MAX: usize = 250;
@@ -42,8 +42,8 @@ pub struct Command {
     pub class: Class,
     /// True if it may have no reply.
     pub is_quiet: bool,
-    /// Where its key is, where it has one that it changes.
-    pub key: Range<usize>,
+    /// Where the keys are that it changes: words, of which all but `gats` have at most one.
+    pub keys: Range<usize>,
     /// The key is in base64.
     pub is_base64: bool,
     /// It compares a CAS value.
@@ -66,14 +66,33 @@ const NOT_OFFERED: Class = Class::Refused("SERVER_ERROR not offered by the arbit
 /// # Errors
 /// [`Refused`]: the connection is of no more use.
 pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
+    next_after(bytes, &mut 0)
+}
+
+/// As `next`, where so many bytes are known to have no line's end; where they are still without one
+/// `looked_at` says how many there are now.
+///
+/// # Errors
+/// As `next`.
+pub fn next_after(bytes: &[u8], looked_at: &mut usize) -> Result<Option<Command>, Refused> {
     if bytes.first() == Some(&0x80) {
         return Err(Refused(
             "SERVER_ERROR the binary protocol is not offered\r\n",
         ));
     }
-    let Some(end) = line_end(bytes, LINE_MAX).map_err(|_| BAD_LINE)? else {
+    // The carriage return of the line's end may have been the last of them.
+    let start = std::mem::take(looked_at).saturating_sub(1);
+    let longest = if is_multiget(bytes) {
+        HELD_MAX
+    } else {
+        LINE_MAX
+    };
+    let end = line_end(&bytes[start..], longest.saturating_sub(start));
+    let Some(end) = end.map_err(|_| BAD_LINE)? else {
+        *looked_at = bytes.len();
         return Ok(None);
     };
+    let end = start + end;
     let line = &bytes[..end];
     if line.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
         return Err(BAD_LINE);
@@ -83,7 +102,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
         length: end + 2,
         class: NOT_OFFERED,
         is_quiet: false,
-        key: 0..0,
+        keys: 0..0,
         is_base64: false,
         compares: false,
         is_loose: false,
@@ -92,7 +111,10 @@ pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
         b"get" => command.class = Class::Read,
         b"gets" | b"stats" | b"version" | b"me" => command.reference(&words),
         b"gat" => command.class = Class::Write,
-        b"gats" => command.class = Class::Decided,
+        b"gats" => {
+            command.class = Class::Decided;
+            command.keys = words.range(2).start..end;
+        }
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
             return command.storage(&words, bytes)
         }
@@ -105,6 +127,12 @@ pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
         _ => {}
     }
     Ok(Some(command))
+}
+
+/// True for the lines that memcached takes however long they are.
+fn is_multiget(bytes: &[u8]) -> bool {
+    let line = bytes.trim_ascii_start();
+    line.starts_with(b"get ") || line.starts_with(b"gets ")
 }
 
 /// The words of a line: where they are.
@@ -167,7 +195,7 @@ impl Command {
 
     fn write(&mut self, words: &Words<'_>, key: usize) {
         self.class = Class::Write;
-        self.key = words.range(key);
+        self.keys = words.range(key);
         self.is_quiet = words.last() == b"noreply";
     }
 
@@ -185,7 +213,7 @@ impl Command {
         }
         self.class = if is_cas { Class::Decided } else { Class::Write };
         self.compares = is_cas;
-        self.key = words.range(1);
+        self.keys = words.range(1);
         self.is_quiet = is_noreply;
         self.with_item(words.get(4), bytes)
     }
@@ -238,7 +266,7 @@ impl Command {
             (true, true) => Class::Decided,
         };
         self.compares = has(b'C');
-        self.key = words.range(1);
+        self.keys = words.range(1);
         self.is_base64 = has(b'b');
         self.is_quiet = has(b'q');
         Ok(())
@@ -345,7 +373,13 @@ mod tests {
     fn keys_and_silence_are_seen() {
         let bytes = b"set  key 0 0 1 noreply\r\nx\r\n";
         let command = next(bytes).unwrap().unwrap();
-        assert_eq!(&bytes[command.key], b"key");
+        assert_eq!(&bytes[command.keys], b"key");
+        let several = b"gats 10 a  b\r\n";
+        let gats = next(several).unwrap().unwrap();
+        assert_eq!(
+            (gats.class, &several[gats.keys]),
+            (Class::Decided, &b"a  b"[..])
+        );
         assert!(command.is_quiet);
         assert!(next(b"mg k q v\r\n").unwrap().unwrap().is_quiet);
         assert!(next(b"md k b\r\n").unwrap().unwrap().is_base64);
@@ -378,5 +412,19 @@ mod tests {
             assert!(next(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert!(next(&vec![b'g'; LINE_MAX + 2]).is_err());
+    }
+
+    #[test]
+    fn a_get_is_as_long_as_it_is_and_is_looked_through_once() {
+        let line = [&b"get"[..], &b" key".repeat(LINE_MAX), b"\r\n"].concat();
+        let whole = next(&line).unwrap().unwrap();
+        assert_eq!((whole.class, whole.length), (Class::Read, line.len()));
+        let mut looked_at = 0;
+        for end in [3, LINE_MAX, line.len() - 1] {
+            assert_eq!(next_after(&line[..end], &mut looked_at), Ok(None));
+            assert_eq!(looked_at, end);
+        }
+        assert_eq!(next_after(&line, &mut looked_at), Ok(Some(whole)));
+        assert_eq!(looked_at, 0);
     }
 }

@@ -13,9 +13,11 @@
 //! | `command` | where a command ends, what it is, what is refused |
 //! | `reply` | where a server's reply ends |
 //! | `client` | a client's connection |
+//! | `miss` | what one server lacks and another has |
 
 pub mod client;
 pub mod command;
+mod miss;
 pub mod reply;
 
 use std::time::Duration;

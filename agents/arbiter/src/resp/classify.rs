@@ -30,6 +30,9 @@ pub enum Class {
     Quit,
     /// Refused with an error.
     Refuse,
+    /// A subcommand of `CLIENT` that Redis itself does not have, or not everywhere: answered as by one
+    /// that does not know it.
+    NoSubcommand,
 }
 
 /// Only read, and the same on every replica that has caught up. Sorted.
@@ -75,6 +78,30 @@ const WRITES: [&str; 110] = [
     "ZUNIONSTORE",
 ];
 
+/// Subcommands for the primary that only ask, or whose effect is not the connection's. Sorted.
+#[rustfmt::skip]
+const ASKS: [(&str, &[&str]); 9] = [
+    ("ACL", &["CAT", "DRYRUN", "GENPASS", "GETUSER", "HELP", "LIST", "LOG", "USERS", "WHOAMI"]),
+    ("CLIENT", &["LIST"]),
+    ("CONFIG", &["GET", "HELP"]),
+    ("FUNCTION", &["DELETE", "DUMP", "HELP", "LIST", "LOAD", "STATS"]),
+    ("LATENCY", &["DOCTOR", "GRAPH", "HELP", "HISTOGRAM", "HISTORY", "LATEST"]),
+    ("MODULE", &["HELP", "LIST"]),
+    ("PUBSUB", &["CHANNELS", "HELP", "NUMPAT", "NUMSUB", "SHARDCHANNELS", "SHARDNUMSUB"]),
+    ("SCRIPT", &["EXISTS", "HELP", "LOAD"]),
+    ("SLOWLOG", &["GET", "HELP", "LEN"]),
+];
+
+/// Subcommands of `CLIENT` that Redis has had for long. Others are of some servers only, as the
+/// `MAINT_NOTIFICATIONS` that clients of 2026 begin with: they ask all servers for it, and go on
+/// where it is not known.
+#[rustfmt::skip]
+const OF_CLIENT: [&[u8]; 18] = [
+    b"CACHING", b"GETNAME", b"GETREDIR", b"HELP", b"ID", b"INFO", b"KILL", b"LIST", b"NO-EVICT",
+    b"NO-TOUCH", b"PAUSE", b"REPLY", b"SETINFO", b"SETNAME", b"TRACKING", b"TRACKINGINFO",
+    b"UNBLOCK", b"UNPAUSE",
+];
+
 /// Would change, stop or slow the server for everybody, or (`WAIT`) speak of a connection that the
 /// client has not: commands, and where it is only some of their subcommands, which. Sorted.
 #[rustfmt::skip]
@@ -103,7 +130,11 @@ const REFUSED_UNPINNED: [&[u8]; 2] = [b"WAIT", b"WAITAOF"];
 pub fn is_refused_always(command: &[u8]) -> bool {
     let name = arguments(command).next().unwrap_or_default();
     let is = |word: &&[u8]| name.eq_ignore_ascii_case(word);
-    classify(command) == Class::Refuse && !REFUSED_UNPINNED.iter().any(is)
+    match classify(command) {
+        Class::NoSubcommand => true,
+        Class::Refuse => !REFUSED_UNPINNED.iter().any(is),
+        _ => false,
+    }
 }
 
 /// Longest name in the tables.
@@ -136,6 +167,7 @@ pub fn classify(command: &[u8]) -> Class {
         _ if has(&READS) => Class::Read,
         _ if has(&WRITES) => Class::Write,
         _ if refuses(name, arguments.clone().next()) => Class::Refuse,
+        _ if is_among(&ASKS, name, arguments.clone().next()) => Class::Write,
         b"HELLO" => hello(arguments),
         b"SELECT" if arguments.next() == Some(b"0") && arguments.next().is_none() => Class::Stay,
         b"CLIENT" => client(arguments),
@@ -146,13 +178,18 @@ pub fn classify(command: &[u8]) -> Class {
 
 /// By `REFUSED`; the name is in capitals.
 fn refuses(name: &[u8], subcommand: Option<&[u8]>) -> bool {
-    let found = REFUSED.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
-    let subcommands = found.map(|place| REFUSED[place].1);
-    subcommands.is_ok_and(|refused| {
+    is_among(&REFUSED, name, subcommand)
+}
+
+/// By a table of commands, and of their subcommands where it is only some.
+fn is_among(table: &[(&str, &[&str])], name: &[u8], subcommand: Option<&[u8]>) -> bool {
+    let found = table.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
+    let subcommands = found.map(|place| table[place].1);
+    subcommands.is_ok_and(|listed| {
         let is = |entry: &&str| {
             subcommand.is_some_and(|word| word.eq_ignore_ascii_case(entry.as_bytes()))
         };
-        refused.is_empty() || refused.iter().any(is)
+        listed.is_empty() || listed.iter().any(is)
     })
 }
 
@@ -170,6 +207,13 @@ fn client<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
         (Some(word), Some(_), Some(_)) if word.eq_ignore_ascii_case(b"SETINFO") => Class::Note,
         (Some(word), None, None) if word.eq_ignore_ascii_case(b"ID") => Class::Id,
         (Some(word), None, None) if word.eq_ignore_ascii_case(b"GETNAME") => Class::OwnName,
+        (Some(word), _, _)
+            if !OF_CLIENT
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known)) =>
+        {
+            Class::NoSubcommand
+        }
         _ => Class::Pin,
     }
 }
@@ -186,7 +230,8 @@ mod tests {
     #[test]
     fn the_tables_are_sorted_and_no_command_is_in_two() {
         let refused = REFUSED.map(|(name, _)| name);
-        for table in [&READS[..], &LOOSE, &WRITES, &refused] {
+        let asks = ASKS.map(|(name, _)| name);
+        for table in [&READS[..], &LOOSE, &WRITES, &refused, &asks] {
             assert!(table.windows(2).all(|two| two[0] < two[1]), "{table:?}");
             assert!(table.iter().all(|name| name.len() <= NAME_MAX));
         }
@@ -301,7 +346,18 @@ mod tests {
             ("HELLO", Class::Pin),
             ("CLIENT SETNAME me", Class::Name),
             ("client setinfo LIB-NAME x", Class::Note),
-            ("CLIENT LIST", Class::Pin),
+            ("CLIENT LIST", Class::Write),
+            ("CLIENT INFO", Class::Pin),
+            ("CLIENT TRACKING ON", Class::Pin),
+            (
+                "CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type none",
+                Class::NoSubcommand,
+            ),
+            ("client capa redirect", Class::NoSubcommand),
+            ("CLIENT", Class::Pin),
+            ("CONFIG GET save", Class::Write),
+            ("CONFIG", Class::Pin),
+            ("script load x", Class::Write),
             ("CLIENT id", Class::Id),
             ("CLIENT GETNAME", Class::OwnName),
             ("WAIT 1 0", Class::Refuse),

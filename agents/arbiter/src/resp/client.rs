@@ -11,8 +11,8 @@ use wire::arbiter::CompareMode;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
-use super::dedicated::{self, Manners};
-use super::dedicated_quota::Place;
+use super::dedicated::{self, Entry, Own};
+use super::hold::Manners;
 use super::reply::Replies;
 use super::Front;
 use crate::kv::client::{self, End};
@@ -33,8 +33,10 @@ struct Client {
     lacking: Vec<ServerId>,
     /// What the arbiter calls it.
     number: u64,
-    /// Its place among those with a connection of their own.
-    place: Option<Place>,
+    /// For the command in its buffer, which needs a connection of its own.
+    entry: Option<Entry>,
+    /// The connection that it had for itself.
+    own: Own,
 }
 
 /// Commands of one class at the start of the buffer.
@@ -59,7 +61,8 @@ pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<
         commands: Commands::default(),
         run: NO_RUN,
         manners: Manners::default(),
-        place: None,
+        entry: None,
+        own: Own::default(),
         written: 0,
         lacking: Vec::new(),
     };
@@ -71,10 +74,11 @@ pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<
         match after {
             Ok(()) => {}
             Err(End::Linger) => return client.wire.socket.linger().await,
-            Err(End::Pin) => {
-                let (front, socket) = (&client.wire.front, client.wire.socket);
-                return dedicated::serve(front, socket, client.manners, client.place).await;
-            }
+            Err(End::Pin) => match client.pinned().await {
+                dedicated::After::Freed => {}
+                dedicated::After::Linger => return client.wire.socket.linger().await,
+                dedicated::After::Gone => return,
+            },
             Err(End::Close | End::Gone) => return,
         }
     }
@@ -141,6 +145,10 @@ impl Client {
         self.wire.front.tier.counters.received.inc();
         let command = &self.wire.socket.buffer[..length];
         match class {
+            Class::NoSubcommand => {
+                let reply = no_subcommand(arguments(command).nth(1).unwrap_or_default());
+                self.wire.slot.say(reply.as_bytes());
+            }
             Class::Hello => return self.hello(length).await,
             Class::Name => {
                 self.manners.name = arguments(command).nth(2).map(<[u8]>::to_vec);
@@ -166,13 +174,31 @@ impl Client {
         Ok(())
     }
 
+    /// While it has a connection of its own.
+    async fn pinned(&mut self) -> dedicated::After {
+        let Some(entry) = self.entry.take() else {
+            return dedicated::After::Gone;
+        };
+        let (front, socket) = (&self.wire.front, &mut self.wire.socket);
+        let after = dedicated::serve(front, socket, &mut self.manners, &self.own, entry).await;
+        // It may have written there.
+        if let Some(rounds) = &front.state.rounds {
+            self.written = rounds.next();
+        }
+        after
+    }
+
     /// Gives it a connection of its own, if there is a place.
     fn pin(&mut self, length: usize) -> Result<(), End> {
+        self.entry = self.own.take();
+        if self.entry.is_some() {
+            return Err(End::Pin);
+        }
         let tier = &self.wire.front.tier;
         let quota = &self.wire.front.state.dedicated;
         let full = match quota.take(self.wire.socket.stream.peer_ip()) {
             Ok(place) => {
-                self.place = Some(place);
+                self.entry = Some(place.into());
                 return Err(End::Pin);
             }
             Err(full) => full,
@@ -265,4 +291,17 @@ impl Client {
             }
         }
     }
+}
+
+/// As a Redis says that does not know it.
+fn no_subcommand(word: &[u8]) -> String {
+    let plain = |byte: &u8| {
+        if byte.is_ascii_graphic() {
+            *byte as char
+        } else {
+            '?'
+        }
+    };
+    let word: String = word.iter().take(128).map(plain).collect();
+    format!("-ERR unknown subcommand '{word}'. Try CLIENT HELP.\r\n")
 }

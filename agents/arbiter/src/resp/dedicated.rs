@@ -1,6 +1,10 @@
 //! A client with a connection of its own to the primary: what it says passes command by command,
-//! what the server says as it comes, until one of the two closes or it has been `idle` for too long.
-//! So transactions, blocking commands, subscriptions and pushes are Redis' own.
+//! what the server says as it comes, until one of the two closes, it has been `idle` for too long, or
+//! nothing holds the client there any more (`hold`). So transactions, blocking commands, subscriptions
+//! and pushes are Redis' own.
+//!
+//! A client that is free again keeps its connection for a moment: who has just ended a transaction
+//! often begins another.
 //!
 //! What the arbiter refuses of others it refuses of these too. Replies are not held here, so that
 //! the error has to come from the server to be in its place: it gets, in place of the command, one
@@ -8,101 +12,210 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::time::{timeout, Instant};
+use tokio::time::{sleep, timeout, Instant};
 
 use super::classify::is_refused_always;
 use super::command::{with_lengths, Commands, Found};
 use super::dedicated_quota::Place;
+use super::hold::Manners;
 use super::idle::Idle;
 use super::reply::Replies;
 use super::Front;
 use crate::conn::Conn;
 use crate::kv::socket::{arrive, Socket};
 use crate::kv::Dialect;
+use crate::lock;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
 use crate::stream::Stream;
-use crate::tier::PRIMARY;
+use crate::tier::{Pinned, PRIMARY};
 
 /// What the server is asked in place of a command that is refused.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
 /// How long a client is heard after its server's last word, as it would be by `linger`.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What the client's own connection has to be told first.
-#[derive(Debug, Default)]
-pub struct Manners {
-    /// It speaks RESP3.
-    pub resp3: bool,
-    /// Its name.
-    pub name: Option<Vec<u8>>,
+/// How long a client that is free again keeps its connection.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// A client's right to a connection of its own, and the connection if it has one already.
+pub struct Entry {
+    place: Place,
+    kept: Option<Kept>,
 }
 
-impl Manners {
-    /// The reply to `CLIENT GETNAME`.
-    pub fn own_name(&self) -> Vec<u8> {
-        match (&self.name, self.resp3) {
-            (None, true) => b"_\r\n".to_vec(),
-            (None, false) => b"$-1\r\n".to_vec(),
-            (Some(name), _) => {
-                let head = format!("${}\r\n", name.len()).into_bytes();
-                [&head[..], name, b"\r\n"].concat()
-            }
-        }
+/// A connection that nothing was left on.
+struct Kept {
+    stream: Stream,
+    manners: Manners,
+    generation: u64,
+    since: Instant,
+}
+
+impl From<Place> for Entry {
+    fn from(place: Place) -> Self {
+        Self { place, kept: None }
     }
 }
 
-/// Serves the client to its end. The command that pinned it is in its buffer.
-pub async fn serve(front: &Front, mut client: Socket, manners: Manners, place: Option<Place>) {
+impl Kept {
+    /// Its stream, if the server has not closed it and the client still speaks the same way.
+    fn usable(self, front: &Front, manners: &Manners) -> Option<Stream> {
+        let is_usable = self.manners == *manners
+            && self.generation == front.tier.generation(PRIMARY)
+            && self.stream.is_silent();
+        is_usable.then_some(self.stream)
+    }
+}
+
+/// What a client that is free again keeps for a moment.
+#[derive(Default)]
+pub struct Own(Arc<Mutex<Keeping>>);
+
+#[derive(Default)]
+struct Keeping {
+    entry: Option<Entry>,
+    /// True while a task looks at how old it is.
+    is_watched: bool,
+}
+
+impl Own {
+    /// Takes it.
+    pub fn take(&self) -> Option<Entry> {
+        lock(&self.0).entry.take()
+    }
+
+    fn keep(&self, place: Place, kept: Kept) {
+        let mut keeping = lock(&self.0);
+        keeping.entry = Some(Entry {
+            place,
+            kept: Some(kept),
+        });
+        if std::mem::replace(&mut keeping.is_watched, true) {
+            return;
+        }
+        let kept = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            loop {
+                sleep(KEPT).await;
+                let Some(kept) = kept.upgrade() else { return };
+                if lock(&kept).is_over() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl Keeping {
+    /// Lets go what is too old; true where there is nothing to watch any more.
+    fn is_over(&mut self) -> bool {
+        let is_old = |entry: &mut Entry| {
+            let kept = entry.kept.as_ref();
+            kept.map_or(true, |kept| kept.since.elapsed() >= KEPT)
+        };
+        self.entry.take_if(is_old);
+        self.is_watched = self.entry.is_some();
+        !self.is_watched
+    }
+}
+
+/// What becomes of a client that had a connection of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It is served as others are.
+    Freed,
+    /// It has been told everything, and may still be sending.
+    Linger,
+    /// It is gone, or is to go.
+    Gone,
+}
+
+/// Serves the client while anything holds it. The command that pinned it is in its buffer.
+pub async fn serve(
+    front: &Front,
+    client: &mut Socket,
+    manners: &mut Manners,
+    own: &Own,
+    entry: Entry,
+) -> After {
     let counters = &front.tier.counters;
     counters.received.inc();
     let limit = front.tier.config().request_timeout();
-    let Ok(server) = reach(front, &manners).await else {
+    let generation = front.tier.generation(PRIMARY);
+    let Entry { place, kept } = entry;
+    let reached = match kept.and_then(|kept| kept.usable(front, manners)) {
+        Some(stream) => Ok(stream),
+        None => reach(front, manners).await.map(Conn::into_stream),
+    };
+    let Ok(mut server) = reached else {
         counters.failed.inc();
         // The client may be gone; there is nobody else to tell.
         let _ = client
             .write(b"-ERR arbiter: the primary could not be reached\r\n", limit)
             .await;
-        return client.linger().await;
+        return After::Linger;
     };
     counters.answered.inc();
-    let idle = Idle::new(front.tier.config().pinned_idle());
-    let (client_reads, client_writes) = split(client.stream);
-    let (server_reads, server_writes) = split(server.into_stream());
-    let up = Up {
+    let pinned = Pinned::new(&front.tier);
+    let idle = Idle::new(front.tier.config().pinned_idle(), std::mem::take(manners));
+    let (client_reads, client_writes) = split(&mut client.stream);
+    let (server_reads, server_writes) = split(&mut server);
+    let mut up = Up {
         from: client_reads,
         to: server_writes,
-        buffer: client.buffer,
+        buffer: std::mem::take(&mut client.buffer),
         commands: Commands::default(),
         held: Held::new(&front.tier.memory),
         pace: MinRate::of_sender(front.tier.config()),
         front,
         idle: &idle,
+        pinned: &pinned,
     };
-    let mut up = pin!(up.go_on());
-    let mut down = pin!(go_down(server_reads, client_writes, &idle));
-    // An error is an end as well; both connections close then.
-    tokio::select! {
-        ended = &mut up => if ended.is_ok() {
-            let _ = down.await;
-        },
-        _ = &mut down => {
-            // Closed at once, what the client still says could destroy what it was told.
-            let _ = timeout(LINGER, up).await;
+    let is_freed = {
+        let mut going_up = pin!(up.go_on());
+        let mut down = pin!(go_down(server_reads, client_writes, &idle));
+        // An error is an end as well; both connections close then.
+        tokio::select! {
+            ended = &mut going_up => {
+                if ended.is_ok() {
+                    let _ = down.await;
+                }
+                false
+            }
+            _ = &mut down => {
+                // Closed at once, what the client still says could destroy what it was told.
+                let _ = timeout(LINGER, going_up).await;
+                false
+            }
+            () = idle.freed() => true,
         }
+    };
+    client.buffer = up.buffer;
+    if !is_freed {
+        return After::Gone;
     }
-    drop(place);
+    *manners = idle.into_manners();
+    let kept = Kept {
+        stream: server,
+        manners: manners.clone(),
+        generation,
+        since: Instant::now(),
+    };
+    own.keep(place, kept);
+    After::Freed
 }
 
 /// The way of what the server says to the client, until it closes or the connection has been idle
 /// for too long. A client that takes nothing for as long ends it too.
 async fn go_down(
-    mut from: ReadHalf<Stream>,
-    mut to: WriteHalf<Stream>,
+    mut from: ReadHalf<&mut Stream>,
+    mut to: WriteHalf<&mut Stream>,
     idle: &Idle,
 ) -> io::Result<()> {
     let mut over = pin!(idle.over());
@@ -128,8 +241,8 @@ async fn go_down(
 
 /// The way of the client's commands to the server.
 struct Up<'a> {
-    from: ReadHalf<Stream>,
-    to: WriteHalf<Stream>,
+    from: ReadHalf<&'a mut Stream>,
+    to: WriteHalf<&'a mut Stream>,
     buffer: BytesMut,
     commands: Commands,
     /// Of `buffer`.
@@ -137,10 +250,11 @@ struct Up<'a> {
     pace: MinRate,
     front: &'a Front,
     idle: &'a Idle,
+    pinned: &'a Pinned,
 }
 
 impl Up<'_> {
-    async fn go_on(mut self) -> io::Result<()> {
+    async fn go_on(&mut self) -> io::Result<()> {
         loop {
             self.pass_all().await?;
             if self.buffer.is_empty() {
@@ -185,6 +299,7 @@ impl Up<'_> {
     fn asks(&self, command: &[u8]) -> bool {
         // What the server is asked in its place has a reply as well.
         self.idle.asked(command);
+        self.pinned.asks();
         is_refused_always(command)
     }
 

@@ -1,33 +1,44 @@
-//! When a connection of a client's own is idle, to be closed as Redis' own `timeout` does.
+//! When a connection of a client's own is idle, to be closed as Redis' own `timeout` does, and when
+//! its client needs it no more, because nothing holds it (`hold`).
 //!
 //! It is not while a reply is due (a blocking command waits so), while a transaction is open, or once
 //! the client has asked for what comes by itself (`SUBSCRIBE`, `MONITOR`) or for no replies at all:
 //! then replies tell nothing of commands any more. A client that neither speaks nor takes what it is
 //! told is idle all the same.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::command::arguments;
+use super::hold::{effect, Effect, Hold, Manners, START};
 use super::reply::Replies;
 use crate::kv::{Dialect, Kind};
 use crate::lock;
+
+/// Most commands under way whose replies are followed; a client that sends more at once stays pinned.
+const DUE_MAX: usize = 16 * 1024;
 
 /// The state by which a connection is idle or not; both directions share it.
 pub struct Idle {
     limit: Duration,
     state: Mutex<State>,
+    /// Told when the client needs the connection no more.
+    freed: Notify,
 }
 
 struct State {
     /// When one of the two sides last said something.
     heard: Instant,
-    /// Commands without a reply.
-    due: u64,
-    in_transaction: bool,
+    /// Commands without a reply: what each leaves behind.
+    due: VecDeque<Effect>,
+    hold: Hold,
+    /// The reply under way begins so.
+    start: Vec<u8>,
     /// What comes is not counted: it is not one reply for each command.
     is_uncounted: bool,
     replies: Replies,
@@ -35,17 +46,19 @@ struct State {
 
 impl Idle {
     /// Over after `limit`.
-    pub fn new(limit: Duration) -> Self {
+    pub fn new(limit: Duration, manners: Manners) -> Self {
         let state = State {
             heard: Instant::now(),
-            due: 0,
-            in_transaction: false,
+            due: VecDeque::new(),
+            hold: Hold::new(manners),
+            start: Vec::with_capacity(START),
             is_uncounted: false,
             replies: Replies::default(),
         };
         Self {
             limit,
             state: Mutex::new(state),
+            freed: Notify::new(),
         }
     }
 
@@ -64,40 +77,74 @@ impl Idle {
         let mut words = arguments(command);
         let name = words.next().unwrap_or_default();
         let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-        let mut state = lock(&self.state);
-        state.due += 1;
-        if is(b"MULTI") {
-            state.in_transaction = true;
-        } else if is(b"EXEC") || is(b"DISCARD") || is(b"RESET") {
-            state.in_transaction = false;
-        }
         let mut silences = || {
             words
                 .next()
                 .is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
         };
+        let mut state = lock(&self.state);
         state.is_uncounted |= is(b"MONITOR") || subscribes(name) || is(b"CLIENT") && silences();
+        state.is_uncounted |= state.due.len() >= DUE_MAX;
+        if state.is_uncounted {
+            state.due.clear();
+        } else {
+            state.due.push_back(effect(command));
+        }
     }
 
-    /// Follows what the server has said, as far as it is complete, and takes that out of `said`.
-    pub fn told(&self, said: &mut BytesMut) {
+    /// Follows what the server has said, as far as it is complete, and takes that out of `said`; how
+    /// many commands have their replies with it.
+    pub fn told(&self, said: &mut BytesMut) -> u64 {
         let mut state = lock(&self.state);
+        let state = &mut *state;
         state.heard = Instant::now();
+        let mut replies = 0;
         while !said.is_empty() && !state.is_uncounted {
             let Ok(followed) = state.replies.follow(said) else {
                 state.is_uncounted = true;
                 break;
             };
+            let missing = START - state.start.len();
+            state
+                .start
+                .extend_from_slice(&said[..followed.used.min(missing)]);
             said.advance(followed.used);
             match followed.reply {
-                Some(Kind::Push) => {}
-                Some(_) => state.due = state.due.saturating_sub(1),
+                Some(Kind::Push) => state.start.clear(),
+                Some(_) => {
+                    replies += 1;
+                    if let Some(effect) = state.due.pop_front() {
+                        state.hold.replied(effect, &state.start);
+                    }
+                    state.start.clear();
+                }
                 None => break,
             }
         }
         if state.is_uncounted {
             said.clear();
+        } else if said.is_empty() && state.is_free() {
+            self.freed.notify_one();
         }
+        replies
+    }
+
+    /// Ready when the client needs the connection no more: it has all its replies, and nothing of it is
+    /// left there.
+    pub async fn freed(&self) {
+        loop {
+            self.freed.notified().await;
+            if lock(&self.state).is_free() {
+                return;
+            }
+        }
+    }
+
+    /// How the client is to be spoken to from now on.
+    pub fn into_manners(self) -> Manners {
+        let state = self.state.into_inner();
+        let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.hold.manners
     }
 
     /// Ready when the connection has been idle for the limit.
@@ -110,11 +157,17 @@ impl Idle {
     /// How long until that may be; none when it is.
     fn left(&self) -> Option<Duration> {
         let state = lock(&self.state);
-        if state.due > 0 || state.in_transaction || state.is_uncounted {
+        if !state.due.is_empty() || state.hold.is_in_transaction() || state.is_uncounted {
             return Some(self.limit);
         }
         let left = self.limit.saturating_sub(state.heard.elapsed());
         (!left.is_zero()).then_some(left)
+    }
+}
+
+impl State {
+    fn is_free(&self) -> bool {
+        self.due.is_empty() && !self.is_uncounted && !self.hold.is_held()
     }
 }
 
@@ -132,7 +185,7 @@ mod tests {
 
     /// Of which everything is long over.
     fn idle(commands: &[&str], said: &str) -> Idle {
-        let idle = Idle::new(Duration::ZERO);
+        let idle = Idle::new(Duration::ZERO, Manners::default());
         for command in commands {
             idle.asked(&with_lengths(command.as_bytes()));
         }

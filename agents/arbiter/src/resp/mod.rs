@@ -3,8 +3,8 @@
 //! The first server of the tier is the primary, the others are its replicas (Redis itself copies).
 //! Reads go to r of all servers, the first good reply wins; writes go to the primary. Both travel
 //! on connections that all clients share. A command that leaves a state behind in its connection,
-//! blocks, or is not known pins the client: from then on it has a connection of its own to the
-//! primary, and its commands pass through, but for those that are refused of everybody.
+//! blocks, or is not known pins the client: while that state is there it has a connection of its own
+//! to the primary, and its commands pass through, but for those that are refused of everybody.
 //!
 //! | module | what |
 //! |---|---|
@@ -15,13 +15,15 @@
 //! | `read_your_writes` | which replicas have what a client wrote |
 //! | `dedicated` | a client with a connection of its own |
 //! | `dedicated_quota` | how many may have one |
-//! | `idle` | when such a connection is to be closed |
+//! | `hold` | what of its commands holds it there |
+//! | `idle` | when such a connection is to be closed, or needed no more |
 
 pub mod classify;
 pub mod client;
 pub mod command;
 mod dedicated;
 pub mod dedicated_quota;
+mod hold;
 mod idle;
 pub mod read_your_writes;
 pub mod reply;

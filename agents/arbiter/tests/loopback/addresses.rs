@@ -140,10 +140,14 @@ fn file(servers: &[(&str, String)]) -> tempfile::NamedTempFile {
 
 /// Two servers at one port of two loopback addresses.
 async fn at_one_port() -> [Upstream; 2] {
-    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    that_do(Behaviour::Reply).await
+}
+
+async fn that_do(behaviour: fn(Vec<u8>) -> Behaviour) -> [Upstream; 2] {
+    let one = Upstream::start(behaviour(ok("one"))).await;
     let port = one.address.port();
     let other = SocketAddr::from(([127, 0, 0, 2], port));
-    [one, Upstream::start_at(other, Behaviour::Reply(ok("two")))]
+    [one, Upstream::start_at(other, behaviour(ok("two")))]
 }
 
 async fn stats(program: &Program) -> wire::arbiter::Stats {
@@ -206,7 +210,7 @@ async fn program_says(mut program: Program, words: &'static str) -> Program {
 
 #[tokio::test]
 async fn of_a_name_s_addresses_one_that_refuses_is_passed_over() {
-    let [one, two] = at_one_port().await;
+    let [one, two] = that_do(Behaviour::Gated).await;
     let port = one.address.port();
     let hosts = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
@@ -218,13 +222,23 @@ async fn of_a_name_s_addresses_one_that_refuses_is_passed_over() {
     let Some(program) = with_hosts(&config, hosts.path()) else {
         return;
     };
-    let mut texts = vec![];
+    let mut clients = vec![];
     for _ in 0..6 {
-        // Not a read: each goes by a connection of its own.
         let mut client = Connection::open(program.clients).await;
-        client
-            .send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-            .await;
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        clients.push(client);
+    }
+    // All at once: each goes by a connection of its own.
+    eventually("six connections", || async {
+        let told = stats(&program).await;
+        (told.servers[0].in_flight == 6).then_some(())
+    })
+    .await;
+    for server in [&one, &two] {
+        server.gate.add_permits(6);
+    }
+    let mut texts = vec![];
+    for mut client in clients {
         texts.push(client.reply(false).await.unwrap().text());
     }
     let count = |name: &str| texts.iter().filter(|text| *text == name).count();

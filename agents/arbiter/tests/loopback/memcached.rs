@@ -1,8 +1,8 @@
 //! The memcached arbiter in front of real servers that hold the same cache.
 
-use crate::support::eventually;
 use crate::support::keyvalue::{addresses, front, Client, Fault, FaultyServer, Server};
 use crate::support::upstream::nobody;
+use crate::support::{eventually, settings, start};
 
 async fn servers(count: usize) -> Vec<Server> {
     let mut servers = vec![];
@@ -370,4 +370,59 @@ async fn many_clients_write_and_read_their_own_and_servers_stay_equal() {
         (stats.requests.answered, stats.requests.failed),
         (24_000, 0)
     );
+}
+
+#[tokio::test]
+async fn a_life_that_gats_changes_is_changed_nowhere_only_in_part() {
+    let servers = servers(2).await;
+    let arbiter = front("memcached", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    for key in ["a", "b"] {
+        assert_eq!(set(&mut client, key, "v").await, "STORED");
+    }
+    let got = client.list("gats 1000 a b").await;
+    assert_eq!((got.len(), got[4].as_str()), (5, "END"));
+    for key in ["a", "b"] {
+        assert_eq!(held(&servers[0], key).await.as_deref(), Some("v"));
+        assert_eq!(held(&servers[1], key).await, None, "or it would live on");
+    }
+    assert_eq!(client.list("gats 1000 none").await, ["END"]);
+}
+
+#[tokio::test]
+async fn a_get_of_any_length_is_answered() {
+    let servers = servers(2).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    let key = |number: usize| format!("key-{number:080}");
+    for number in [0, 3_999] {
+        assert_eq!(set(&mut client, &key(number), "v").await, "STORED");
+    }
+    let keys: Vec<String> = (0..4_000).map(key).collect();
+    let got = client.list(&format!("get {}", keys.join(" "))).await;
+    assert_eq!(
+        (got.len(), got[0].as_str()),
+        (5, format!("VALUE {} 0 1", key(0)).as_str())
+    );
+    assert_eq!(set(&mut client, "a", "b").await, "STORED", "it goes on");
+}
+
+#[tokio::test]
+async fn a_miss_is_asked_of_another_server_where_that_is_wanted() {
+    let servers = servers(2).await;
+    for (miss, found) in [("ask", 20), ("pass", 10)] {
+        let settings = settings("memcached", "round-robin", 1, 64);
+        let more = format!("memcached.miss = \"{miss}\"\n");
+        let arbiter = start(&(settings + &more), &addresses(&servers)).await;
+        let mut client = Client::open(arbiter.clients).await;
+        assert_eq!(set(&mut client, "k", "v").await, "STORED");
+        assert_eq!(servers[1].direct().await.ask("delete k").await, "DELETED");
+        let mut hits = 0;
+        for _ in 0..20 {
+            hits += usize::from(client.list("get k").await.len() == 3);
+        }
+        assert_eq!(hits, found, "{miss}");
+        assert_eq!(client.list("get none k").await.len(), 3);
+        assert_eq!(client.list("get none").await, ["END"]);
+    }
 }

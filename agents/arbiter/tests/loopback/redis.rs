@@ -444,3 +444,35 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
     arbiter.until_alive(0).await;
     assert_eq!(client.redis("SET k v").await, "+OK\r\n");
 }
+
+#[tokio::test]
+async fn a_read_that_a_server_cannot_do_now_is_asked_of_another() {
+    for said in [
+        &b"-MASTERDOWN Link with MASTER is down\r\n"[..],
+        b"-LOADING Redis is loading the dataset in memory\r\n",
+        b"-CLUSTERDOWN The cluster is down\r\n",
+    ] {
+        let primary = Server::redis().await;
+        let (one, two) = (
+            FaultyServer::start(Fault::Sends(said)).await,
+            FaultyServer::start(Fault::Sends(said)).await,
+        );
+        let well = front("redis", 1, &[primary.address, one.address]).await;
+        let mut client = Client::open(well.clients).await;
+        assert_eq!(client.redis("SET k v").await, "+OK\r\n");
+        for _ in 0..20 {
+            assert_eq!(client.redis("GET k").await, string("v"));
+        }
+        let stats = well.stats().await;
+        assert_eq!(stats.requests.failed, 0);
+        assert!(stats.servers[1].requests > 0, "it was asked");
+        let ill = front("redis", 1, &[one.address, two.address]).await;
+        let mut client = Client::open(ill.clients).await;
+        assert_eq!(
+            client.redis("GET k").await.as_bytes(),
+            said,
+            "nobody is well"
+        );
+        assert_eq!(ill.stats().await.replicas_sent, 2);
+    }
+}

@@ -77,9 +77,98 @@ async fn one_that_waits_or_speaks_is_not_idle() {
     assert_eq!(other.redis("PUBLISH c news").await, ":1\r\n");
     assert!(listening.reply().await.ends_with(&string("news")));
     assert_eq!(within.redis("EXEC").await, "*1\r\n:1\r\n");
-    // The first two wait for nothing any more.
-    assert_eq!(waiting.reply().await, "<closed>");
-    assert_eq!(within.reply().await, "<closed>");
+    // The first two need theirs no more; the others keep them.
+    let free = |stats: &wire::arbiter::Stats| stats.pinned.clients == 2;
+    arbiter.until("two that are free", free).await;
+}
+
+#[tokio::test]
+async fn what_only_some_servers_know_of_clients_pins_nobody() {
+    let servers = [Server::redis().await, Server::redis().await];
+    let settings = settings("redis", "round-robin", 2, 64);
+    let arbiter = start(&settings, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert!(client.redis("HELLO 3").await.starts_with('%'));
+    for (words, named) in [
+        ("CLIENT SETINFO LIB-NAME redis-py", None),
+        (
+            "CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-fqdn",
+            Some("MAINT_NOTIFICATIONS"),
+        ),
+        ("CLIENT CAPA redirect", Some("CAPA")),
+    ] {
+        let expected = match named {
+            Some(name) => format!("-ERR unknown subcommand '{name}'. Try CLIENT HELP.\r\n"),
+            None => "+OK\r\n".to_owned(),
+        };
+        assert_eq!(client.redis(words).await, expected);
+    }
+    for _ in 0..20 {
+        assert_eq!(client.redis("GET none").await, "_\r\n");
+    }
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.requests.cloned, stats.pinned.times), (20, 0));
+}
+
+#[tokio::test]
+async fn a_pin_ends_with_what_made_it() {
+    let servers = [Server::redis().await, Server::redis().await];
+    let more = "pinned_max = 1\n";
+    let settings = settings("redis", "round-robin", 2, 64) + more;
+    let arbiter = start(&settings, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    let mut cloned = 0;
+    for (words, commands) in [
+        (&["MULTI", "INCR n", "EXEC"][..], 3),
+        (&["WATCH n", "MULTI", "DISCARD"], 3),
+        (&["WATCH n", "UNWATCH"], 2),
+        (&["SELECT 1", "SET k v", "SELECT 0"], 3),
+        (&["BLPOP none 0.01"], 1),
+        (&["AUTH wrong"], 1),
+        (&["NO.SUCH.COMMAND"], 1),
+        (&["HELLO 3 SETNAME me", "HELLO 2"], 1),
+    ] {
+        let before = arbiter.stats().await.pinned;
+        for command in words {
+            client.redis(command).await;
+        }
+        let free = |stats: &wire::arbiter::Stats| stats.pinned.clients == 0;
+        let stats = arbiter.until("a client that is free", free).await;
+        let told = (
+            stats.pinned.times - before.times,
+            stats.pinned.commands - before.commands,
+        );
+        assert_eq!(told, (1, commands), "{words:?}");
+        for _ in 0..5 {
+            assert_eq!(client.redis("GET none").await, "$-1\r\n", "{words:?}");
+        }
+        cloned += 5;
+        assert_eq!(arbiter.stats().await.requests.cloned, cloned, "{words:?}");
+    }
+    assert_eq!(client.redis("CLIENT GETNAME").await, string("me"));
+    // What stays, stays.
+    assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
+    assert_eq!(client.redis("GET k").await, string("v"));
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.pinned.clients, stats.requests.cloned), (1, cloned));
+}
+
+#[tokio::test]
+async fn a_client_that_is_pinned_again_soon_has_the_same_connection() {
+    let servers = [Server::redis().await];
+    let arbiter = front("", &servers).await;
+    let mut client = Client::open(arbiter.clients).await;
+    let mut opened = vec![];
+    for _ in 0..20 {
+        for (words, expected) in [("MULTI", "+OK\r\n"), ("INCR n", "+QUEUED\r\n")] {
+            assert_eq!(client.redis(words).await, expected);
+        }
+        assert!(client.redis("EXEC").await.starts_with("*1\r\n:"));
+        opened.push(arbiter.server(0).await.connections_opened);
+    }
+    // On a busy host a moment may be long.
+    assert!(opened[19] < 20, "{opened:?}");
+    assert_eq!(client.redis("GET n").await, string("20"));
 }
 
 #[tokio::test]

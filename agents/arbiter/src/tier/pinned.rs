@@ -1,0 +1,29 @@
+//! A client whose reads go to one server only, because of what it has asked: counted, so that it is
+//! seen how much of the traffic is not replicated.
+
+use std::sync::Arc;
+
+use super::Tier;
+
+/// Such a client, for as long as it lives.
+pub struct Pinned(Arc<Tier>);
+
+impl Pinned {
+    /// One more.
+    pub fn new(tier: &Arc<Tier>) -> Self {
+        tier.counters.pinned_clients.inc();
+        tier.counters.pins.inc();
+        Self(Arc::clone(tier))
+    }
+
+    /// It has asked something.
+    pub fn asks(&self) {
+        self.0.counters.pinned_commands.inc();
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.counters.pinned_clients.dec();
+    }
+}

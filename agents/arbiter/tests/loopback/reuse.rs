@@ -1,0 +1,65 @@
+//! Server connections of requests that are no reads.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::http::{front, settings};
+use crate::support::start;
+use crate::support::upstream::{ok, Behaviour, Upstream};
+use crate::support::web::Connection;
+
+const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+
+#[tokio::test]
+async fn one_after_the_other_they_take_few_connections() {
+    let server = Upstream::start(Behaviour::Reply(ok("done"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    for _ in 0..50 {
+        client.send(POST).await;
+        assert_eq!(client.reply(false).await.unwrap().status, 200);
+    }
+    let told = arbiter.server(0).await;
+    // On a busy host one may have been idle for a second.
+    assert!(told.connections_opened < 25, "{told:?}");
+    assert_eq!(server.requests().len(), 50);
+}
+
+#[tokio::test]
+async fn none_is_lost_or_doubled_where_the_server_closes_what_is_idle() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let count = count.clone();
+            tokio::spawn(async move {
+                let mut asked = [0; 4096];
+                // Announces that it keeps the connection, and closes it with the reply.
+                if stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
+                    let _ = count.send(());
+                    let _ = stream.write_all(&ok("done")).await;
+                }
+            });
+        }
+    });
+    let arbiter = start(&settings("round-robin", 1, 1), &[address]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    let mut good = 0;
+    for turn in 0..200 {
+        client.send(POST).await;
+        let reply = client.reply(false).await.unwrap();
+        good += u64::from(reply.status == 200);
+        if turn < 2 {
+            // Until it is known to be hasty it may be met in the act; what that costs is an error.
+            assert!([200, 502].contains(&reply.status));
+            continue;
+        }
+        assert_eq!(reply.status, 200, "request {turn}");
+    }
+    let mut seen = 0;
+    while counted.try_recv().is_ok() {
+        seen += 1;
+    }
+    assert_eq!(seen, good, "each that was answered was done once");
+}
