@@ -15,6 +15,10 @@ pub enum Class {
     Read,
     /// A read that depends on the statement before it: to the server that answered that one.
     One,
+    /// A read of what the last write left: to the server that did it.
+    InsertId,
+    /// Changes data: to the one server that is written to.
+    Write(Left),
     /// To every server of the session.
     Session(Effect),
     /// To one server, and all after it too.
@@ -23,6 +27,17 @@ pub enum Class {
     Lock,
     /// Not served; why.
     Refuse(&'static str),
+}
+
+/// What a write leaves in the session, or may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// A variable, say.
+    State,
+    /// Locks: see [`Class::Lock`].
+    Locks,
 }
 
 /// What a session statement leaves behind: what a server that joins later must be told.
@@ -40,6 +55,10 @@ pub enum Effect {
     End,
     /// The session is as new (COM_RESET_CONNECTION).
     Reset,
+    /// A statement is prepared (COM_STMT_PREPARE).
+    Prepare(u32),
+    /// It is closed.
+    Close(u32),
     /// Cannot be repeated later: no server may join from now on.
     Unrepeatable,
     /// As `Unrepeatable`, and a reset does not undo it (COM_SET_OPTION).
@@ -60,6 +79,7 @@ pub fn classify(sql: &[u8]) -> Class {
     };
     match class {
         Class::Pin if takes_locks(&tokens) => Class::Lock,
+        Class::Write(_) if takes_locks(&tokens) => Class::Write(Left::Locks),
         class => class,
     }
 }
@@ -80,7 +100,24 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
         tokens = before;
     }
     if tokens.contains(&Token::Symbol(b';')) {
-        return Class::Pin;
+        let mut statements = tokens.split(|token| *token == Token::Symbol(b';'));
+        return if statements.any(writes) {
+            Class::Write(Left::State)
+        } else {
+            Class::Pin
+        };
+    }
+    let is_local =
+        has_word(&tokens[..tokens.len().min(1)], &["LOAD"]) && has_word(tokens, &["LOCAL"]);
+    if writes(tokens) && !is_local {
+        let stays = |token: &Token<'_>| matches!(token, Token::UserVariable | Token::Assign);
+        let is_call = has_word(&tokens[..1], &["CALL"]);
+        let leaves = is_call || has_word(tokens, &["RELEASE_LOCK", "LAST_INSERT_ID"]);
+        return Class::Write(if leaves || tokens.iter().any(stays) {
+            Left::State
+        } else {
+            Left::Nothing
+        });
     }
     let opened = tokens
         .iter()
@@ -113,6 +150,24 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
     }
 }
 
+/// True if a statement changes data, as its first word says. What a stored function does, or a text that
+/// is executed, cannot be seen.
+fn writes(statement: &[Token<'_>]) -> bool {
+    let first = &statement[..statement.len().min(1)];
+    let second = &statement[first.len()..statement.len().min(2)];
+    let is_temporary = has_word(second, &["TEMPORARY"]);
+    if has_word(first, &["WITH"]) {
+        return has_word(statement, &["UPDATE", "DELETE", "INSERT", "REPLACE"]);
+    }
+    has_word(first, &WRITES) && !is_temporary
+}
+
+/// First words of statements that change data.
+const WRITES: [&str; 17] = [
+    "ALTER", "ANALYZE", "CALL", "CREATE", "DELETE", "DROP", "GRANT", "IMPORT", "INSERT", "LOAD",
+    "OPTIMIZE", "RENAME", "REPAIR", "REPLACE", "REVOKE", "TRUNCATE", "UPDATE",
+];
+
 fn words<'a>(tokens: &'a [Token<'a>]) -> impl Iterator<Item = &'a [u8]> {
     tokens.iter().filter_map(|token| match token {
         Token::Word(word) => Some(*word),
@@ -136,6 +191,8 @@ enum Mark {
     Pins,
     /// It depends on the statement before, or on which server it is.
     One,
+    /// It says what the last insert left.
+    Left,
     /// It pins where one of these words follows.
     PinsBefore(&'static [&'static str]),
     /// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
@@ -164,9 +221,10 @@ fn mark(word: &[u8]) -> Mark {
         | b"SETVAL"
         | b"SQL_CALC_FOUND_ROWS"
         | b"PROCEDURE" => Mark::Pins,
+        b"IDENTITY" => Mark::Left,
         b"FOUND_ROWS" | b"ROW_COUNT" | b"CONNECTION_ID" | b"MASTER_POS_WAIT"
-        | b"MASTER_GTID_WAIT" | b"WARNING_COUNT" | b"ERROR_COUNT" | b"IDENTITY"
-        | b"PSEUDO_THREAD_ID" | b"RAND_SEED1" | b"RAND_SEED2" | b"INSERT_ID" => Mark::One,
+        | b"MASTER_GTID_WAIT" | b"WARNING_COUNT" | b"ERROR_COUNT" | b"PSEUDO_THREAD_ID"
+        | b"RAND_SEED1" | b"RAND_SEED2" | b"INSERT_ID" => Mark::One,
         b"LAST_INSERT_ID" => Mark::InsertId,
         b"FOR" => Mark::PinsBefore(&["UPDATE", "SHARE"]),
         b"LOCK" => Mark::PinsBefore(&["IN"]),
@@ -189,7 +247,9 @@ fn select(tokens: &[Token<'_>]) -> Class {
             Mark::Pins => return Class::Pin,
             Mark::PinsBefore(words) if has_word(next, words) => return Class::Pin,
             Mark::InsertId if sets_insert_id(&tokens[place + 1..]) => return Class::Pin,
-            Mark::One | Mark::InsertId => class = Class::One,
+            Mark::Left | Mark::InsertId => class = Class::InsertId,
+            Mark::One if class == Class::Read => class = Class::One,
+            Mark::One => {}
             Mark::PinsBefore(_) => {}
         }
     }
@@ -233,10 +293,10 @@ fn set(sql: &[u8], tokens: &[Token<'_>]) -> Class {
         b"MAXDB",
     ];
     let upper = sql.to_ascii_uppercase();
-    let changes_reading = modes
-        .iter()
-        .any(|mode| upper.windows(mode.len()).any(|window| window == *mode))
-        || sets_mode_indirectly(tokens);
+    let names = |word: &&[u8]| upper.windows(word.len()).any(|window| window == *word);
+    let changes_reading = modes.iter().chain(&AMBIGUOUS).any(names)
+        || is_set_indirectly(tokens, b"SQL_MODE")
+        || is_set_indirectly(tokens, b"CHARACTER_SET_CLIENT");
     let pins = tokens.contains(&Token::Symbol(b'('))
         || has_word(
             tokens,
@@ -257,6 +317,9 @@ fn set(sql: &[u8], tokens: &[Token<'_>]) -> Class {
     })
 }
 
+/// Character sets in which a byte of a character may look like a quote or a backslash.
+const AMBIGUOUS: [&[u8]; 5] = [b"BIG5", b"SJIS", b"GBK", b"CP932", b"GB18030"];
+
 /// Functions of the server's own clock that need no parentheses.
 const CLOCKS: [&str; 8] = [
     "CURRENT_TIMESTAMP",
@@ -269,20 +332,23 @@ const CLOCKS: [&str; 8] = [
     "UTC_TIMESTAMP",
 ];
 
-/// True if sql_mode gets a value that is not there to read: from a variable, or a number that
-/// stands for modes.
-fn sets_mode_indirectly(tokens: &[Token<'_>]) -> bool {
-    let is_mode = |token: &Token<'_>| match token {
-        Token::Word(name) | Token::Quoted(name) => name.eq_ignore_ascii_case(b"SQL_MODE"),
+/// True if the variable gets a value that is not there to read: from another variable, or a number
+/// that stands for modes or a character set.
+fn is_set_indirectly(tokens: &[Token<'_>], variable: &[u8]) -> bool {
+    let is_it = |token: &Token<'_>| match token {
+        Token::Word(name) | Token::Quoted(name) => name.eq_ignore_ascii_case(variable),
         _ => false,
     };
-    let is_readable = |value: &Token<'_>| {
-        *value == Token::Text || has_word(std::slice::from_ref(value), &["DEFAULT"])
-    };
+    let is_name = |word: &[u8]| !word.iter().all(u8::is_ascii_digit);
+    let is_readable = |value: &Token<'_>| match value {
+        Token::Text => true,
+        Token::Word(word) => variable != b"SQL_MODE" && is_name(word),
+        _ => false,
+    } || has_word(std::slice::from_ref(value), &["DEFAULT"]);
     tokens
         .iter()
         .enumerate()
-        .filter(|(_, token)| is_mode(token))
+        .filter(|(_, token)| is_it(token))
         .any(|(place, _)| !tokens.get(place + 2).is_some_and(is_readable))
 }
 
@@ -361,8 +427,8 @@ mod tests {
         all(
             &Class::Pin,
             &[
-                "INSERT INTO t VALUES (1)",
                 "SELECT * FROM t FOR UPDATE",
+                "CREATE TEMPORARY TABLE t (a INT)",
                 "SELECT * FROM t LOCK IN SHARE MODE",
                 "SELECT 1 INTO OUTFILE '/tmp/x'",
                 "SELECT a INTO @a FROM t",
@@ -372,14 +438,13 @@ mod tests {
                 "SELECT NEXT VALUE FOR s",
                 "SELECT SQL_CALC_FOUND_ROWS * FROM t",
                 "SELECT LAST_INSERT_ID(5)",
-                "SELECT 1; DELETE FROM t",
+                "SELECT 1; SELECT 2",
                 "/*!40101 SET NAMES utf8 */",
                 "SELECT 1 /*!50000 INTO OUTFILE 'x' */",
                 "SELECT 1 /*M! FOR UPDATE */",
                 "SELECT 'unterminated",
                 "SELECT /* unterminated",
                 "WITH x AS (SELECT 1) SELECT * FROM x",
-                "CALL p()",
                 "PREPARE s FROM 'SELECT 1'",
                 "SET @a = (SELECT 1)",
                 "SET @a = UUID()",
@@ -393,6 +458,12 @@ mod tests {
                 "/*!99999 SELECT */ DELETE FROM t",
                 "SELECT /*! /* nested */ INTO OUTFILE 'x' */ 1",
                 "SET sql_mode = 4",
+                "SET NAMES gbk",
+                "set character set 'Big5'",
+                "SET character_set_client = sjis",
+                "SET character_set_client = 28",
+                "SET character_set_client = @c",
+                "SET NAMES 'cp932' COLLATE cp932_bin",
                 "SET @now = CURRENT_TIMESTAMP",
                 "USE `a``b`",
                 "BEGIN NOT ATOMIC SELECT 1; END",
@@ -427,14 +498,62 @@ mod tests {
             &Class::One,
             &[
                 "SELECT FOUND_ROWS()",
-                "SELECT LAST_INSERT_ID()",
                 "SELECT ROW_COUNT()",
                 "SHOW WARNINGS",
                 "SHOW COUNT(*) ERRORS",
                 "SELECT @@warning_count",
-                "SELECT @@session.last_insert_id",
                 "SELECT CONNECTION_ID()",
                 "EXPLAIN SELECT 1",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_an_insert_left_is_read_where_it_was() {
+        all(
+            &Class::InsertId,
+            &[
+                "SELECT LAST_INSERT_ID()",
+                "SELECT ROW_COUNT(), LAST_INSERT_ID(), FOUND_ROWS()",
+                "SELECT @@session.last_insert_id",
+                "SELECT @@identity",
+            ],
+        );
+    }
+
+    #[test]
+    fn writes_are_told_and_those_that_leave_something_in_the_session() {
+        all(
+            &Class::Write(Left::Nothing),
+            &[
+                "INSERT INTO t VALUES (1)",
+                "/* a */ update t set a = 'x;y' where b = 1;",
+                "DELETE FROM t",
+                "REPLACE INTO t VALUES (1)",
+                "CREATE TABLE t (a INT)",
+                "TRUNCATE t",
+                "LOAD DATA INFILE 'x' INTO TABLE t",
+                "WITH x AS (SELECT 1) DELETE FROM t",
+            ],
+        );
+        all(
+            &Class::Write(Left::State),
+            &[
+                "CALL p()",
+                "INSERT INTO t SELECT @a := 1",
+                "UPDATE t SET a = LAST_INSERT_ID(a + 1)",
+                "SELECT 1; DELETE FROM t",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_write_that_takes_locks_is_told() {
+        all(
+            &Class::Write(Left::Locks),
+            &[
+                "INSERT INTO t VALUES (GET_LOCK('a', 1))",
+                "LOCK TABLES t WRITE; DELETE FROM t",
             ],
         );
     }
@@ -445,6 +564,7 @@ mod tests {
             &Class::Session(Effect::Set),
             &[
                 "SET NAMES 'utf8mb4'",
+                "SET character_set_client = latin1, character_set_results = NULL",
                 "SET group_concat_max_len = 262144, sql_mode = ''",
                 "SET SESSION sql_mode = DEFAULT",
                 "SET /* Wikimedia\\Rdbms\\Database::open  */ group_concat_max_len = 262144, `sql_mode` = ''",
@@ -501,6 +621,6 @@ mod tests {
         let refused = b"LOAD DATA LOW_PRIORITY LOCAL INFILE '/etc/passwd' INTO TABLE t";
         assert!(matches!(classify(refused), Class::Refuse(_)));
         let local = b"LOAD DATA INFILE '/tmp/local' INTO TABLE t";
-        assert_eq!(classify(local), Class::Pin);
+        assert_eq!(classify(local), Class::Write(Left::Nothing));
     }
 }

@@ -1,21 +1,20 @@
 //! A client's connection: logged in, then command after command.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
 use policy::Refused;
 use tokio::sync::mpsc;
 
-use super::classify::{classify, Class, Effect};
+use super::classify::{classify, Class, Effect, Left};
 use super::contest::Piece;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
-use super::passthrough::Passthrough;
-use super::replicated::Replicated;
-use super::reply::{Shape, AUTOCOMMIT};
+use super::reply::Shape;
 use super::server_pool::ServerPool;
-use super::types::{Beginning, NotOpen, Outcome, Route, Verdict};
+use super::session::{Served, Session};
+use super::statements::Statements;
+use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
 use crate::stream::Stream;
@@ -42,10 +41,12 @@ pub async fn serve(pool: Arc<ServerPool>, stream: Stream) {
         stamp: None,
     };
     let mut client = Client {
+        session: Session::new(Arc::clone(&pool), start),
+        statements: Statements::default(),
         pool,
         conn,
-        session: Session::NotYet(start),
         is_judged: false,
+        may_be_misread: hello.key.may_be_misread(),
     };
     if client.welcome(sequence).await == After::Next {
         while client.next_command().await == After::Next {}
@@ -65,54 +66,12 @@ fn not_open(sequence: u8, reason: NotOpen) -> Packet {
             "08004",
             "arbiter: too many connections wait for a server",
         ),
+        NotOpen::TooMuchState => error(
+            1105,
+            "HY000",
+            "arbiter: the session has too many settings to be taken to another server; connect again",
+        ),
         NotOpen::TimedOut => error(1040, "08004", "arbiter: no server came free in time"),
-    }
-}
-
-/// The servers of a client's session.
-enum Session {
-    /// Not chosen yet.
-    NotYet(Beginning),
-    One(Box<Passthrough>),
-    Many(Box<Replicated>),
-}
-
-impl Session {
-    async fn open(pool: &Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
-        let pool = Arc::clone(pool);
-        // No read's: that a server would be a probe says nothing of a session's whole life.
-        Ok(match pool.tier.replicas() {
-            r if r > 1 => Self::Many(Box::new(Replicated::open(pool, start, r).await?)),
-            _ => Self::One(Box::new(Passthrough::open(pool, start).await?)),
-        })
-    }
-
-    /// Takes in servers that come and lets go those that die, while the client is silent.
-    async fn tend(&mut self) -> Infallible {
-        match self {
-            Self::NotYet(_) => std::future::pending().await,
-            Self::One(solo) => loop {
-                solo.lose().await;
-            },
-            Self::Many(held) => held.tend().await,
-        }
-    }
-
-    /// As its replies said last; at first what the login says.
-    fn status(&self) -> u16 {
-        match self {
-            Self::NotYet(_) => AUTOCOMMIT,
-            Self::One(solo) => solo.status,
-            Self::Many(held) => held.status,
-        }
-    }
-
-    async fn close(self) {
-        match self {
-            Self::One(solo) => solo.close().await,
-            // Each of its links does that by itself.
-            Self::NotYet(_) | Self::Many(_) => {}
-        }
     }
 }
 
@@ -120,8 +79,11 @@ struct Client {
     pool: Arc<ServerPool>,
     conn: Conn,
     session: Session,
+    statements: Statements,
     /// True if a stamp was looked for.
     is_judged: bool,
+    /// Its character set is one in which texts may end elsewhere than we read them to.
+    may_be_misread: bool,
 }
 
 /// The kind of a command.
@@ -130,7 +92,35 @@ enum Plan {
     Ping,
     Answer(Packet),
     Close(Packet),
-    Send(Shape, Route),
+    /// It has no reply, and needs none.
+    Nothing,
+    Send(Sending),
+}
+
+/// A command for servers.
+struct Sending {
+    shape: Shape,
+    route: Route,
+    statement: Statement,
+    /// What is sent in its place.
+    instead: Option<Packet>,
+}
+
+impl Sending {
+    fn new(shape: Shape, route: Route) -> Self {
+        Self {
+            shape,
+            route,
+            statement: Statement::None,
+            instead: None,
+        }
+    }
+}
+
+impl Plan {
+    fn send(shape: Shape, route: Route) -> Self {
+        Self::Send(Sending::new(shape, route))
+    }
 }
 
 impl Client {
@@ -138,19 +128,14 @@ impl Client {
     async fn welcome(&mut self, sequence: u8) -> After {
         // Otherwise the first statement may say which servers to avoid.
         if !self.pool.tier.config().avoid_collisions {
-            if let Session::NotYet(start) = &self.session {
-                let opened = tokio::select! {
-                    opened = Session::open(&self.pool, start.clone()) => opened,
-                    // It must wait for our word; so it has gone.
-                    () = self.conn.spoken() => return After::Close,
-                };
-                match opened {
-                    Ok(session) => self.session = session,
-                    Err(reason) => {
-                        let error = not_open(sequence, reason);
-                        return self.answer(&error, After::Close).await;
-                    }
-                }
+            let opened = tokio::select! {
+                opened = self.session.open(None) => opened,
+                // It must wait for our word; so it has gone.
+                () = self.conn.spoken() => return After::Close,
+            };
+            if let Err(reason) = opened {
+                let error = not_open(sequence, reason);
+                return self.answer(&error, After::Close).await;
             }
         }
         let limit = self.pool.tier.config().request_timeout();
@@ -167,16 +152,7 @@ impl Client {
         if stamp.is_some() {
             self.pool.tier.siblings.counters.sessions.inc();
         }
-        match (&mut self.session, stamp) {
-            (Session::NotYet(start), _) => {
-                start.stamp = stamp;
-                self.session = Session::open(&self.pool, start.clone()).await?;
-            }
-            (Session::One(solo), Some(stamp)) => solo.stamped(stamp),
-            (Session::Many(held), Some(stamp)) => held.stamped(stamp),
-            (_, None) => {}
-        }
-        Ok(())
+        self.session.open(stamp).await
     }
 
     async fn next_command(&mut self) -> After {
@@ -195,7 +171,7 @@ impl Client {
             }
             _ => return After::Close,
         };
-        let plan = plan(&packet, self.pool.may_misread());
+        let plan = self.plan(&packet);
         if !matches!(plan, Plan::Quit) {
             self.pool.tier.counters.received.inc();
         }
@@ -208,45 +184,54 @@ impl Client {
             }
             Plan::Answer(answer) => self.answer(&answer, After::Next).await,
             Plan::Close(answer) => self.answer(&answer, After::Close).await,
-            Plan::Send(shape, route) => {
+            Plan::Nothing => After::Next,
+            Plan::Send(sending) => {
                 let received = Instant::now();
-                let after = self.send(&packet, shape, &route, received).await;
+                let asked = Asked {
+                    packet: sending.instead.as_ref().unwrap_or(&packet),
+                    shape: sending.shape,
+                    route: &sending.route,
+                    statement: sending.statement,
+                };
+                let after = self.send(asked, received).await;
                 self.pool.tier.request_ended(received);
                 after
             }
         }
     }
 
-    async fn send(
-        &mut self,
-        packet: &Packet,
-        shape: Shape,
-        route: &Route,
-        received: Instant,
-    ) -> After {
+    async fn send(&mut self, asked: Asked<'_>, received: Instant) -> After {
+        let sequence = asked.packet.next_sequence();
         if !std::mem::replace(&mut self.is_judged, true) {
-            if let Err(reason) = self.judge(packet).await {
-                let error = not_open(packet.next_sequence(), reason);
+            if let Err(reason) = self.judge(asked.packet).await {
+                let error = not_open(sequence, reason);
                 return self.answer(&error, After::Close).await;
             }
         }
         let deadline = (received + self.pool.tier.config().request_timeout()).into();
-        let client = &mut self.conn;
-        let outcome = match &mut self.session {
-            Session::NotYet(_) => Outcome::Gone,
-            Session::One(solo) => solo.serve(packet, shape, route, client, deadline).await,
-            Session::Many(held) => {
-                let serving = held.serve(packet, shape, route, deadline);
-                match client.while_here(serving).await {
-                    Some(Verdict::Nothing) => Outcome::Served,
-                    Some(Verdict::Reply { packets, rest }) => self.relay(&packets, rest).await,
-                    Some(Verdict::Gone) => Outcome::Gone,
-                    Some(Verdict::TimedOut) => Outcome::TimedOut,
-                    None => Outcome::Cut,
+        let served = self.session.serve(asked, &mut self.conn, deadline).await;
+        let outcome = match served {
+            Ok(Served::Passed(outcome)) => {
+                if let Statement::Prepare(id) = asked.statement {
+                    self.statements.prepared(id, &self.session.prepared());
                 }
+                outcome
+            }
+            Ok(Served::Reply(Verdict::Nothing)) => Outcome::Served,
+            Ok(Served::Reply(Verdict::Reply { packets, rest })) => {
+                if let Statement::Prepare(id) = asked.statement {
+                    let first = packets.get(packet::HEADER..).unwrap_or_default();
+                    self.statements.prepared(id, first);
+                }
+                self.relay(&packets, rest).await
+            }
+            Ok(Served::Reply(Verdict::Gone)) => Outcome::Gone,
+            Ok(Served::Reply(Verdict::TimedOut)) => Outcome::TimedOut,
+            Err(reason) => {
+                let error = not_open(sequence, reason);
+                return self.answer(&error, After::Next).await;
             }
         };
-        let sequence = packet.next_sequence();
         let counters = &self.pool.tier.counters;
         match outcome {
             Outcome::Served => {
@@ -316,45 +301,125 @@ impl Client {
     }
 }
 
-/// What to do with a command. `may_misread`: clone nothing, our reading of texts may be wrong.
-fn plan(packet: &Packet, may_misread: bool) -> Plan {
-    let sequence = packet.next_sequence();
-    let refuse = |text: &str| Plan::Answer(packet::error(sequence, 1047, "08S01", text));
-    if packet.sequence() != 0 {
-        return Plan::Close(packet::error(1, 1156, "08S01", "Got packets out of order"));
-    }
-    let Some((&command, body)) = packet.payload().split_first() else {
-        return refuse("arbiter: an empty command");
-    };
-    // Of several packets only the first is read here: such a text is not judged.
-    let may_misread = may_misread || packet.payload().len() == PAYLOAD_MAX;
-    match command {
-        0x01 => Plan::Quit,
-        0x02 if body.len() > NAME_BYTES_MAX => refuse("arbiter: a database's name is too long"),
-        0x02 => Plan::Send(Shape::Results, Route::Session(Effect::Use(body.to_vec()))),
-        0x03 => match classify(body) {
-            Class::Refuse(text) => {
-                let text = format!("arbiter: {text}");
-                Plan::Answer(packet::error(sequence, 1148, "42000", &text))
+impl Client {
+    /// What to do with a command.
+    fn plan(&mut self, packet: &Packet) -> Plan {
+        let sequence = packet.next_sequence();
+        let refuse = |text: &str| Plan::Answer(packet::error(sequence, 1047, "08S01", text));
+        if packet.sequence() != 0 {
+            return Plan::Close(packet::error(1, 1156, "08S01", "Got packets out of order"));
+        }
+        let Some((&command, body)) = packet.payload().split_first() else {
+            return refuse("arbiter: an empty command");
+        };
+        match command {
+            0x01 => Plan::Quit,
+            0x02 if body.len() > NAME_BYTES_MAX => refuse("arbiter: a database's name is too long"),
+            0x02 => Plan::send(Shape::Results, Route::Session(Effect::Use(body.to_vec()))),
+            0x03 => match self.route(packet, body) {
+                Ok(route) => Plan::send(Shape::Results, route),
+                Err(refusal) => Plan::Answer(refusal),
+            },
+            0x04 => Plan::send(Shape::Rows, Route::One),
+            0x09 => Plan::send(Shape::Single, Route::One),
+            0x0e => Plan::Ping,
+            0x11 => refuse("arbiter: COM_CHANGE_USER is not supported; open another connection"),
+            0x16 => self.prepare(packet, body),
+            0x17..=0x1a | 0x1c => self.prepared(packet, command),
+            0x1b => Plan::send(Shape::Single, Route::Session(Effect::Sticky)),
+            0x1f => {
+                self.statements.clear();
+                Plan::send(Shape::Results, Route::Session(Effect::Reset))
             }
-            Class::Lock => Plan::Send(Shape::Results, Route::Lock),
-            _ if may_misread => Plan::Send(Shape::Results, Route::Pin),
-            Class::Read => Plan::Send(Shape::Results, Route::Race),
-            Class::One => Plan::Send(Shape::Results, Route::One),
-            Class::Session(effect) => Plan::Send(Shape::Results, Route::Session(effect)),
-            Class::Pin => Plan::Send(Shape::Results, Route::Pin),
-        },
-        0x04 => Plan::Send(Shape::Rows, Route::One),
-        0x09 => Plan::Send(Shape::Single, Route::One),
-        0x0e => Plan::Ping,
-        0x11 => refuse("arbiter: COM_CHANGE_USER is not supported; open another connection"),
-        0x16 if classify(body) == Class::Lock => Plan::Send(Shape::Prepared, Route::Lock),
-        0x16 => Plan::Send(Shape::Prepared, Route::Pin),
-        0x17 | 0x1a => Plan::Send(Shape::Results, Route::Pin),
-        0x18 | 0x19 => Plan::Send(Shape::Nothing, Route::Pin),
-        0x1b => Plan::Send(Shape::Single, Route::Session(Effect::Sticky)),
-        0x1c => Plan::Send(Shape::Rows, Route::Pin),
-        0x1f => Plan::Send(Shape::Results, Route::Session(Effect::Reset)),
-        other => refuse(&format!("arbiter: command {other:#04x} is not supported")),
+            other => refuse(&format!("arbiter: command {other:#04x} is not supported")),
+        }
+    }
+
+    /// Where a statement goes, or why it does not.
+    fn route(&self, packet: &Packet, sql: &[u8]) -> Result<Route, Packet> {
+        let refuse =
+            |code, state, text: &str| Err(packet::error(packet.next_sequence(), code, state, text));
+        let class = classify(sql);
+        if let Class::Refuse(text) = class {
+            return refuse(1148, "42000", &format!("arbiter: {text}"));
+        }
+        let has_primary = self.pool.account().primary.is_some();
+        if matches!(class, Class::Write(_)) && !has_primary && self.pool.tier.members().len() > 1 {
+            let text = "arbiter: it is not known which server may be written to, so that this was \
+                        not sent: set mysql.primary";
+            return refuse(1290, "HY000", text);
+        }
+        // Of several packets only the first is read here: such a text is not judged.
+        let is_misread =
+            self.may_be_misread || self.pool.may_misread() || packet.payload().len() == PAYLOAD_MAX;
+        Ok(match class {
+            Class::Lock | Class::Write(Left::Locks) => Route::Lock,
+            _ if is_misread => Route::Pin,
+            Class::Read => Route::Race,
+            Class::One => Route::One,
+            Class::InsertId => Route::Left,
+            Class::Write(Left::Nothing) if has_primary => Route::Write,
+            Class::Session(effect) => Route::Session(effect),
+            Class::Write(_) | Class::Pin | Class::Refuse(_) => Route::Pin,
+        })
+    }
+
+    /// All servers prepare it; where it goes when it is executed is its text's matter.
+    fn prepare(&mut self, packet: &Packet, sql: &[u8]) -> Plan {
+        let route = match self.route(packet, sql) {
+            // It is not for this that the text was read.
+            Ok(Route::Session(_)) => Route::Pin,
+            Ok(route) => route,
+            Err(refusal) => return Plan::Answer(refusal),
+        };
+        let Some(id) = self.statements.add(route) else {
+            let text = "arbiter: this client has too many prepared statements";
+            let error = packet::error(packet.next_sequence(), 1461, "42000", text);
+            return Plan::Answer(error);
+        };
+        Plan::Send(Sending {
+            statement: Statement::Prepare(id),
+            ..Sending::new(Shape::Prepared, Route::Session(Effect::Prepare(id)))
+        })
+    }
+
+    /// A command for a statement that is prepared.
+    fn prepared(&mut self, packet: &Packet, command: u8) -> Plan {
+        let Some(id) = self.statements.named(packet) else {
+            if matches!(command, 0x18 | 0x19) {
+                return Plan::Nothing;
+            }
+            let text = "arbiter: Unknown prepared statement handler";
+            let error = packet::error(packet.next_sequence(), 1243, "HY000", text);
+            return Plan::Answer(error);
+        };
+        let (shape, route, instead) = match command {
+            0x17 => match self.statements.execute(id, packet) {
+                Some((route, instead)) => (Shape::Results, route, instead),
+                None => {
+                    let text = "arbiter: Incorrect arguments to mysqld_stmt_execute";
+                    let error = packet::error(packet.next_sequence(), 1210, "HY000", text);
+                    return Plan::Answer(error);
+                }
+            },
+            // A part of a parameter, for one server.
+            0x18 => (Shape::Nothing, Route::Pin, None),
+            0x19 => {
+                self.statements.close(id);
+                let sending = Sending::new(Shape::Nothing, Route::Session(Effect::Close(id)));
+                return Plan::Send(Sending {
+                    statement: Statement::Close(id),
+                    ..sending
+                });
+            }
+            // Forgets such parts, and a cursor: both have pinned.
+            0x1a => (Shape::Results, Route::One, None),
+            _ => (Shape::Rows, Route::Pin, None),
+        };
+        Plan::Send(Sending {
+            statement: Statement::Use(id),
+            instead,
+            ..Sending::new(shape, route)
+        })
     }
 }

@@ -62,6 +62,17 @@ pub struct Key {
     collation: u8,
 }
 
+/// Collations of character sets in which a byte of a character may look like a quote or a backslash:
+/// big5, sjis, gbk, cp932, gb18030.
+const AMBIGUOUS: [u8; 11] = [1, 84, 13, 88, 28, 87, 95, 96, 248, 249, 250];
+
+impl Key {
+    /// True if texts of this client may end elsewhere than we read them to.
+    pub fn may_be_misread(self) -> bool {
+        AMBIGUOUS.contains(&self.collation)
+    }
+}
+
 impl Default for Key {
     /// What a probe uses: utf8mb4_general_ci.
     fn default() -> Self {

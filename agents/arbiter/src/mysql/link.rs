@@ -23,9 +23,9 @@ use super::contest::{LinkId, Ticket};
 use super::handshake::Key;
 use super::kill_query::stop;
 use super::packet::{self, Packet};
-use super::reply::{is_of_the_statement, End, Follow, Shape};
+use super::reply::{End, Follow, Shape, SqlError};
 use super::server_pool::{OpenError, ServerConn, ServerPool};
-use super::types::Task;
+use super::types::{Statement, Task};
 use crate::tier::{Flight, Lease, Presence, Unreached};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
@@ -41,6 +41,8 @@ pub struct Command {
     pub packet: Packet,
     /// Its reply's form.
     pub shape: Shape,
+    /// The statement that it is about.
+    pub statement: Statement,
     /// See [`Route::locks`](super::types::Route::locks).
     pub locks: Option<bool>,
     /// The command.
@@ -268,6 +270,21 @@ impl Worker {
     }
 
     async fn execute(&self, conn: &mut ServerConn, mut command: Command) -> Result<(), Loss> {
+        if command.statement != Statement::None {
+            let Some(packet) = conn.numbered(&command.packet, command.statement) else {
+                // It could not prepare it. A closed one is not missed.
+                let is_close = matches!(command.statement, Statement::Close(_));
+                return if is_close {
+                    Ok(())
+                } else {
+                    Err(Loss::Disagrees)
+                };
+            };
+            command.packet = packet;
+            if let Statement::Close(id) = command.statement {
+                conn.closed(id);
+            }
+        }
         let flight = self.pool.tier.sent(self.server);
         let limit = self.pool.tier.config().request_timeout();
         if conn
@@ -331,6 +348,14 @@ impl Reading<'_> {
             } else {
                 self.kept.extend_from_slice(packet.bytes());
             }
+            if let Statement::Prepare(id) = std::mem::take(&mut self.command.statement) {
+                if self.kept.is_empty() {
+                    self.kept.extend_from_slice(packet.bytes());
+                }
+                if let Some(number) = packet::renumber(&mut self.kept, id) {
+                    conn.knows(id, number);
+                }
+            }
             if let Some(end) = self.follow.packet(packet.payload()) {
                 return self.end(conn, end);
             }
@@ -376,7 +401,7 @@ impl Reading<'_> {
         conn.heard(&self.follow);
         match end {
             End::Good => self.good(conn, reply),
-            End::Error { state } => self.error(reply, state),
+            End::Error(error) => self.error(reply, error),
             End::Broken => lost(&self.command, &self.flight),
         }
     }
@@ -400,9 +425,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn error(&mut self, reply: bytes::Bytes, state: [u8; 5]) -> Result<(), Loss> {
-        let is_the_server_s = !is_of_the_statement(state);
-        let spent = if is_the_server_s {
+    fn error(&mut self, reply: bytes::Bytes, error: SqlError) -> Result<(), Loss> {
+        let spent = if error.is_of_the_server() {
             self.flight.bad()
         } else {
             self.flight.neutral()
@@ -453,8 +477,10 @@ impl Reading<'_> {
                     self.flight.good();
                     return Ok(());
                 }
-                Some(End::Error { .. }) => {
-                    self.flight.bad();
+                Some(End::Error(error)) => {
+                    if error.is_of_the_server() {
+                        self.flight.bad();
+                    }
                     return Ok(());
                 }
                 Some(End::Broken) => {

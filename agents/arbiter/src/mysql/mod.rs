@@ -16,6 +16,8 @@
 //! | `replicated` | the servers of one session, at r > 1 |
 //! | `passthrough` | the server of one session, at r = 1 |
 //! | `avoid_list` | servers that a session does without for a while |
+//! | `statements` | the prepared statements of a client |
+//! | `session` | the servers of a client: those it reads from, the one it writes to |
 //! | `passing` | one command, its server, its reply, at r = 1 |
 //! | `types` | how a session begins, where a command goes, what became of it |
 //! | `kill_query` | a command whose client is gone: stopped |
@@ -37,4 +39,6 @@ mod replay;
 mod replicated;
 pub mod reply;
 pub mod server_pool;
+mod session;
+mod statements;
 mod types;

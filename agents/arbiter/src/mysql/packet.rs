@@ -54,6 +54,27 @@ impl Packet {
     }
 }
 
+impl Packet {
+    /// As it is, for another prepared statement.
+    pub fn with_statement(&self, number: u32) -> Self {
+        let mut bytes = BytesMut::from(&self.0[..]);
+        if let Some(place) = bytes.get_mut(HEADER + 1..HEADER + 5) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        Self(bytes.freeze())
+    }
+}
+
+/// Puts a number of the arbiter's into the first packet of the reply to COM_STMT_PREPARE, header
+/// included, in place of the server's, which it gives; none where the reply is an error.
+pub fn renumber(reply: &mut [u8], id: u32) -> Option<u32> {
+    let (status, rest) = reply.get_mut(HEADER..)?.split_first_mut()?;
+    let place = rest.first_chunk_mut::<4>().filter(|_| *status == 0)?;
+    let number = u32::from_le_bytes(*place);
+    *place = id.to_le_bytes();
+    Some(number)
+}
+
 /// Of a header and what follows it.
 fn payload_length(bytes: &[u8]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16

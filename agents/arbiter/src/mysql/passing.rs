@@ -7,8 +7,8 @@ use bytes::Buf;
 use tokio::time::Instant;
 
 use super::packet::{self, Packet};
-use super::reply::{is_of_the_statement, End, Follow, Shape};
-use super::types::{Outcome, Task};
+use super::reply::{End, Follow, Shape};
+use super::types::{Outcome, Statement, Task};
 use crate::conn::Conn;
 use crate::tier::Flight;
 /// From this size on the whole packets of a reply go out before the reply is complete.
@@ -36,6 +36,8 @@ pub struct Passing<'a> {
     pub flight: Flight,
     /// The command.
     pub task: &'a Task,
+    /// The statement that it is about.
+    pub statement: Statement,
     /// Of each step.
     pub limit: Duration,
     /// Of the reply's next part.
@@ -48,6 +50,8 @@ pub struct Reply {
     pub end: End,
     /// None where there is no reply.
     pub follow: Option<Follow>,
+    /// The server's number of the statement that it has prepared, and its first packet.
+    pub prepared: Option<(u32, Vec<u8>)>,
     /// What of it the client does not have yet: so many bytes of the server's.
     pub bytes: usize,
 }
@@ -79,12 +83,19 @@ impl Passing<'_> {
             return Ok(Reply {
                 end: End::Good,
                 follow: None,
+                prepared: None,
                 bytes: 0,
             });
         };
         let (mut whole, mut otherwise) = (0, Outcome::Gone);
+        let mut prepared = None;
         loop {
             while let Some(length) = packet::whole(&server.buffer[whole..]) {
+                if let Statement::Prepare(id) = std::mem::take(&mut self.statement) {
+                    let first = &mut server.buffer[..length];
+                    let number = packet::renumber(first, id);
+                    prepared = number.map(|number| (number, first[packet::HEADER..].to_vec()));
+                }
                 let end = follow.packet(&server.buffer[whole + packet::HEADER..whole + length]);
                 whole += length;
                 match end {
@@ -95,6 +106,7 @@ impl Passing<'_> {
                         return Ok(Reply {
                             end,
                             follow: Some(follow),
+                            prepared,
                             bytes: whole,
                         });
                     }
@@ -152,8 +164,8 @@ impl Passing<'_> {
             }
             // Settings take no time anywhere: they say nothing of a server's speed.
             (End::Good, Task::Session(_) | Task::Sticky) => self.flight.won(),
-            (End::Error { state }, _) if is_of_the_statement(*state) => {}
-            (End::Error { .. } | End::Broken, _) => {
+            (End::Error(error), _) if !error.is_of_the_server() => {}
+            (End::Error(_) | End::Broken, _) => {
                 self.flight.bad();
             }
         }

@@ -20,17 +20,18 @@ use policy::{Refused, ServerId};
 use tokio::time::{timeout, timeout_at, Instant};
 
 use super::avoid_list::AvoidList;
+use super::classify::Effect;
 use super::handshake::Key;
 use super::kill_query::KillQuery;
-use super::packet::{self, Packet};
+use super::packet;
 use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
 use super::reply::{End, Follow, Shape, AUTOCOMMIT};
 use super::server_pool::{OpenError, ServerConn, ServerPool};
-use super::types::{Beginning, NotOpen, Outcome, Route, Task};
+use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Task};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted};
+use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted, PRIMARY};
 
 /// A session with one server.
 pub struct Passthrough {
@@ -42,11 +43,17 @@ pub struct Passthrough {
     replay: Replay,
     /// True if it may have locks that the server's status does not tell of.
     took_locks: bool,
+    /// True while a transaction is open in which it has written: it cannot go on elsewhere.
+    wrote_within: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
     spared: AvoidList,
     /// The session's, as its replies said last.
     pub status: u16,
+    /// True if the last command was done.
+    pub was_good: bool,
+    /// The first packet of the reply to it, where a statement was prepared.
+    pub said: Vec<u8>,
 }
 
 /// The server of a session.
@@ -82,6 +89,30 @@ impl Passthrough {
     /// # Errors
     /// [`NotOpen`].
     pub async fn open(pool: Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
+        Self::open_without(pool, start, Replay::default(), Vec::new()).await
+    }
+
+    /// As `open`, at the one server that is written to, in this state.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub async fn open_at_primary(
+        pool: Arc<ServerPool>,
+        start: Beginning,
+        replay: Replay,
+    ) -> Result<Self, NotOpen> {
+        let members = pool.tier.members();
+        let servers = members.iter().map(|(server, _)| *server);
+        let others = servers.filter(|server| *server != PRIMARY).collect();
+        Self::open_without(pool, start, replay, others).await
+    }
+
+    async fn open_without(
+        pool: Arc<ServerPool>,
+        start: Beginning,
+        replay: Replay,
+        others: Vec<ServerId>,
+    ) -> Result<Self, NotOpen> {
         let deadline = Instant::now() + pool.tier.config().request_timeout();
         let mut solo = Self {
             pool,
@@ -89,11 +120,14 @@ impl Passthrough {
             database: start.database,
             stamp: start.stamp,
             server: None,
-            replay: Replay::default(),
+            replay,
             took_locks: false,
-            refusing: Vec::new(),
+            wrote_within: false,
+            refusing: others,
             spared: AvoidList::default(),
             status: AUTOCOMMIT,
+            was_good: false,
+            said: Vec::new(),
         };
         solo.reach(deadline).await?;
         if let Some(reached) = &mut solo.server {
@@ -144,15 +178,57 @@ impl Passthrough {
         }
     }
 
+    /// Its state, for another server.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// True while it cannot be left: a transaction is open, or it may have locks.
+    pub fn is_bound(&self) -> bool {
+        let within = |reached: &Reached| reached.conn.in_transaction;
+        let has_begun = self.wrote_within || self.replay.is_in_transaction();
+        has_begun || self.took_locks || self.server.as_ref().is_some_and(within)
+    }
+
+    /// Does what another server of the session has done; where it cannot, the next one that it reaches
+    /// is told.
+    pub async fn follow(&mut self, effect: &Effect, asked: Asked<'_>) {
+        self.replay.record(effect, asked.packet, asked.shape);
+        let limit = self.pool.tier.config().request_timeout();
+        let Some(mut reached) = self.server.take() else {
+            return;
+        };
+        let conn = &mut reached.conn;
+        let is_done = if let Statement::Close(id) = asked.statement {
+            let told = conn.numbered(asked.packet, asked.statement);
+            conn.closed(id);
+            match told {
+                Some(told) => conn.conn.write(told.bytes(), limit).await.is_ok(),
+                None => true,
+            }
+        } else {
+            let entry = Entry::new(effect, asked.packet, asked.shape);
+            timeout(limit, repeat(conn, &entry, limit)).await == Ok(End::Good)
+        };
+        if is_done {
+            self.server = Some(reached);
+        }
+    }
+
     /// Serves one command.
     pub async fn serve(
         &mut self,
-        command: &Packet,
-        shape: Shape,
-        route: &Route,
+        asked: Asked<'_>,
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
+        let Asked {
+            packet: command,
+            shape,
+            route,
+            statement,
+        } = asked;
+        self.was_good = false;
         match self.needs(shape, route) {
             Ok(None) => {}
             Err(outcome) => return outcome,
@@ -176,18 +252,33 @@ impl Passthrough {
         };
         let task = match route {
             Route::Race => Task::Race,
-            Route::One | Route::Pin | Route::Lock => Task::Alone,
+            Route::One | Route::Left | Route::Write | Route::Pin | Route::Lock => Task::Alone,
             Route::Session(effect) => replay::task(effect),
         };
+        self.wrote_within |= *route == Route::Write;
+        let numbered = match statement {
+            Statement::None | Statement::Prepare(_) => None,
+            Statement::Use(_) | Statement::Close(_) => {
+                match reached.conn.numbered(command, statement) {
+                    Some(numbered) => Some(numbered),
+                    None => return self.lacks(reached, asked, client).await,
+                }
+            }
+        };
+        if let Statement::Close(id) = statement {
+            reached.conn.closed(id);
+        }
         let limit = self.pool.tier.config().request_timeout();
         let mut passing = Passing {
             flight: self.pool.tier.sent(reached.server),
             task: &task,
+            statement,
             limit,
             deadline,
         };
         let server = &mut reached.conn.conn;
-        let reply = match passing.run(server, command, shape, client).await {
+        let sent = numbered.as_ref().unwrap_or(command);
+        let reply = match passing.run(server, sent, shape, client).await {
             Ok(reply) => reply,
             Err(stopped) => {
                 let outcome = stopped.outcome;
@@ -196,6 +287,11 @@ impl Passthrough {
             }
         };
         drop(passing);
+        if let (Statement::Prepare(id), Some((number, said))) = (statement, reply.prepared) {
+            reached.conn.knows(id, number);
+            self.said = said;
+        }
+        self.was_good = reply.end == End::Good;
         if let Some(follow) = &reply.follow {
             reached.conn.heard(follow);
             self.status = follow.status().unwrap_or(self.status);
@@ -208,12 +304,28 @@ impl Passthrough {
             }
             self.replay.heard(self.status);
         }
+        self.wrote_within &= reached.conn.in_transaction;
         if !self.has_locks(&reached) {
             reached.lease = None;
         }
         let passed = pass(&mut reached.conn.conn, reply.bytes, client, limit).await;
         self.server = Some(reached);
         passed.map_or(Outcome::Cut, |()| Outcome::Served)
+    }
+
+    /// A command for a statement that this server does not have: the session's is another one's.
+    async fn lacks(&mut self, reached: Reached, asked: Asked<'_>, client: &mut Conn) -> Outcome {
+        self.server = Some(reached);
+        if asked.shape == Shape::Nothing {
+            return Outcome::Served;
+        }
+        let text = "arbiter: Unknown prepared statement handler";
+        let error = packet::error(asked.packet.next_sequence(), 1243, "HY000", text);
+        let limit = self.pool.tier.config().request_timeout();
+        match client.write(error.bytes(), limit).await {
+            Ok(()) => Outcome::Served,
+            Err(_) => Outcome::Cut,
+        }
     }
 
     /// Nobody waits any more for what the server still does, if anything.
@@ -242,7 +354,7 @@ impl Passthrough {
             self.server = None;
         }
         let Some(reached) = &self.server else {
-            let may_move = self.replay.is_possible();
+            let may_move = self.replay.is_possible() && !self.wrote_within;
             return may_move
                 .then_some(Some(Needed::Server))
                 .ok_or(Outcome::Gone);
@@ -252,7 +364,8 @@ impl Passthrough {
         if reached.lease.is_some() || shape == Shape::Nothing {
             return Ok(None);
         }
-        let may_move = self.replay.is_possible() && !has_locks && *route != Route::One;
+        let is_free = self.replay.is_possible() && !self.wrote_within;
+        let may_move = is_free && !has_locks && !matches!(route, Route::One | Route::Left);
         let mut leases = match self.pool.tier.again(server, !may_move && !has_locks) {
             Ok(leases) => leases,
             Err(Refused::NoServer) if may_move => return Ok(Some(Needed::Another)),
@@ -300,7 +413,7 @@ impl Passthrough {
         match self.reach(deadline).await {
             Err(NotOpen::Policy(Refused::QueueFull) | NotOpen::TimedOut) => Err(Outcome::Unsent),
             // Where there is no other it stays.
-            Ok(()) | Err(NotOpen::Policy(Refused::NoServer) | NotOpen::Refused(_)) => Ok(()),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -360,7 +473,7 @@ impl Passthrough {
                             }
                             return Ok(());
                         }
-                        End::Error { .. } => self.refusing.push(server),
+                        End::Error(_) => self.refusing.push(server),
                         End::Broken => {}
                     }
                     false
@@ -401,7 +514,14 @@ async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> End {
     if conn.conn.write(entry.packet.bytes(), limit).await.is_err() {
         return End::Broken;
     }
+    let mut statement = entry.statement;
     while let Ok(Some(packet)) = packet::read(&mut conn.conn).await {
+        if let Statement::Prepare(id) = std::mem::take(&mut statement) {
+            let mut first = packet.bytes()[..packet.bytes().len().min(16)].to_vec();
+            if let Some(number) = packet::renumber(&mut first, id) {
+                conn.knows(id, number);
+            }
+        }
         if let Some(end) = follow.packet(packet.payload()) {
             conn.note(&entry.task);
             conn.heard(&follow);

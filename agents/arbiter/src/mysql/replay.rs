@@ -3,7 +3,7 @@
 use super::classify::Effect;
 use super::packet::Packet;
 use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
-use super::types::Task;
+use super::types::{Statement, Task};
 
 /// Bounds of the record; a session with more state gets no further servers.
 const ENTRIES_MAX: usize = 128;
@@ -18,17 +18,36 @@ pub struct Entry {
     pub shape: Shape,
     /// Its meaning for a server.
     pub task: Task,
+    /// The statement that it prepares.
+    pub statement: Statement,
 }
 
 /// The session's state as statements, in order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Replay {
     settings: Vec<Entry>,
     transaction: Vec<Entry>,
     bytes: usize,
     unrepeatable: bool,
+    /// A reset does not undo it.
+    sticky: bool,
     /// The current database, where a statement has changed it.
     pub database: Option<Vec<u8>>,
+}
+
+impl Entry {
+    /// Of a statement with this effect.
+    pub fn new(effect: &Effect, packet: &Packet, shape: Shape) -> Self {
+        Self {
+            packet: packet.clone(),
+            shape,
+            task: task(effect),
+            statement: match effect {
+                Effect::Prepare(id) => Statement::Prepare(*id),
+                _ => Statement::None,
+            },
+        }
+    }
 }
 
 impl Replay {
@@ -49,13 +68,10 @@ impl Replay {
 
     /// Records a statement that succeeded.
     pub fn record(&mut self, effect: &Effect, packet: &Packet, shape: Shape) {
-        let entry = Entry {
-            packet: packet.clone(),
-            shape,
-            task: task(effect),
-        };
+        let entry = Entry::new(effect, packet, shape);
         match effect {
-            Effect::Set => self.keep(entry),
+            Effect::Set | Effect::Prepare(_) => self.keep(entry),
+            Effect::Close(id) => self.close(*id),
             Effect::Use(name) => {
                 self.database = Some(name.clone());
                 self.keep(entry);
@@ -66,12 +82,17 @@ impl Replay {
             Effect::Reset => {
                 let database = self.database.take();
                 *self = Self {
-                    unrepeatable: self.unrepeatable,
+                    unrepeatable: self.sticky,
+                    sticky: self.sticky,
                     database,
                     ..Self::default()
                 };
             }
-            Effect::Within | Effect::Unrepeatable | Effect::Sticky => self.forbid(),
+            Effect::Within | Effect::Unrepeatable => self.forbid(),
+            Effect::Sticky => {
+                self.sticky = true;
+                self.forbid();
+            }
         }
     }
 
@@ -82,6 +103,28 @@ impl Replay {
         if !is_in_transaction(status) && status & AUTOCOMMIT != 0 {
             self.transaction.clear();
         }
+    }
+
+    /// The settings, for another server of the same session; none where they cannot be repeated.
+    pub fn settings(&self) -> Option<Self> {
+        let settings = Self {
+            transaction: Vec::new(),
+            ..self.clone()
+        };
+        (!self.unrepeatable).then_some(settings)
+    }
+
+    /// True while a transaction is open that began with a statement.
+    pub fn is_in_transaction(&self) -> bool {
+        !self.transaction.is_empty()
+    }
+
+    fn close(&mut self, id: u32) {
+        let is_it = |entry: &Entry| entry.statement == Statement::Prepare(id);
+        let bytes = |entry: &Entry| entry.packet.bytes().len();
+        let closed = self.settings.iter().filter(|entry| is_it(entry));
+        self.bytes -= closed.map(bytes).sum::<usize>();
+        self.settings.retain(|entry| !is_it(entry));
     }
 
     fn keep(&mut self, entry: Entry) {
@@ -150,6 +193,35 @@ mod tests {
         record(&mut replay, &Effect::Within, "SAVEPOINT s");
         replay.heard(implicit);
         assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"SAVEPOINT s"]);
+    }
+
+    #[test]
+    fn a_closed_statement_takes_no_room_and_is_not_prepared_again() {
+        let mut replay = Replay::default();
+        for id in 0..10 * ENTRIES_MAX as u32 {
+            record(&mut replay, &Effect::Prepare(id), "SELECT ?");
+            record(&mut replay, &Effect::Close(id), "");
+        }
+        assert_eq!((replay.entries().count(), replay.bytes), (0, 0));
+        record(&mut replay, &Effect::Prepare(9), "SELECT ?");
+        assert!(replay.is_possible());
+        let prepared = replay.entries().next().map(|entry| entry.statement);
+        assert_eq!(prepared, Some(Statement::Prepare(9)));
+    }
+
+    #[test]
+    fn a_reset_makes_joining_possible_again_but_for_what_it_does_not_undo() {
+        let mut replay = Replay::default();
+        record(
+            &mut replay,
+            &Effect::Unrepeatable,
+            "SET TRANSACTION READ ONLY",
+        );
+        record(&mut replay, &Effect::Reset, "");
+        assert!(replay.is_possible());
+        record(&mut replay, &Effect::Sticky, "");
+        record(&mut replay, &Effect::Reset, "");
+        assert!(!replay.is_possible());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout_at, Instant};
 
 use super::avoid_list::AvoidList;
+use super::classify::Effect;
 use super::contest::{Contest, Event, LinkId, Ticket};
 use super::handshake::Key;
 use super::link::{Command, Link, Loss, News, Start};
@@ -24,7 +25,7 @@ use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::{Shape, AUTOCOMMIT};
 use super::server_pool::ServerPool;
-use super::types::{Beginning, NotOpen, Route, Task, Verdict};
+use super::types::{Asked, Beginning, NotOpen, Route, Task, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::delayed::{due, Delayed};
 use crate::tier::{Lease, Leases, Wanted};
@@ -53,6 +54,8 @@ pub struct Replicated {
     refusal: Option<Packet>,
     /// The session's, as its replies said last.
     pub status: u16,
+    /// True if the last command was done.
+    pub was_good: bool,
 }
 
 impl Replicated {
@@ -88,6 +91,7 @@ impl Replicated {
             spared: AvoidList::default(),
             refusal: None,
             status: AUTOCOMMIT,
+            was_good: false,
         };
         match timeout_at(deadline, held.first_ready()).await {
             Ok(Ok(())) => Ok(held),
@@ -114,14 +118,19 @@ impl Replicated {
         }
     }
 
+    /// Its state, for another server.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
     /// Serves one command.
-    pub async fn serve(
-        &mut self,
-        packet: &Packet,
-        shape: Shape,
-        route: &Route,
-        deadline: Instant,
-    ) -> Verdict {
+    pub async fn serve(&mut self, asked: Asked<'_>, deadline: Instant) -> Verdict {
+        let Asked {
+            packet,
+            shape,
+            route,
+            ..
+        } = asked;
         while let Ok(news) = self.news.try_recv() {
             self.hear(news);
         }
@@ -134,19 +143,22 @@ impl Replicated {
         let task = match route {
             Route::Race if self.pinned => Task::Alone,
             Route::Race => Task::Race,
-            Route::One | Route::Pin | Route::Lock => Task::Alone,
+            Route::One | Route::Left | Route::Write | Route::Pin | Route::Lock => Task::Alone,
             Route::Session(effect) => replay::task(effect),
         };
         if task == Task::Race && self.links.len() > 1 {
             self.pool.tier.counters.cloned.inc();
         }
-        let form = (shape, route.locks());
-        let (verdict, is_good) = self.contest(packet, form, &task, deadline).await;
+        self.was_good = false;
+        let (verdict, is_good) = self.contest(asked, &task, deadline).await;
+        self.was_good = is_good;
         if self.links.len() > self.wanted {
             self.keep_favourite();
         }
         if let (Route::Session(effect), true) = (route, is_good) {
             self.replay.record(effect, packet, shape);
+            // What had pinned it is undone.
+            self.pinned &= *effect != Effect::Reset || !self.replay.is_possible();
         }
         if is_good {
             self.replay.heard(self.status);
@@ -157,15 +169,16 @@ impl Replicated {
     /// Sends a command out and waits for the reply. The second: whether it was a good one.
     async fn contest(
         &mut self,
-        packet: &Packet,
-        (shape, locks): (Shape, Option<bool>),
+        asked: Asked<'_>,
         task: &Task,
         deadline: Instant,
     ) -> (Verdict, bool) {
+        let (shape, locks) = (asked.shape, asked.route.locks());
         let (contest, mut told) = Contest::new(self.pool.tier.places());
         let command = |link: LinkId| Command {
-            packet: packet.clone(),
+            packet: asked.packet.clone(),
             shape,
+            statement: asked.statement,
             locks,
             task: task.clone(),
             ticket: Ticket::new(&contest, link),
@@ -411,6 +424,7 @@ impl Replicated {
             link.send(Command {
                 packet,
                 shape,
+                statement: entry.statement,
                 locks: None,
                 task,
                 ticket,

@@ -36,13 +36,57 @@ pub enum End {
     /// With what was asked for.
     Good,
     /// With an ERR packet, the last one.
-    Error {
-        /// The SQL state says of whose making the error is.
-        state: [u8; 5],
-    },
+    Error(SqlError),
     /// Not as the protocol wants it.
     Broken,
 }
+
+/// An error that a server has replied with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SqlError {
+    /// Its number.
+    pub code: u16,
+    /// Its SQL state.
+    pub state: [u8; 5],
+}
+
+impl SqlError {
+    /// True if the error is of the server's making: its disk, memory, tables, threads or network, or
+    /// that it is going down. All else (syntax, access, values, locks, a server that is read-only or a
+    /// time limit of the client's) says nothing of the server.
+    pub fn is_of_the_server(self) -> bool {
+        // Below 1,000 are those of the system below the server.
+        self.code < 1_000 || self.state.starts_with(b"08") || SERVER_ERRORS.contains(&self.code)
+    }
+}
+
+/// Numbers of errors of the server's making; those of the network and of going down have the state 08.
+#[rustfmt::skip]
+const SERVER_ERRORS: [u16; 23] = [
+    1016, // ER_CANT_OPEN_FILE
+    1021, // ER_DISK_FULL
+    1024, // ER_ERROR_ON_READ
+    1026, // ER_ERROR_ON_WRITE
+    1030, // ER_GET_ERRNO: of the storage engine
+    1033, // ER_NOT_FORM_FILE
+    1034, // ER_NOT_KEYFILE
+    1035, // ER_OLD_KEYFILE
+    1037, // ER_OUTOFMEMORY
+    1041, // ER_OUT_OF_RESOURCES
+    1047, // ER_UNKNOWN_COM_ERROR: of a Galera node that is not ready
+    1114, // ER_RECORD_FILE_FULL
+    1135, // ER_CANT_CREATE_THREAD
+    1180, // ER_ERROR_DURING_COMMIT
+    1181, // ER_ERROR_DURING_ROLLBACK
+    1194, // ER_CRASHED_ON_USAGE
+    1195, // ER_CRASHED_ON_REPAIR
+    1296, // ER_GET_ERRMSG: of the storage engine
+    1297, // ER_GET_TEMPORARY_ERRMSG
+    1712, // ER_INDEX_CORRUPT
+    1815, // ER_INTERNAL_ERROR
+    1877, // ER_TABLE_CORRUPT
+    1932, // ER_NO_SUCH_TABLE_IN_ENGINE
+];
 
 /// Follows one reply.
 #[derive(Debug)]
@@ -185,30 +229,20 @@ fn eof_status(payload: &[u8]) -> Option<u64> {
 
 fn error(payload: &[u8]) -> End {
     let mut fields = Fields(payload);
-    let state = fields
-        .bytes(3)
-        .and(fields.bytes(1))
-        .filter(|marker| *marker == b"#");
+    let code = fields.bytes(1).and(fields.integer(2)).unwrap_or(0);
+    let state = fields.bytes(1).filter(|marker| *marker == b"#");
     let state = state
         .and(fields.bytes(5))
         .and_then(|state| state.try_into().ok());
-    End::Error {
+    End::Error(SqlError {
+        code: code as u16,
         state: state.unwrap_or(*b"HY000"),
-    }
+    })
 }
 
 /// True if a transaction is open where the status is this.
 pub fn is_in_transaction(status: u16) -> bool {
     status & IN_TRANSACTION != 0
-}
-
-/// Whether an error with this SQL state is of the statement's making (syntax, access, unknown
-/// names, values, constraints, transaction state), so that it says nothing of the server.
-pub fn is_of_the_statement(state: [u8; 5]) -> bool {
-    matches!(
-        &state[..2],
-        b"21" | b"22" | b"23" | b"25" | b"40" | b"42" | b"44"
-    ) || &state == b"3D000"
 }
 
 #[cfg(test)]
@@ -235,16 +269,46 @@ mod tests {
     #[test]
     fn results_end_with_ok_err_or_the_last_eof() {
         assert_eq!(last(Shape::Results, &[OK]), Some(End::Good));
-        let state = *b"42000";
-        assert_eq!(last(Shape::Results, &[ERROR]), Some(End::Error { state }));
+        let error = End::Error(SqlError {
+            code: 1064,
+            state: *b"42000",
+        });
+        assert_eq!(last(Shape::Results, &[ERROR]), Some(error.clone()));
         let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", b"\x00", EOF];
         assert_eq!(last(Shape::Results, &rows), Some(End::Good));
         assert_eq!(last(Shape::Results, &rows[..5]), None);
         let broken_off = [&b"\x01"[..], b"column", EOF, b"\x01a", ERROR];
-        assert_eq!(
-            last(Shape::Results, &broken_off),
-            Some(End::Error { state })
-        );
+        assert_eq!(last(Shape::Results, &broken_off), Some(error));
+    }
+
+    #[test]
+    fn an_error_is_the_server_s_only_where_it_is_known_to_be() {
+        let is_server_s = |code, state: &[u8; 5]| {
+            let state = *state;
+            SqlError { code, state }.is_of_the_server()
+        };
+        for (code, state) in [
+            (1064, b"42000"),
+            (1205, b"HY000"),
+            (1290, b"HY000"),
+            (1317, b"70100"),
+            (1366, b"HY000"),
+            (1792, b"25006"),
+            (1836, b"HY000"),
+            (1969, b"70100"),
+            (3024, b"HY000"),
+        ] {
+            assert!(!is_server_s(code, state), "{code}");
+        }
+        for (code, state) in [
+            (28, b"HY000"),
+            (1021, b"HY000"),
+            (1053, b"08S01"),
+            (1040, b"08004"),
+            (1815, b"HY000"),
+        ] {
+            assert!(is_server_s(code, state), "{code}");
+        }
     }
 
     #[test]

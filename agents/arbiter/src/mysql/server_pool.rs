@@ -1,5 +1,6 @@
 //! Authenticated connections to the servers: opened, kept, reset before another client uses them.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 use super::handshake::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
 use super::reply::{is_in_transaction, ok_status, Follow, NO_BACKSLASH_ESCAPES};
-use super::types::Task;
+use super::types::{Statement, Task};
 use crate::config::Mysql;
 use crate::conn::Conn;
 use crate::lock;
@@ -60,6 +61,8 @@ pub struct ServerConn {
     pub resettable: bool,
     /// True if the server has said that a transaction is open.
     pub in_transaction: bool,
+    /// The server's numbers of the statements that the session knows by others.
+    statements: HashMap<u32, u32>,
     /// The server's number for it.
     thread: u32,
     /// The server's when it was made.
@@ -286,6 +289,7 @@ impl ServerPool {
             database_unknown: false,
             resettable: greeting.reset_restores(key),
             in_transaction: false,
+            statements: HashMap::new(),
             thread: greeting.thread,
             generation,
         })
@@ -383,6 +387,26 @@ impl ServerConn {
         self.in_transaction = said.unwrap_or(self.in_transaction);
     }
 
+    /// The command as this server is to get it; none where it does not have the statement.
+    pub fn numbered(&self, packet: &Packet, statement: Statement) -> Option<Packet> {
+        match statement {
+            Statement::None | Statement::Prepare(_) => Some(packet.clone()),
+            Statement::Use(id) | Statement::Close(id) => {
+                Some(packet.with_statement(*self.statements.get(&id)?))
+            }
+        }
+    }
+
+    /// The server's number of a statement is this.
+    pub fn knows(&mut self, id: u32, number: u32) {
+        self.statements.insert(id, number);
+    }
+
+    /// A statement was closed.
+    pub fn closed(&mut self, id: u32) {
+        self.statements.remove(&id);
+    }
+
     /// The server did this; what is known of the connection changes with it.
     pub fn note(&mut self, task: &Task) {
         match task {
@@ -409,6 +433,7 @@ impl ServerConn {
 
     async fn reset(&mut self) -> Result<(), OpenError> {
         self.command(&[COM_RESET_CONNECTION]).await?;
+        self.statements.clear();
         self.in_transaction = false;
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::classify::Effect;
 use super::contest::Piece;
 use super::handshake::Key;
 use super::packet::Packet;
+use super::reply::Shape;
 use crate::collision_avoidance::Stamp;
 
 /// The servers of a command.
@@ -18,6 +19,10 @@ pub enum Route {
     Race,
     /// To the server that answered last.
     One,
+    /// What the last write left: to the server that did it.
+    Left,
+    /// To the server that is written to; nothing of it stays in the session.
+    Write,
     /// To one server, and all after it too.
     Pin,
     /// As `Pin`, and the session has locks from then on.
@@ -38,9 +43,39 @@ impl Route {
         match self {
             Self::Lock => Some(true),
             Self::Session(Effect::Reset) => Some(false),
-            Self::Race | Self::One | Self::Pin | Self::Session(_) => None,
+            Self::Race | Self::One | Self::Left | Self::Write | Self::Pin | Self::Session(_) => {
+                None
+            }
         }
     }
+}
+
+/// What a command has to do with a prepared statement. The client knows a statement by a number of the
+/// arbiter's; each server has one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Statement {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is prepared, and is to have this number.
+    Prepare(u32),
+    /// It is executed, or otherwise used.
+    Use(u32),
+    /// It is closed.
+    Close(u32),
+}
+
+/// A command of the client's, and what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// As it came; with the arbiter's number of the statement.
+    pub packet: &'a Packet,
+    /// The form of its reply.
+    pub shape: Shape,
+    /// Where it goes.
+    pub route: &'a Route,
+    /// The statement that it is about.
+    pub statement: Statement,
 }
 
 /// The result of a command.
@@ -83,6 +118,8 @@ pub enum NotOpen {
     Policy(Refused),
     /// No token in time.
     TimedOut,
+    /// The session has more settings than can be repeated at another server.
+    TooMuchState,
 }
 
 /// The parts that a session begins with.

@@ -261,8 +261,8 @@ async fn a_procedure_s_results_come_one_after_the_other() {
         server.run(run).await;
     }
     for replicas in [1, 2] {
-        // It would go to either server.
-        let arbiter = front(replicas, "", &servers.each_ref().map(|it| it.address)).await;
+        let more = "mysql.primary = \"first\"\n";
+        let arbiter = front(replicas, more, &servers.each_ref().map(|it| it.address)).await;
         let mut conn = connect(&arbiter).await;
         let mut results = conn.query_iter("CALL three()").await.unwrap();
         assert_eq!(results.collect::<u8>().await.unwrap(), [1]);

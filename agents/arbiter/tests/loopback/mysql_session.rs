@@ -5,6 +5,8 @@ use crate::support::mariadb::{
 };
 use mysql_async::prelude::Queryable;
 
+const FIRST: &str = "mysql.primary = \"first\"\n";
+
 #[tokio::test]
 async fn session_statements_reach_each_held_server() {
     let servers: [MariaDb; 2] = servers().await;
@@ -35,9 +37,9 @@ async fn session_statements_reach_each_held_server() {
 }
 
 #[tokio::test]
-async fn a_write_is_sent_once_and_the_session_stays_with_it() {
+async fn a_write_is_sent_once_and_the_session_reads_where_it_was() {
     let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let arbiter = start_with("round-robin", 2, 1, FIRST, &servers).await;
     let mut conn = connect(&arbiter).await;
     conn.query_drop("SELECT 1").await.unwrap();
     conn.query_drop("INSERT INTO page (title) VALUES ('New')")
@@ -64,7 +66,7 @@ async fn a_write_is_sent_once_and_the_session_stays_with_it() {
 #[tokio::test]
 async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
     let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let arbiter = start_with("round-robin", 2, 1, FIRST, &servers).await;
     let mut conn = connect(&arbiter).await;
     for sql in [
         "BEGIN",

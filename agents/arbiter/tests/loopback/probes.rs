@@ -232,7 +232,7 @@ async fn a_session_that_writes_first_does_not_do_so_at_a_server_that_is_probed()
     .await;
     ask_until(&arbiter, "probes", is_probed, || async {
         let mut conn = connect(&arbiter).await;
-        let write = "INSERT INTO page (title) VALUES ('Written')";
+        let write = "SELECT 'Written' FROM page FOR UPDATE";
         conn.query_drop(write).await.unwrap();
     })
     .await;

@@ -1,0 +1,302 @@
+//! The servers of a client: those that it reads from (one, or r), and, where the tier has a primary, the
+//! one that it writes to, from the first write on.
+//!
+//! Each of the two is brought to the state of the other: what one has been told of the session the
+//! other is told too, or, where it is not there yet, when it comes. While a transaction that began with
+//! a statement or a write is open, or something is left that only the primary has, everything goes
+//! there.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::classify::Effect;
+use super::passthrough::Passthrough;
+use super::replay::Replay;
+use super::replicated::Replicated;
+use super::reply::AUTOCOMMIT;
+use super::server_pool::ServerPool;
+use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Verdict};
+use crate::collision_avoidance::Stamp;
+use crate::config::ReadsAfterWrite;
+use crate::conn::Conn;
+use crate::tier::Pinned;
+
+/// The servers of a client's reads.
+enum Readers {
+    /// Not chosen yet.
+    NotYet,
+    One(Box<Passthrough>),
+    Many(Box<Replicated>),
+}
+
+/// A client's session.
+pub struct Session {
+    pool: Arc<ServerPool>,
+    start: Beginning,
+    readers: Readers,
+    writer: Option<Box<Passthrough>>,
+    /// Something is left that only the writer has.
+    stays: bool,
+    wrote: bool,
+    /// The last command was the writer's.
+    was_writer: bool,
+    /// What is left undone by a reset stays.
+    is_sticky: bool,
+    pinned: Option<Pinned>,
+}
+
+/// What came of a command.
+pub enum Served {
+    /// The client has what is to be had.
+    Passed(Outcome),
+    /// What it is to get.
+    Reply(Verdict),
+}
+
+impl Session {
+    /// Of a client that begins so; its servers are not chosen yet.
+    pub fn new(pool: Arc<ServerPool>, start: Beginning) -> Self {
+        Self {
+            pool,
+            start,
+            readers: Readers::NotYet,
+            writer: None,
+            stays: false,
+            wrote: false,
+            was_writer: false,
+            is_sticky: false,
+            pinned: None,
+        }
+    }
+
+    /// Chooses the servers to read from, where that is not done yet.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub async fn open(&mut self, stamp: Option<Stamp>) -> Result<(), NotOpen> {
+        match (&mut self.readers, stamp) {
+            (Readers::NotYet, _) => {
+                self.start.stamp = stamp;
+                let (pool, start) = (Arc::clone(&self.pool), self.start.clone());
+                // No read's: that a server would be a probe says nothing of a session's whole life.
+                self.readers = match pool.tier.replicas() {
+                    r if r > 1 => Readers::Many(Box::new(Replicated::open(pool, start, r).await?)),
+                    _ => Readers::One(Box::new(Passthrough::open(pool, start).await?)),
+                };
+            }
+            (Readers::One(solo), Some(stamp)) => solo.stamped(stamp),
+            (Readers::Many(held), Some(stamp)) => held.stamped(stamp),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in servers that come and lets go those that die, while the client is silent.
+    pub async fn tend(&mut self) -> Infallible {
+        let writing = async {
+            match &mut self.writer {
+                Some(writer) => loop {
+                    writer.lose().await;
+                },
+                None => std::future::pending().await,
+            }
+        };
+        let reading = async {
+            match &mut self.readers {
+                Readers::NotYet => std::future::pending().await,
+                Readers::One(solo) => loop {
+                    solo.lose().await;
+                },
+                Readers::Many(held) => held.tend().await,
+            }
+        };
+        tokio::select! {
+            never = writing => never,
+            never = reading => never,
+        }
+    }
+
+    /// As its replies said last; at first what the login says.
+    pub fn status(&self) -> u16 {
+        match (&self.writer, &self.readers) {
+            (Some(writer), _) if self.was_writer => writer.status,
+            (_, Readers::NotYet) => AUTOCOMMIT,
+            (_, Readers::One(solo)) => solo.status,
+            (_, Readers::Many(held)) => held.status,
+        }
+    }
+
+    /// The client is gone: connections are reset and kept for others.
+    pub async fn close(self) {
+        if let Some(writer) = self.writer {
+            writer.close().await;
+        }
+        match self.readers {
+            Readers::One(solo) => solo.close().await,
+            // Each of its links does that by itself.
+            Readers::NotYet | Readers::Many(_) => {}
+        }
+    }
+
+    /// Serves one command.
+    ///
+    /// # Errors
+    /// [`NotOpen`]: the server that is written to cannot be had; the session goes on.
+    pub async fn serve(
+        &mut self,
+        asked: Asked<'_>,
+        client: &mut Conn,
+        deadline: Instant,
+    ) -> Result<Served, NotOpen> {
+        if *asked.route == Route::Session(Effect::Reset) {
+            self.reset().await;
+        }
+        let served = self.serve_once(asked, client, deadline).await;
+        if let Some(pinned) = &self.pinned {
+            pinned.asks();
+        }
+        served
+    }
+
+    async fn serve_once(
+        &mut self,
+        asked: Asked<'_>,
+        client: &mut Conn,
+        deadline: Instant,
+    ) -> Result<Served, NotOpen> {
+        if self.goes_to_writer(asked.route) {
+            let outcome = self.write(asked, client, deadline).await?;
+            return Ok(Served::Passed(outcome));
+        }
+        self.was_writer = false;
+        if asked.route.pins() {
+            self.count_pinned();
+        }
+        let (served, was_good) = match &mut self.readers {
+            Readers::NotYet => return Ok(Served::Passed(Outcome::Gone)),
+            Readers::One(solo) => {
+                let outcome = solo.serve(asked, client, deadline).await;
+                (Served::Passed(outcome), solo.was_good)
+            }
+            Readers::Many(held) => match client.while_here(held.serve(asked, deadline)).await {
+                Some(verdict) => (Served::Reply(verdict), held.was_good),
+                None => (Served::Passed(Outcome::Cut), false),
+            },
+        };
+        if let (Route::Session(effect), Some(writer), true) =
+            (asked.route, &mut self.writer, was_good)
+        {
+            writer.follow(effect, asked).await;
+        }
+        Ok(served)
+    }
+
+    /// The first packet of the last reply, where a statement was prepared by what passes straight through.
+    pub fn prepared(&mut self) -> Vec<u8> {
+        let said = match (&mut self.writer, &mut self.readers) {
+            (Some(writer), _) if self.was_writer => &mut writer.said,
+            (_, Readers::One(solo)) => &mut solo.said,
+            (_, Readers::NotYet | Readers::Many(_)) => return Vec::new(),
+        };
+        std::mem::take(said)
+    }
+
+    fn goes_to_writer(&self, route: &Route) -> bool {
+        let Some(after) = self.pool.account().reads_after_write() else {
+            return false;
+        };
+        let is_bound = |writer: &Passthrough| writer.is_bound();
+        let is_bound = self.stays || self.writer.as_deref().is_some_and(is_bound);
+        is_bound
+            || match route {
+                Route::Write | Route::Pin | Route::Lock => true,
+                // The transaction that follows may write.
+                Route::Session(Effect::Begin | Effect::Unrepeatable | Effect::Sticky) => true,
+                Route::Session(_) => false,
+                Route::Left => self.wrote,
+                Route::One => self.was_writer,
+                Route::Race => self.wrote && after == ReadsAfterWrite::Primary,
+            }
+    }
+
+    /// As `serve`, at the server that is written to.
+    async fn write(
+        &mut self,
+        asked: Asked<'_>,
+        client: &mut Conn,
+        deadline: Instant,
+    ) -> Result<Outcome, NotOpen> {
+        if self.writer.is_none() {
+            self.writer = Some(self.open_writer().await?);
+        }
+        let Some(writer) = &mut self.writer else {
+            return Ok(Outcome::Gone);
+        };
+        self.was_writer = true;
+        let is_sticky = *asked.route == Route::Session(Effect::Sticky);
+        self.is_sticky |= is_sticky;
+        self.wrote |= *asked.route == Route::Write;
+        let outcome = writer.serve(asked, client, deadline).await;
+        let was_good = writer.was_good;
+        if asked.route.pins() || is_sticky {
+            self.stays = true;
+            self.wrote = true;
+            self.count_pinned();
+        }
+        if let (Route::Session(effect), true, false) = (asked.route, was_good, self.stays) {
+            let is_shared = !matches!(
+                effect,
+                Effect::Begin | Effect::Within | Effect::Unrepeatable | Effect::Reset
+            );
+            if is_shared {
+                self.readers_follow(effect, asked, deadline).await;
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn readers_follow(&mut self, effect: &Effect, asked: Asked<'_>, deadline: Instant) {
+        match &mut self.readers {
+            Readers::NotYet => {}
+            Readers::One(solo) => solo.follow(effect, asked).await,
+            Readers::Many(held) => {
+                // The client has its reply already.
+                let _ = held.serve(asked, deadline).await;
+            }
+        }
+    }
+
+    async fn open_writer(&self) -> Result<Box<Passthrough>, NotOpen> {
+        let replay = match &self.readers {
+            Readers::NotYet => Some(Replay::default()),
+            Readers::One(solo) => solo.replay().settings(),
+            Readers::Many(held) => held.replay().settings(),
+        };
+        let replay = replay.ok_or(NotOpen::TooMuchState)?;
+        let start = Beginning {
+            stamp: None,
+            ..self.start.clone()
+        };
+        let pool = Arc::clone(&self.pool);
+        let writer = Passthrough::open_at_primary(pool, start, replay).await?;
+        Ok(Box::new(writer))
+    }
+
+    /// What only the writer had is undone.
+    async fn reset(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.close().await;
+        }
+        (self.stays, self.wrote, self.was_writer) = (false, false, false);
+        if !self.is_sticky {
+            self.pinned = None;
+        }
+    }
+
+    fn count_pinned(&mut self) {
+        self.pinned
+            .get_or_insert_with(|| Pinned::new(&self.pool.tier));
+    }
+}

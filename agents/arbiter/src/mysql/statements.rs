@@ -1,0 +1,173 @@
+//! A client's prepared statements: by which numbers it knows them, and where they go.
+//!
+//! Every server of the session prepares each statement, and gives it a number of its own; the client
+//! knows it by one of the arbiter's. A client says the types of a statement's parameters once, and a
+//! server remembers them of the last time that it was asked: since not every server is asked each time,
+//! they are said each time here.
+
+use std::collections::HashMap;
+
+use super::packet::{Fields, Packet, PAYLOAD_MAX};
+use super::types::Route;
+
+/// Most statements of a client: the default of a whole server's.
+const STATEMENTS_MAX: usize = 16_382;
+/// Stands for the statement that was prepared last (MariaDB).
+const LAST: u32 = u32::MAX;
+/// Of COM_STMT_EXECUTE: the command, the number, the flags, a count.
+const EXECUTE_HEAD: usize = 1 + 4 + 1 + 4;
+
+/// Statements that are open.
+#[derive(Debug, Default)]
+pub struct Statements {
+    open: HashMap<u32, Prepared>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    /// Where its executions go.
+    route: Route,
+    parameters: usize,
+    /// Two bytes for each parameter, as the client has said them last.
+    types: Vec<u8>,
+}
+
+impl Statements {
+    /// A number for a statement that goes there; none where there are too many.
+    pub fn add(&mut self, route: Route) -> Option<u32> {
+        if self.open.len() >= STATEMENTS_MAX {
+            return None;
+        }
+        self.last = self.last % (LAST - 1) + 1;
+        let prepared = Prepared {
+            route,
+            parameters: 0,
+            types: Vec::new(),
+        };
+        self.open.insert(self.last, prepared);
+        Some(self.last)
+    }
+
+    /// The first packet of the reply to its preparation.
+    pub fn prepared(&mut self, id: u32, payload: &[u8]) {
+        let mut fields = Fields(payload);
+        let head = (fields.integer(1), fields.bytes(4 + 2), fields.integer(2));
+        match (head, self.open.get_mut(&id)) {
+            ((Some(0), Some(_), Some(parameters)), Some(prepared)) => {
+                prepared.parameters = parameters as usize;
+            }
+            _ => self.close(id),
+        }
+    }
+
+    /// Its number is free.
+    pub fn close(&mut self, id: u32) {
+        self.open.remove(&id);
+    }
+
+    /// The statement that a command is about.
+    pub fn named(&self, command: &Packet) -> Option<u32> {
+        let number = Fields(command.payload().get(1..)?).integer(4)? as u32;
+        let id = if number == LAST { self.last } else { number };
+        self.open.contains_key(&id).then_some(id)
+    }
+
+    /// Where an execution goes, and the packet for it where that is not as it came.
+    pub fn execute(&mut self, id: u32, command: &Packet) -> Option<(Route, Option<Packet>)> {
+        let prepared = self.open.get_mut(&id)?;
+        let payload = command.payload();
+        let has_cursor = payload.get(5).is_some_and(|flags| *flags != 0);
+        let route = if has_cursor || payload.len() >= PAYLOAD_MAX {
+            Route::Pin
+        } else {
+            prepared.route.clone()
+        };
+        if prepared.parameters == 0 {
+            return Some((route, None));
+        }
+        let said = EXECUTE_HEAD + prepared.parameters.div_ceil(8);
+        let types_end = said + 1 + 2 * prepared.parameters;
+        match payload.get(said) {
+            Some(1) => {
+                prepared.types = payload.get(said + 1..types_end)?.to_vec();
+                Some((route, None))
+            }
+            Some(0) if !prepared.types.is_empty() => {
+                let parts = [
+                    &payload[..said],
+                    &[1],
+                    &prepared.types,
+                    &payload[said + 1..],
+                ];
+                let whole = parts.concat();
+                let fits = whole.len() < PAYLOAD_MAX;
+                fits.then(|| (route, Some(Packet::new(0, &whole))))
+            }
+            // The server says what is wrong with it.
+            _ => Some((route, None)),
+        }
+    }
+
+    /// The session is as new.
+    pub fn clear(&mut self) {
+        self.open.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_PARAMETERS: &[u8] = &[0, 9, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0];
+
+    fn execute(id: u32, types: Option<&[u8; 4]>, values: &[u8]) -> Packet {
+        let mut payload = vec![0x17];
+        payload.extend_from_slice(&id.to_le_bytes());
+        payload.extend_from_slice(&[0, 1, 0, 0, 0, 0]);
+        payload.push(types.is_some().into());
+        payload.extend_from_slice(types.map_or(&[], |types| &types[..]));
+        payload.extend_from_slice(values);
+        Packet::new(0, &payload)
+    }
+
+    #[test]
+    fn types_that_were_said_once_are_said_each_time() {
+        let mut statements = Statements::default();
+        let id = statements.add(Route::Race).unwrap();
+        statements.prepared(id, TWO_PARAMETERS);
+        let first = execute(id, Some(b"\x03\0\x0f\0"), b"values");
+        assert_eq!(statements.execute(id, &first), Some((Route::Race, None)));
+        let second = execute(id, None, b"others");
+        let (_, sent) = statements.execute(id, &second).unwrap();
+        assert_eq!(sent, Some(execute(id, Some(b"\x03\0\x0f\0"), b"others")));
+    }
+
+    #[test]
+    fn a_statement_is_known_until_it_is_closed_or_could_not_be_prepared() {
+        let mut statements = Statements::default();
+        let id = statements.add(Route::Write).unwrap();
+        statements.prepared(id, TWO_PARAMETERS);
+        let named = |statements: &Statements, id| statements.named(&execute(id, None, b""));
+        assert_eq!(named(&statements, id), Some(id));
+        assert_eq!(named(&statements, LAST), Some(id), "the last one");
+        assert_eq!(named(&statements, id + 1), None);
+        let refused = statements.add(Route::Race).unwrap();
+        statements.prepared(refused, b"\xff\x28\x04#42000no");
+        assert_eq!(named(&statements, refused), None);
+        statements.close(id);
+        assert_eq!(named(&statements, id), None);
+    }
+
+    #[test]
+    fn a_cursor_keeps_the_session_at_its_server_and_their_number_is_bounded() {
+        let mut statements = Statements::default();
+        let id = statements.add(Route::Race).unwrap();
+        let mut payload = execute(id, None, b"").payload().to_vec();
+        payload[5] = 1;
+        let command = Packet::new(0, &payload);
+        assert_eq!(statements.execute(id, &command), Some((Route::Pin, None)));
+        while statements.add(Route::Race).is_some() {}
+        assert_eq!(statements.open.len(), STATEMENTS_MAX);
+    }
+}

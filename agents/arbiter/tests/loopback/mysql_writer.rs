@@ -1,0 +1,230 @@
+//! Where MySQL's writes go, what is read after them, and prepared statements, with real MariaDB servers.
+
+use mysql_async::prelude::Queryable;
+use mysql_async::Conn;
+
+use crate::support::mariadb::{
+    code, connect, connected_to_all, number, servers, start_with, MariaDb,
+};
+use crate::support::Running;
+
+const FIRST: &str = "mysql.primary = \"first\"\n";
+const REPLICAS: &str = "mysql.primary = \"first\"\nmysql.reads_after_write = \"replicas\"\n";
+const COUNT: &str = "SELECT COUNT(*) FROM page";
+
+async fn count(server: &MariaDb) -> u64 {
+    number(&mut server.direct().await, COUNT).await
+}
+
+async fn cloned(arbiter: &Running) -> u64 {
+    arbiter.stats().await.requests.cloned
+}
+
+async fn insert(conn: &mut Conn) {
+    let sql = "INSERT INTO page (title) VALUES ('new')";
+    conn.query_drop(sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_primary_no_write_is_sent_to_one_of_several_servers() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let arbiter = start_with("round-robin", replicas, 4, "", &servers).await;
+        let mut conn = connect(&arbiter).await;
+        for sql in [
+            "INSERT INTO page (title) VALUES ('x')",
+            "SELECT 1; DELETE FROM page",
+            "CREATE TABLE t (a INT)",
+        ] {
+            let error = conn.query_drop(sql).await.unwrap_err();
+            assert_eq!(code(&error), 1290, "{sql}");
+        }
+        let error = conn.exec_drop("DELETE FROM page WHERE id = ?", (1,)).await;
+        assert_eq!(code(&error.unwrap_err()), 1290);
+        assert_eq!(number(&mut conn, COUNT).await, 3, "the session goes on");
+        assert_eq!(arbiter.stats().await.pinned.times, 0);
+        for server in &servers {
+            assert_eq!(server.seen("DELETE").await, Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test]
+async fn writes_go_to_the_primary_and_who_wrote_reads_there() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let before = count(&servers[0]).await;
+        let arbiter = start_with("round-robin", replicas, 8, FIRST, &servers).await;
+        for written in 1..=10 {
+            let mut conn = connect(&arbiter).await;
+            insert(&mut conn).await;
+            assert_eq!(number(&mut conn, COUNT).await, before + written);
+        }
+        assert_eq!(
+            (count(&servers[0]).await, count(&servers[1]).await),
+            (before + 10, 3)
+        );
+        let mut reader = connect(&arbiter).await;
+        let mut seen = vec![];
+        for _ in 0..4 {
+            seen.push(number(&mut reader, COUNT).await);
+        }
+        assert!(
+            seen.iter().all(|rows| [3, before + 10].contains(rows)),
+            "{seen:?}"
+        );
+        assert_eq!(arbiter.stats().await.pinned.times, 0);
+    }
+}
+
+#[tokio::test]
+async fn who_wrote_reads_from_replicas_again_where_that_is_wanted() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    connected_to_all(&mut conn, &servers).await;
+    insert(&mut conn).await;
+    let before = cloned(&arbiter).await;
+    for _ in 0..20 {
+        conn.query_drop("SELECT 1 FROM page").await.unwrap();
+    }
+    assert_eq!(cloned(&arbiter).await, before + 20);
+    let id = number(&mut conn, "SELECT LAST_INSERT_ID()").await;
+    assert_eq!(id, 4, "of the server that wrote");
+}
+
+#[tokio::test]
+async fn a_transaction_is_the_primary_s_and_reads_after_it_are_cloned() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    for (begin, end) in [("BEGIN", "COMMIT"), ("SET autocommit = 0", "ROLLBACK")] {
+        let before = (count(&servers[0]).await, cloned(&arbiter).await);
+        conn.query_drop(begin).await.unwrap();
+        insert(&mut conn).await;
+        assert_eq!(number(&mut conn, COUNT).await, before.0 + 1);
+        assert_eq!(cloned(&arbiter).await, before.1, "{begin}");
+        conn.query_drop(end).await.unwrap();
+        conn.query_drop("SELECT 2 FROM page").await.unwrap();
+        assert_eq!(cloned(&arbiter).await, before.1 + 1, "{begin}");
+    }
+    assert_eq!((count(&servers[0]).await, count(&servers[1]).await), (4, 3));
+}
+
+#[tokio::test]
+async fn what_the_session_was_told_both_know() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    let limit = "SELECT @@max_sort_length";
+    conn.query_drop("SET max_sort_length = 2048").await.unwrap();
+    insert(&mut conn).await;
+    conn.query_drop("BEGIN").await.unwrap();
+    assert_eq!(number(&mut conn, limit).await, 2048, "told when it came");
+    conn.query_drop("SET max_sort_length = 4096").await.unwrap();
+    conn.query_drop("COMMIT").await.unwrap();
+    for _ in 0..4 {
+        assert_eq!(number(&mut conn, limit).await, 4096, "told by the other");
+    }
+    conn.query_drop("SET max_sort_length = 8192").await.unwrap();
+    conn.query_drop("BEGIN").await.unwrap();
+    assert_eq!(number(&mut conn, limit).await, 8192, "told with the others");
+}
+
+#[tokio::test]
+async fn prepared_reads_are_cloned_and_prepared_writes_go_to_the_primary() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let arbiter = start_with("round-robin", replicas, 8, REPLICAS, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        if replicas == 2 {
+            connected_to_all(&mut conn, &servers).await;
+        }
+        let before = (cloned(&arbiter).await, count(&servers[0]).await);
+        let title = conn
+            .prep("SELECT title FROM page WHERE id = ?")
+            .await
+            .unwrap();
+        let add = conn
+            .prep("INSERT INTO page (title) VALUES (?)")
+            .await
+            .unwrap();
+        for round in 0..20_u64 {
+            let id = 1 + round % 3;
+            let got: Option<String> = conn.exec_first(&title, (id,)).await.unwrap();
+            assert_eq!(got.unwrap(), ["One", "Two", "Three"][round as usize % 3]);
+            conn.exec_drop(&add, ("more",)).await.unwrap();
+        }
+        let reads = if replicas == 2 { 20 } else { 0 };
+        assert_eq!(cloned(&arbiter).await, before.0 + reads);
+        assert_eq!(
+            (count(&servers[0]).await, count(&servers[1]).await),
+            (before.1 + 20, 3)
+        );
+        conn.close(title).await.unwrap();
+        let missing = conn
+            .exec_drop("SELECT nothing FROM page WHERE id = ?", (1,))
+            .await;
+        assert_eq!(code(&missing.unwrap_err()), 1054);
+        assert_eq!(number(&mut conn, "SELECT 7").await, 7);
+        assert_eq!(arbiter.stats().await.pinned.times, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_joins_later_has_the_session_s_prepared_statements() {
+    let mut servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let arbiter = start_with("round-robin", replicas, 8, "", &servers).await;
+        let mut conn = connect(&arbiter).await;
+        let title = conn
+            .prep("SELECT title FROM page WHERE id = ?")
+            .await
+            .unwrap();
+        for (place, server) in servers.iter_mut().enumerate() {
+            server.kill();
+            let got: Option<String> = conn.exec_first(&title, (2,)).await.unwrap();
+            assert_eq!(got.as_deref(), Some("Two"));
+            server.restart();
+            server.until_ready().await;
+            arbiter.until_alive(place).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_statement_s_own_error_ejects_no_server() {
+    let servers: [MariaDb; 1] = servers().await;
+    let arbiter = start_with("tad", 1, 4, FIRST, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    for _ in 0..30 {
+        let error = conn.query_drop("SHOW CREATE VIEW page").await.unwrap_err();
+        assert_eq!(code(&error), 1347, "its state is HY000");
+    }
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.guarded.ejections, stats.servers[0].errors), (0, 0));
+}
+
+#[tokio::test]
+async fn a_text_that_may_end_elsewhere_in_its_character_set_is_sent_to_one_server() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 4, "", &servers).await;
+    let mut conn = connect(&arbiter).await;
+    connected_to_all(&mut conn, &servers).await;
+    conn.query_drop("SET NAMES gbk").await.unwrap();
+    let sql = b"SELECT '\xbf\x5c', GET_LOCK(0x6c6b, 0) /* ' */";
+    conn.query_drop(&sql[..]).await.unwrap();
+    let stats = arbiter.stats().await;
+    assert_eq!(stats.requests.cloned, 0);
+    let wire::arbiter::Pinned {
+        clients,
+        times,
+        commands,
+    } = stats.pinned;
+    assert_eq!((clients, times, commands), (1, 1, 2));
+    let mut free = 0;
+    for server in &servers {
+        free += number(&mut server.direct().await, "SELECT IS_FREE_LOCK('lk')").await;
+    }
+    assert_eq!(free, 1, "one of the two servers has the lock");
+}
