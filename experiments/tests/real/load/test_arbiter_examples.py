@@ -7,20 +7,17 @@ anything. Each block is a shell of its own, in a folder of its own, with ports t
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.arbiters import ARBITER, EXAMPLES, free_ports
 
-ARBITER = Path(os.environ.get("SPARECRAFT_ARBITER", ROOT / "build" / "bin" / "arbiter"))
-EXAMPLES = ROOT / "agents" / "arbiter" / "examples"
 PORTS = re.compile(r"\b(8080|8081|8082|8083|9300|6379|6380|6381)\b")
 _BETWEEN = "\x1e\n"
 # What goes before a block's commands. `ready` waits until the last one in the background listens,
@@ -68,14 +65,6 @@ def blocks() -> Iterator[Block]:
 
 
 ALL = list(blocks())
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class Place:

@@ -3,13 +3,10 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +14,8 @@ from typing import Any
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.arbiters import ARBITER, free_ports, started
 
-ARBITER = Path(os.environ.get("SPARECRAFT_ARBITER", ROOT / "build" / "bin" / "arbiter"))
 CLIENTS = ROOT / "experiments" / "tests" / "clients"
 BUILT = ROOT / "build" / "clients"
 READS = 200
@@ -57,34 +54,6 @@ CASES = (
     Case("go", "go-sql-driver", "mysql"),
     Case("python", "pymemcache", "memcached"),
 )
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@contextmanager
-def started(port: int, *command: str) -> Iterator[None]:
-    """A program while it runs, from when it listens on."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
-        try:
-            for _ in range(3_000):
-                if answers(port):
-                    break
-                assert program.poll() is None, f"{command[0]} ended"
-                time.sleep(0.01)
-            yield
-        finally:
-            program.kill()
 
 
 def mariadb(port: int, folder: Path) -> list[str]:

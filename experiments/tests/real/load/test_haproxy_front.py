@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.real.load.test_arbiter_examples import ARBITER, EXAMPLES, free_ports
-from experiments.tests.real.load.test_current_clients import answers
+from experiments.tests.arbiters import ARBITER, EXAMPLES, free_ports, started
 
 README = ROOT / "agents" / "arbiter" / "README.md"
 HAPROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"
@@ -42,19 +41,6 @@ def certificate(folder: Path) -> Path:
     return both
 
 
-@contextmanager
-def running(port: int, *command: str) -> Iterator[None]:
-    """A program while it runs, from when it listens on."""
-    said = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=said, stderr=said) as program:
-        try:
-            while not answers(port):
-                assert program.poll() is None, f"{command[0]} ended"
-            yield
-        finally:
-            program.kill()
-
-
 class Front:
     """HAProxy and an arbiter, with ports of their own; the servers are started apart."""
 
@@ -76,7 +62,7 @@ class Front:
     @contextmanager
     def servers(self) -> Iterator[None]:
         ports = [str(port) for port in self._servers]
-        with running(self._servers[-1], sys.executable, str(EXAMPLES / "server.py"), *ports):
+        with started(self._servers[-1], sys.executable, str(EXAMPLES / "server.py"), *ports):
             yield
 
     @contextmanager
@@ -84,8 +70,8 @@ class Front:
         arbiter = [str(ARBITER), "--config", str(self._folder / "web.toml")]
         edge = [HAPROXY, "-db", "-f", str(self._folder / "haproxy.cfg")]
         with ExitStack() as stack:
-            stack.enter_context(running(self._web, *arbiter))
-            stack.enter_context(running(self._edge, *edge))
+            stack.enter_context(started(self._web, *arbiter))
+            stack.enter_context(started(self._edge, *edge))
             yield
 
     def ask(self, *more: str, path: str = "/page") -> str:
