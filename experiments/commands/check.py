@@ -30,7 +30,7 @@ from experiments.design.locustfile import (
     read_locustfile,
     sender_words,
 )
-from experiments.design.notes import busy_notes, notes_on
+from experiments.design.notes import busy_notes, notes_on, operation_notes
 from experiments.design.scripts import script_errors
 from experiments.design.workers import sent_by
 from experiments.design.workloads import population_of
@@ -166,6 +166,7 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
     notes = [
         *notes_on(fleet, design.roles, kind.plans, cores),
         *busy_notes(experiment, by_arm),
+        *operation_notes(experiment.load),
     ]
     return {
         "experiment": fleet.experiment,

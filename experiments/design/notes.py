@@ -6,14 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.design.experiment import Experiment
+from experiments.design.experiment import Experiment, Load
 from experiments.design.fleet import INFLUXDB_CPUS, Fleet
 from experiments.design.roles import Roles
 from experiments.design.utilisation import BUSY
 
 Code = Literal[
-    "busy-with-copies", "caps-beyond-host", "no-arbiter", "spare-without-state", "state-not-said"
+    "answers-unchecked",
+    "busy-with-copies",
+    "caps-beyond-host",
+    "no-arbiter",
+    "spare-without-state",
+    "state-not-said",
 ]
+_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,19 @@ def busy_notes(
                     "less load, or fewer copies."
                 )
                 yield Note("busy-with-copies", tier, text)
+
+
+def operation_notes(load: Load) -> Iterator[Note]:
+    """Operations of which any answer with a good status counts as a right one."""
+    names = [one.name for one in load.operations if not one.checks and not one.take]
+    if names:
+        more = ", ..." if len(names) > _NAMES_SHOWN else ""
+        text = (
+            f"{len(names)} of {len(load.operations)} operations have no checks "
+            f"({', '.join(names[:_NAMES_SHOWN])}{more}): of these an answer is right by its "
+            "status alone, whatever it contains."
+        )
+        yield Note("answers-unchecked", "", text)
 
 
 def caps_of(fleet: Fleet) -> float:

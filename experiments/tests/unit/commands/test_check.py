@@ -11,9 +11,12 @@ import pytest
 
 from experiments import kinds
 from experiments.commands.check import rows_of
+from experiments.commands.init import make_design
 from experiments.design import designs_available, load_design
 from experiments.paths import ROOT
-from experiments.tests.called import call
+from experiments.run import deep_check
+from experiments.run.deep_check import Asked
+from experiments.tests.called import call, refusal
 from experiments.tests.spec_fixture import role
 
 DESIGNS = ROOT / "experiments" / "tests" / "designs"
@@ -221,3 +224,23 @@ def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
     toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 65"))
     (place,) = problems(shop)
     assert place.endswith("arms.replicated.settings.web.CACHE_MB")
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("ok", 0), ("bad_status", 1)])
+def test_a_deep_check_ends_with_1_where_an_answer_is_not_good(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, code: int
+) -> None:
+    asked = [Asked("flag", outcome, 200, 5, 1.25, "", "<html>")]
+    monkeypatch.setattr(deep_check, "deep_check", lambda *_: asked)
+    make_design(tmp_path / "deep")
+    done = call("check", str(tmp_path / "deep"), "--deep", "--json")
+    assert done.exit_code == code, done.output
+    (found,) = json.loads(done.output)["asked"]
+    assert (found["operation"], found["outcome"], found["begin"]) == ("flag", outcome, "<html>")
+    told = call("check", str(tmp_path / "deep"), "--deep")
+    assert "<html>" in told.output
+
+
+def test_a_deep_check_needs_a_load() -> None:
+    refused = refusal("check", "failover-paper", "--deep")
+    assert refused.place == "sparecraft check --deep"

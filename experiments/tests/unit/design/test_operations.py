@@ -11,6 +11,7 @@ import pytest
 from core.errors import InputError
 from experiments.design import Design, load_design
 from experiments.design.experiment import OPERATIONS, Experiment, Load
+from experiments.design.notes import operation_notes
 from experiments.design.operation_set import files_of
 from experiments.design.operations import parsed_path
 from experiments.design.text import experiment_text
@@ -44,6 +45,16 @@ def test_operations_are_the_workload_of_a_design_without_python(tmp_path: Path) 
     buy = asked.operations[2].http
     assert buy is not None
     assert buy.status == ((201, 201), (300, 399), (404, 410))
+
+
+def test_operations_without_checks_are_noted(tmp_path: Path) -> None:
+    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS).experiment.load
+    (note,) = operation_notes(found)
+    assert note.code == "answers-unchecked"
+    assert "page" in note.text
+    assert "log in" not in note.text, "a value that it takes is a check"
+    checked = PAGE + 'checks = [{ text = "a" }]\n'
+    assert not list(operation_notes(read(tmp_path / "checked", checked).experiment.load))
 
 
 def test_only_gets_are_reads_that_an_arbiter_may_copy(tmp_path: Path) -> None:
