@@ -42,10 +42,25 @@ def experiment_text(experiment: Experiment, comment: str) -> str:
                 own = [f"[arms.{_key(name)}]", *_pairs(found)] if found else []
                 lines += ["", *own, f"[arms.{_key(name)}.settings]", *settings]
         elif isinstance(value, dict):
-            lines += ["", f"[{key}]", *_pairs(value)] if value else []
+            lines += _table(key, value)
         else:
             lines.append(f"{key} = {_value(value)}")
     return "\n".join([*lines, ""])
+
+
+def _table(key: str, values: Mapping[str, Any]) -> list[str]:
+    """A table, its lists of tables below it; what is empty is left out."""
+    stated = {name: value for name, value in values.items() if value not in ([], {})}
+    lists = [name for name, value in stated.items() if _holds_tables(value)]
+    lines = [f"[{key}]", *_pairs({name: stated[name] for name in stated if name not in lists})]
+    for name in lists:
+        for one in stated[name]:
+            lines += ["", f"[[{key}.{name}]]", *_pairs(one)]
+    return ["", *lines] if stated else []
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, list) and isinstance(value[0], Mapping)
 
 
 def toml_text(values: Mapping[str, Any], comment: str) -> str:

@@ -64,7 +64,9 @@ def test_only_gets_are_reads_that_an_arbiter_may_copy(tmp_path: Path) -> None:
 
 def test_a_design_with_operations_is_read_back_from_its_own_text(tmp_path: Path) -> None:
     first = read(tmp_path / "a", PAGE, LOG_IN, BUY, SESSION, keys=USERS).experiment
-    write(tmp_path / "b", toml=experiment_text(first, "again"))
+    text = experiment_text(first, "again")
+    assert text.count("[[load.operations]]") == 3
+    write(tmp_path / "b", toml=text)
     (tmp_path / "b/users.csv").write_text("user\nann\n")
     assert load_design(tmp_path / "b").experiment == first
     assert Experiment.model_validate(first.model_dump(mode="json")) == first
