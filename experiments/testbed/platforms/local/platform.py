@@ -99,7 +99,7 @@ class LocalPlatform:
                 f"fleet {self.experiment}",
                 expected="nothing of this experiment but what its own workspace made",
                 got=f"{len(others)} others: {', '.join(sorted(others)[:4])}"
-                + (", ..." if len(others) > 4 else ""),
+                + (f" and {len(others) - 4} more" if len(others) > 4 else ""),
                 hint="Measure that fleet as it is: `sparecraft run DESIGN --attach FOLDER`, of the "
                 "Terraform configuration that made it. Or remove it there, or by "
                 f"`sparecraft down {self.experiment}`, which removes every trace.",

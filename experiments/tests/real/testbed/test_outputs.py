@@ -13,7 +13,7 @@ from core.errors import EnvironmentMissing, InputError
 from experiments.testbed import attach
 from experiments.testbed.attach import read_outputs
 from experiments.testbed.platforms.terraform import outputs
-from experiments.tests.unit.testbed.test_attach import IDENTITY, fleet
+from experiments.tests.applied_fleet import IDENTITY, fleet
 
 WORKSPACE = "another"
 
