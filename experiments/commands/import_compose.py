@@ -106,9 +106,7 @@ def _ask(service: Service) -> Answer | None:
     if can_be_known(service):
         return None
     known = next(iter(ports_of(service)), None)
-    shown = f"port {known}" if known else "no port that is told of"
-    question = (
-        f"What does {service.name} ({shown}) speak: PROTOCOL[:PORT], or nothing to leave it out"
-    )
+    shown = f"port {known}" if known else "no port is told of; nothing leaves it out"
+    question = f"What does {service.name} speak ({shown})? PROTOCOL[:PORT]"
     said = typer.prompt(question, default="", show_default=False)
     return _answer(said, service.name) if said else None
