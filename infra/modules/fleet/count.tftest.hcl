@@ -23,9 +23,11 @@ run "checkout_without_agents_is_refused" {
   expect_failures = [var.checkout]
 
   variables {
-    experiment = "tst-count"
-    scheme     = "on-prem"
-    tiers      = { cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
-    checkout   = "fixtures"
+    experiment   = "tst-count"
+    data_cidr    = "198.18.112.0/20"
+    control_cidr = "198.19.112.0/20"
+    scheme       = "on-prem"
+    tiers        = { cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    checkout     = "fixtures"
   }
 }

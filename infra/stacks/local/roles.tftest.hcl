@@ -3,6 +3,8 @@
 
 variables {
   experiment    = "tst-roles"
+  data_cidr     = "198.18.112.0/20" # of its own: a fleet that is up has others
+  control_cidr  = "198.19.112.0/20"
   grafana_image = null # whatever set-up found
   scheme        = "on-prem"
   roles_dirs    = ["infra/roles", "infra/stacks/shared/fixtures/roles"]
@@ -31,7 +33,7 @@ run "machines_know_their_place_and_their_peers" {
     condition     = nonsensitive(fleet_machine.this["store-1"].files["/etc/sparecraft/role.env"].content) == <<-EOT
       LEAD=yes
       NODE='store-1 1/2 of store'
-      PEERS=store-1=198.18.3.11,store-2=198.18.3.12,store-3=198.18.3.13
+      PEERS=store-1=198.18.115.11,store-2=198.18.115.12,store-3=198.18.115.13
       ROLE=ring
       SYNC=one
     EOT
@@ -39,16 +41,16 @@ run "machines_know_their_place_and_their_peers" {
   }
   assert {
     condition     = nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content) == <<-EOT
-      JOIN=198.18.3.11
+      JOIN=198.18.115.11
       NODE='store-3 3/2 of store'
-      PEERS=store-1=198.18.3.11,store-2=198.18.3.12,store-3=198.18.3.13
+      PEERS=store-1=198.18.115.11,store-2=198.18.115.12,store-3=198.18.115.13
       ROLE=ring
       SYNC=one
     EOT
     error_message = "Expected a follower's settings, came:\n${nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content)}"
   }
   assert {
-    condition     = nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content) == "listen 198.18.3.12 { sync one; } {unknown}\n"
+    condition     = nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content) == "listen 198.18.115.12 { sync one; } {unknown}\n"
     error_message = "Expected the role's file with what is known in braces filled in, came: ${nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content)}"
   }
 }
@@ -58,10 +60,10 @@ run "callers_reach_machines_where_no_arbiter_is" {
 
   assert {
     condition     = nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content) == <<-EOT
-      MAIN=198.18.3.11:7000
-      OTHER=198.18.0.10
+      MAIN=198.18.115.11:7000
+      OTHER=198.18.112.10
       ROLE=front
-      STORE=reader@198.18.3.11:7000,198.18.3.12:7000/ring
+      STORE=reader@198.18.115.11:7000,198.18.115.12:7000/ring
     EOT
     error_message = "Expected the store's running machines and the cache's arbiter, came:\n${nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content)}"
   }
@@ -103,8 +105,8 @@ run "a_tier_s_own_stock_image_is_one_of_its_own" {
   }
   assert {
     condition = output.fleet.endpoints.entries == [
-      { tier = "new", protocol = "redis", urls = ["redis://198.18.1.11:7000/"] },
-      { tier = "old", protocol = "redis", urls = ["redis://198.18.2.11:7000/"] },
+      { tier = "new", protocol = "redis", urls = ["redis://198.18.113.11:7000/"] },
+      { tier = "old", protocol = "redis", urls = ["redis://198.18.114.11:7000/"] },
     ]
     error_message = "Expected every tier that none calls to be an entry, by name."
   }
@@ -138,8 +140,8 @@ run "entries_may_be_stated_and_published" {
   }
   assert {
     condition = output.fleet.endpoints.entries == [
-      { tier = "store", protocol = "redis", urls = ["redis://198.18.3.11:7000/", "redis://198.18.3.12:7000/"] },
-      { tier = "shop", protocol = "http", urls = ["http://198.18.0.11/"] },
+      { tier = "store", protocol = "redis", urls = ["redis://198.18.115.11:7000/", "redis://198.18.115.12:7000/"] },
+      { tier = "shop", protocol = "http", urls = ["http://198.18.112.11/"] },
     ]
     error_message = "Expected the entries in the order in which they are stated, standbys left out."
   }

@@ -3,6 +3,8 @@
 
 variables {
   experiment    = "tst-spec"
+  data_cidr     = "198.18.112.0/20" # of its own: a fleet that is up has others
+  control_cidr  = "198.19.112.0/20"
   grafana_image = null # whatever set-up found
   scheme        = "on-prem"
   tiers = {
@@ -20,17 +22,17 @@ run "addresses_follow_tier_and_index" {
 
   assert {
     condition = { for machine in output.fleet.machines : machine.name => machine.address } == {
-      influxdb-1  = "198.18.0.5"
-      arbiter-db  = "198.18.0.10"
-      arbiter-web = "198.18.0.11"
-      db-1        = "198.18.1.11"
-      db-2        = "198.18.1.12"
-      db-3        = "198.18.1.13"
-      web-1       = "198.18.2.11"
-      web-2       = "198.18.2.12"
-      web-3       = "198.18.2.13"
-      web-4       = "198.18.2.14"
-      web-5       = "198.18.2.15"
+      influxdb-1  = "198.18.112.5"
+      arbiter-db  = "198.18.112.10"
+      arbiter-web = "198.18.112.11"
+      db-1        = "198.18.113.11"
+      db-2        = "198.18.113.12"
+      db-3        = "198.18.113.13"
+      web-1       = "198.18.114.11"
+      web-2       = "198.18.114.12"
+      web-3       = "198.18.114.13"
+      web-4       = "198.18.114.14"
+      web-5       = "198.18.114.15"
     }
     error_message = "Expected influxdb at 0.5, arbiters at 0.(10+k), node i of tier k at (k+1).(10+i)."
   }
@@ -47,7 +49,7 @@ run "addresses_follow_tier_and_index" {
     error_message = "Expected the last machine of web, and no other, to be a standby that does not run."
   }
   assert {
-    condition     = output.fleet.endpoints.entries == [{ tier = "web", protocol = "http", urls = ["http://198.18.0.11/"] }] && output.fleet.endpoints.influxdb == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == null
+    condition     = output.fleet.endpoints.entries == [{ tier = "web", protocol = "http", urls = ["http://198.18.112.11/"] }] && output.fleet.endpoints.influxdb == "http://198.19.112.5:8086" && output.fleet.endpoints.grafana == null
     error_message = "Expected the entry at the arbiter of web and InfluxDB on the control network, without Grafana."
   }
   assert {
@@ -59,7 +61,7 @@ run "addresses_follow_tier_and_index" {
     error_message = "Expected the database's arbiter not to be published."
   }
   assert {
-    condition     = output.fleet.machines[0].name == "arbiter-db" && output.fleet.machines[0].tier == "db" && output.fleet.machines[0].role == "arbiter" && output.fleet.machines[0].agent_url == "https://198.19.0.10:7443"
+    condition     = output.fleet.machines[0].name == "arbiter-db" && output.fleet.machines[0].tier == "db" && output.fleet.machines[0].role == "arbiter" && output.fleet.machines[0].agent_url == "https://198.19.112.10:7443"
     error_message = "Expected an arbiter's tier to be the one that it serves, and its agent on the control network."
   }
   assert {
@@ -72,14 +74,14 @@ run "files_say_who_is_where" {
   command = plan
 
   assert {
-    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/role.env"].content) == "DB_HOST=198.18.0.10\nDB_NAME=wiki\nDB_PASSWORD=wiki-read\nDB_PORT=3306\nDB_USER=wiki\nROLE=mediawiki\nVARIANT=debian\n"
+    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/role.env"].content) == "DB_HOST=198.18.112.10\nDB_NAME=wiki\nDB_PASSWORD=wiki-read\nDB_PORT=3306\nDB_USER=wiki\nROLE=mediawiki\nVARIANT=debian\n"
     error_message = "Expected the web tier to call the arbiter of its backend."
   }
   assert {
     condition     = nonsensitive(fleet_machine.this["arbiter-db"].files["/etc/sparecraft/arbiter.toml"].content) == <<-EOT
       protocol = "mysql"
-      listen = "198.18.0.10:3306"
-      admin = "198.19.0.10:9300"
+      listen = "198.18.112.10:3306"
+      admin = "198.19.112.10:9300"
       tier = "db"
       replicas = 1
       tokens = 12
@@ -95,15 +97,15 @@ run "files_say_who_is_where" {
 
       [[servers]]
       name = "db-1"
-      address = "198.18.1.11:3306"
+      address = "198.18.113.11:3306"
 
       [[servers]]
       name = "db-2"
-      address = "198.18.1.12:3306"
+      address = "198.18.113.12:3306"
 
       [[servers]]
       name = "db-3"
-      address = "198.18.1.13:3306"
+      address = "198.18.113.13:3306"
 
       [mysql]
       user = "wiki"
@@ -118,11 +120,11 @@ run "files_say_who_is_where" {
       machine = "influxdb-1"
       tier = ""
       role = "influxdb"
-      listen = "198.19.0.5:7443"
-      data_address = "198.18.0.5"
-      data_networks = ["198.18.0.0/20"]
+      listen = "198.19.112.5:7443"
+      data_address = "198.18.112.5"
+      data_networks = ["198.18.112.0/20"]
       nic_mbps = 1000
-      influxdb = "http://198.19.0.5:8086"
+      influxdb = "http://198.19.112.5:8086"
       influxdb_login = "/etc/sparecraft/influxdb-login"
 
       [tls]
@@ -149,7 +151,7 @@ run "grafana_comes_with_its_image" {
     grafana_image = "grafana/grafana:11.6.0"
   }
   assert {
-    condition     = fleet_machine.grafana[0].environment.INFLUXDB_URL == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == "http://198.19.0.6:3000" && output.published.grafana == "http://127.0.0.1:13000"
+    condition     = fleet_machine.grafana[0].environment.INFLUXDB_URL == "http://198.19.112.5:8086" && output.fleet.endpoints.grafana == "http://198.19.112.6:3000" && output.published.grafana == "http://127.0.0.1:13000"
     error_message = "Expected Grafana at host 6, reading the fleet's InfluxDB."
   }
   assert {
@@ -171,7 +173,7 @@ run "network_outside_the_benchmark_range_is_refused" {
   expect_failures = [var.data_cidr, var.control_cidr]
   variables {
     data_cidr    = "10.0.0.0/16"
-    control_cidr = "198.19.0.1/16"
+    control_cidr = "198.19.112.1/16"
   }
 }
 
