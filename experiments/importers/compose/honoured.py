@@ -42,6 +42,7 @@ REASONS = {
     "pull_policy": "an image is pulled where it is not there",
     "develop": "a run measures the files as they are imported",
 }
+CHECK_S = 5.0  # that the node agent gives ready.sh
 _NOTHING = "a fleet has nothing like it"
 _BUILD = {"context", "dockerfile", "dockerfile_inline", "target", "args"}
 _BUILD_CACHES = {"cache_from", "cache_to", "no_cache", "pull", "tags", "labels", "platforms"}
@@ -105,6 +106,13 @@ def _of_service(name: str, told: Mapping[str, Any], service: Service) -> Iterato
         if condition == COMPLETED:
             why = f"{other} would have to end first, and machines of a fleet do not end"
             yield (*top, "depends_on", other), why
+    if service.probe is not None and service.probe.check_s > CHECK_S:
+        yield (*top, "healthcheck", "timeout"), f"a check has {CHECK_S:g} s"
+    for kind in ("secrets", "configs"):
+        for at, one in enumerate(told.get(kind) or ()):
+            for key in ("uid", "gid", "mode"):
+                if isinstance(one, dict) and key in one:
+                    yield (*top, kind, at, key), "everybody on the machine may read it"
     for one in service.published:
         if one.protocol != "tcp":
             yield one.key, f"{one.target}/{one.protocol}: an arbiter and load are TCP only"

@@ -91,10 +91,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Probe:
-    """A healthcheck: a program, and the time that the service may take until it holds [s]."""
+    """A healthcheck: a program, the time that the service may take until it holds, and that of one
+    check [s]."""
 
     words: tuple[str, ...]
     start_s: float
+    check_s: float
     key: Key
 
 
@@ -326,7 +328,8 @@ class _Reader:
             raise self.refuse(
                 "healthcheck", "retries", expected="a number", got=str(told["retries"])
             ) from error
-        return Probe(words, start + interval * retries, key), False
+        check_s = self.seconds(told, "timeout", 0.0)
+        return Probe(words, start + interval * retries, check_s, key), False
 
     def _probe_words(self, test: Sequence[str]) -> tuple[str, ...]:
         if len(test) > 1 and test[0] == "CMD":

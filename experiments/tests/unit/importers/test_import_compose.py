@@ -376,21 +376,28 @@ services:
     privileged: true
     ports: ["53:53/udp"]
     logging: { driver: none }
+    healthcheck: { test: "true", timeout: 10s }
+    secrets: [{ source: key, mode: 0400 }]
     depends_on: { job: { condition: service_completed_successfully } }
     environment: { LINES: "two\\nlines", WORD: "{name}" }
     x-sparecraft: { port: 80, protocol: http }
   job: { image: httpd }
   off: { image: httpd, profiles: [debug] }
-"""
+secrets:
+  key: { file: ./key }
+""",
+        {"key": "k"},
     )
     assert set(places(made)) >= {
         "4: services.web.privileged",
         "5: services.web.ports.0",
         "6: services.web.logging",
-        "7: services.web.depends_on.job",
-        "8: services.web.environment.LINES",
-        "8: services.web.environment.WORD",
-        "11: services.off.profiles",
+        "7: services.web.healthcheck.timeout",
+        "8: services.web.secrets.0.mode",
+        "9: services.web.depends_on.job",
+        "10: services.web.environment.LINES",
+        "10: services.web.environment.WORD",
+        "13: services.off.profiles",
     }
     assert [one.name for one in made.tiers] == ["web", "job"]
 
