@@ -15,6 +15,8 @@ from experiments.commands.options import out
 POOL = 50  # users of a new design
 _VALUES = "flags.csv"  # of the template's requests
 _ASKED = ('parameters = "flags.csv"', "[phases]")  # from the one to the other they are said
+_RATE = "# requests"
+_OPERATIONS = "`[[load.operations]]` in `experiment.toml`"
 _README = "| `flags.csv` | values of requests, a row for each |\n"
 
 
@@ -76,8 +78,10 @@ def make_locust_design(file: Path, folder: Path) -> None:
     text = design.read_text(encoding="utf-8")
     first, after = (text.index(words) for words in _ASKED)
     _replace(design, text[first:after], f"{load}\n")
+    _replace(design, _RATE, "# tasks begun in a second")
     row = f"| `{file.name}` | the users and their tasks: your Locust file |\n"
     _replace(folder / "README.md", _README, row)
+    _replace(folder / "README.md", _OPERATIONS, f"the tasks in `{file.name}`")
 
 
 def _replace(path: Path, old: str, new: str) -> None:
