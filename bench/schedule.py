@@ -1,7 +1,7 @@
 """Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; how long, how exact.
 
-Beside it plain enumeration, where that is possible: one tier, two kinds of machine, four periods.
-No peer is known that solves the whole problem.
+Beside it plain enumeration, where that is possible: one tier, two kinds of machine, three periods.
+No peer is known that solves the whole problem; linopy writes the same program down (`program.py`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from bench import program
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.purchase import Purchase, with_purchases
 from optimizer.plan.inputs.schedule import Hours, StatedQuota, StatedSchedule, hourly_problem
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period
+from optimizer.plan.solve.schedule import Design, HourlyProblem, HourlyTier, Period
+from optimizer.plan.solve.schedule_model import ScheduleModel
 from optimizer.plan.solve.schedule_search import cheapest_schedule, violations
 from optimizer.prices import Instance
 from optimizer.tests.synthetic import plan_instance
 
 SEEDS = (0, 1, 2)
 LIMIT_S = 60.0
+PEERS = Path(__file__).parents[1] / "build" / "peers" / "bin" / "python"
 DAY = [0.6, 0.5, 0.4, 0.4, 0.4, 0.5, 0.7, 0.9, 1.1, 1.3, 1.4, 1.4]
 DAY += [1.4, 1.3, 1.3, 1.2, 1.2, 1.3, 1.4, 1.4, 1.3, 1.1, 0.9, 0.7]
 WAYS = (  # beside on demand
@@ -44,6 +49,7 @@ def measure() -> dict[str, Any]:
         "free": free,
         "tied": tied,
         "enumeration": _beside_enumeration(),
+        "written_down": [_written_down(*size) for size in ((2, 3, 24), (6, 20, 168))],
     }
 
 
@@ -83,18 +89,18 @@ def _solved(hours: Hours, seed: int) -> dict[str, Any]:
 
 
 def _beside_enumeration() -> dict[str, Any]:
-    """All numbers of two kinds of machine in four periods, by plain loops."""
+    """All numbers of two kinds of machine in three periods, by plain loops."""
     kinds = (
         Instance("m@reserved", 2.0, 8.0, 0.05, usd_per_month_off=0.05 * 730.0, purchase="reserved"),
         Instance("m", 2.0, 8.0, 0.08),
     )
     tier = HourlyTier("t", kinds, (10.0, 10.0), 68.0, 1, 20, lambda *_: 0.0)
-    problem = HourlyProblem((tier,), tuple(Period(load, 6) for load in (1.0, 0.7, 0.4, 0.2)))
+    problem = HourlyProblem((tier,), tuple(Period(load, 8) for load in (1.0, 0.6, 0.3)))
     began = time.perf_counter()
     found = cheapest_schedule(problem, limit_s=LIMIT_S)
     searched_s = time.perf_counter() - began
     began, count, best = time.perf_counter(), 0, math.inf
-    rows = list(itertools.product(range(8), repeat=4))
+    rows = list(itertools.product(range(8), repeat=3))
     for reserved, hourly in itertools.product(rows, rows):
         count += 1
         carried = all(
@@ -102,7 +108,7 @@ def _beside_enumeration() -> dict[str, Any]:
             for a, b, period in zip(reserved, hourly, problem.periods, strict=True)
         )
         if carried:
-            best = min(best, 36.5 * max(reserved) + 58.4 * sum(hourly) / 4)
+            best = min(best, 36.5 * max(reserved) + 58.4 * sum(hourly) / 3)
     return {
         "fleets": count,
         "enumeration_s": time.perf_counter() - began,
@@ -110,6 +116,51 @@ def _beside_enumeration() -> dict[str, Any]:
         "usd_per_month": best,
         "difference_usd": abs(best - (found.value or 0.0)),
     }
+
+
+def _written_down(tiers: int, kinds: int, periods: int) -> dict[str, Any]:
+    """The same program in Pyomo, as the planner writes it down, and in linopy."""
+    machines = tuple(
+        Instance(f"m{k + 1}", k + 1.0, 8.0, program.price(k) / 730.0) for k in range(kinds)
+    )
+    asked = [[program.load(t, p) for p in range(periods)] for t in range(tiers)]
+    own = tuple(
+        HourlyTier(f"t{t}", machines, tuple(m.vcpus for m in machines), max(q), 1, 200, _never)
+        for t, q in enumerate(asked)
+    )
+    # the share of the busiest hour does not matter: what is asked for is written down
+    problem = HourlyProblem(own, tuple(Period(1.0, 1) for _ in range(periods)), run_h_min=3)
+    units = tuple(float(k + 1) for k in range(kinds))
+    pools = [
+        [Design(t, tuple(range(kinds)), units, 1.0, (1,) * periods, 0, tuple(q), False, 0.0)]
+        for t, q in enumerate(asked)
+    ]
+    began, cpu = time.perf_counter(), time.process_time()
+    model = ScheduleModel(problem, pools)
+    model.hand_over()
+    found: dict[str, Any] = {
+        "seconds": time.perf_counter() - began,
+        "cpu_s": time.process_time() - cpu,
+    }
+    if tiers * kinds * periods <= 1000:
+        schedule = model.solve(LIMIT_S).schedule
+        assert schedule is not None
+        found["usd_per_month"] = schedule.total(problem)
+    size = [str(tiers), str(kinds), str(periods)]
+    peer = subprocess.run(
+        [str(PEERS), str(Path(program.__file__)), *size], check=True, capture_output=True, text=True
+    )
+    return {
+        "tiers": tiers,
+        "kinds": kinds,
+        "periods": periods,
+        "pyomo": found,
+        "linopy": json.loads(peer.stdout.splitlines()[-1]),
+    }
+
+
+def _never(*_: float) -> float:
+    return 0.0
 
 
 def main() -> None:

@@ -76,6 +76,10 @@ class ScheduleModel:
         self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
         self.model = self._built()
 
+    def hand_over(self) -> None:
+        """Give the program to HiGHS, which `solve` does by itself."""
+        self._solver.set_instance(self.model)
+
     def cut(self, cut: Cut) -> None:
         """Forbid that all tiers follow one of these designs."""
         taken = sum(self.model.follow[t, d] for t, tier in enumerate(cut) for d in tier)
