@@ -262,6 +262,8 @@ def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
         ]
         if full:
             yield f"quota {q + 1} ({', '.join(sorted(quota.types))}): used up in {len(full)} hours"
+    if not problem.starting_h:
+        yield "machines are taken to serve at once: [schedule] start_s says otherwise"
     waits = math.fsum(
         _usd(problem, one) - _usd(replace(problem, starting_h=0.0), one)
         for tier in schedule.bought

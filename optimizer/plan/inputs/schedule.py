@@ -1,8 +1,9 @@
 """[schedule] of plan.toml: machines that come and go with the hours of [load] day or week.
 
 With a day or a week the plan for the busiest hour has a schedule beside it: the machines that run
-in each hour, and how each is paid for, at the least cost. It keeps the plan's limits in every hour
-with the plan's replicas. Machines are rented, so the scheme is `cloud`.
+in each hour, and how each is paid for, at the least cost. With the plan's replicas it keeps
+utilisation, collisions and latency in every hour, and availability on average over the hours.
+Machines are rented, so the scheme is `cloud`.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ _PRICES = (0.0, 0.5, 1.0, 2.0, 10.0, 1000.0)  # of availability, times the fair 
 _CUTS_MAX = 3_000
 _COUNTS_MAX = 40_000  # of machines, that a program decides on: it takes seconds to be written down
 _HALVINGS = 80
+_OF_TIME = 0.85  # that is left, for HiGHS: it looks at the clock between long steps only
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,7 @@ class _Search:
             return self._end(proved=False)
         self._model = ScheduleModel(self._problem, self._pools, self._measure, self._caps)
         while not self._deadline.over() and self._cuts < _CUTS_MAX:
-            found = self._model.solve(self._deadline.left_s())
+            found = self._model.solve(_OF_TIME * self._deadline.left_s())
             self._solves += 1
             if found.proved and found.schedule is None:
                 return self._end(proved=True)
