@@ -93,11 +93,14 @@ class CompareKind(Kind):
         }
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The p95 factor of a run from which something follows, and what the plan costs."""
+        """The p95 factor of a run from which something follows, of a plan's fleet whether the
+        promise was kept, and what the plan costs."""
         body = result[result["kind"]]
         other, entries = _compared(body)
         gain = _gain(entries.get("p95") or {}) if other and result["valid"] else ""
         found = {"p95 gain": gain} if gain else {"arms": len(body["arms"])}
+        if promise := result["promise"]:
+            found = {"promise": promise["verdict"]}
         planned = _planned_usd(body)
         return found if planned is None else {**found, "plan": f"{usd(planned)} a month"}
 

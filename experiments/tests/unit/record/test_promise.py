@@ -9,6 +9,7 @@ import pytest
 from core.errors import InputError
 from core.runfiles.result import read_result
 from experiments.design.prediction import LawError, Prediction, read_prediction
+from experiments.kinds.compare import KIND
 from experiments.record.manifest import Verdicts
 from experiments.record.metrics.promise import promise_of
 from experiments.record.records import write_json
@@ -142,6 +143,13 @@ def test_a_broken_promise_fails_a_valid_run_and_is_undecided_in_another() -> Non
         assert spoilt["promise"]["figures"]["judged"] == 0
         assert spoilt["promise"]["reasons"]
         assert not passed(spoilt)
+
+
+def test_a_list_of_runs_says_what_became_of_the_promise() -> None:
+    result = judged()
+    result["compare"]["arms"] = {"planned": {}}
+    assert KIND.row(result) == {"promise": "broken"}
+    assert KIND.row({**result, "promise": None}) == {"arms": 1}
 
 
 def test_a_run_without_a_plan_and_a_result_of_before_have_no_promise(tmp_path: Any) -> None:
