@@ -46,6 +46,7 @@ def test_it_makes_a_design_that_the_check_passes(file: Path, tmp_path: Path) -> 
     made = call("import", "locustfile", str(file), "--to", str(folder))
     assert made.exit_code == 0, made.output
     assert not (folder / "flags.csv").exists()
+    assert "load.operations" not in (folder / "README.md").read_text()
     checked = call("check", str(folder), "--json")
     assert checked.exit_code == 0, checked.output
     found = json.loads(checked.output)
