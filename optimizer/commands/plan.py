@@ -1,7 +1,7 @@
 """`sparecraft plan`: the cheapest fleet that meets the SLOs, and why it costs what it costs.
 
-Exit codes: 0 a plan, 1 none is feasible or it is undecided (too little evidence, or a run that is
-not valid), 2 wrong input.
+Exit codes: 0 a plan, 1 none is feasible or it is undecided (too little evidence, a run that is not
+valid, a simulation that shows nothing), 2 wrong input.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from core.terminal import JsonOption, print_json
 from core.vocabulary import Scheme
 
 if TYPE_CHECKING:
+    from optimizer.fit import Results
     from optimizer.plan.inputs.overrides import Overrides
     from optimizer.plan.inputs.request import PlanRequest
 
@@ -79,9 +80,15 @@ def plan(
     example: Annotated[
         bool, typer.Option("--example", help="Print a plan.toml to begin with, and stop.")
     ] = False,
+    law_only: Annotated[
+        bool,
+        typer.Option("--law-only", help="Do not simulate: faster, and the latency law decides."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both.
+
+    Planned from a run, fleets are simulated until the cheapest that keeps the SLO is known.
 
     Example: sparecraft plan --from results/mediawiki-noisy/latest --p95-ms 300
     """
@@ -112,8 +119,15 @@ def plan(
     with _progress() as say:
         say("planning")
         today = datetime.datetime.now(datetime.UTC).date()
+        records, why = _records(from_run, law_only)
         wanted = ExplainOptions(
-            marginal=True, pareto=pareto, sensitivity=sensitivity, today=today, say=say
+            marginal=True,
+            pareto=pareto,
+            sensitivity=sensitivity,
+            today=today,
+            say=say,
+            records=records,
+            not_simulated=why,
         )
         found, body = explained_plan(asked, wanted)
     texts = ((tfvars, body["tfvars"]), (output, json.dumps(body, indent=2, allow_nan=False) + "\n"))
@@ -126,7 +140,19 @@ def plan(
 
         left = [path for path, _ in texts if path and path not in written and path.is_file()]
         print_plan(found, body, written, left)
-    raise typer.Exit(0 if body["feasible"] else 1)
+    unsure = body["simulation"].get("verdict") == "undecided"
+    raise typer.Exit(0 if body["feasible"] and not unsure else 1)
+
+
+def _records(from_run: Path | None, law_only: bool) -> tuple[Results | None, str]:
+    """The run to simulate, or why there is none."""
+    from optimizer.fit import read_results
+
+    if law_only:
+        return None, "--law-only"
+    if from_run is None:
+        return None, "no run to fit the simulation to"
+    return read_results(from_run), ""
 
 
 def _asked_of_capacity(

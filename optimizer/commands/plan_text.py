@@ -17,6 +17,7 @@ from optimizer.commands.plan_domains import print_domains
 from optimizer.commands.plan_integrity import print_integrity
 from optimizer.commands.plan_limping import print_limping
 from optimizer.commands.plan_schedule import print_schedule
+from optimizer.commands.plan_simulated import print_simulated
 from optimizer.plan.explain.curve import Axis
 from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
@@ -84,6 +85,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     for line in _legend(body["tiers"].values()):
         out.print(Text(line))
     print_table(_predicted(body))
+    print_simulated(body)
     if body["present"] is not None:
         print_table(_present(body["present"], body["usd_per_month"]))
         out.print(Text(_present_words(body["present"])))

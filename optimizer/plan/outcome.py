@@ -69,6 +69,7 @@ class Plan:
     schedule: Mapping[str, Any] | None = None  # machines by the hour, beside this fleet
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
+    simulation: Mapping[str, Any] = field(default_factory=dict)  # what decided, or why none did
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -97,6 +98,7 @@ class Plan:
             "schedule": None if self.schedule is None else dict(self.schedule),
             "present": None if self.present is None else dict(self.present),
             "domains": None if self.domains is None else dict(self.domains),
+            "simulation": dict(self.simulation),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Unpack
@@ -35,7 +35,9 @@ from optimizer.plan.explain.undecided import of_breach, of_evidence, of_percenti
 from optimizer.plan.explain.warnings import (
     of_calibration,
     of_confidence,
+    of_decision,
     of_integrity,
+    of_load,
     of_margin,
     of_prices,
     of_state,
@@ -50,8 +52,10 @@ from optimizer.plan.inputs.request import (
     request_from_plan_file,
 )
 from optimizer.plan.outcome import Plan
+from optimizer.plan.simulate import Decided, decide, not_simulated
 from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
 from optimizer.plan.solve.model import LIMIT_S, Solution
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem
 
 _AFTER_S = 8.0  # for what is said beside a plan that took all the time of its search
@@ -94,11 +98,15 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
 
 
 def make_plan(
-    asked: PlanRequest, today: datetime.date | None = None, clock: Clock = time.monotonic
+    asked: PlanRequest,
+    today: datetime.date | None = None,
+    clock: Clock = time.monotonic,
+    simulated: Simulated | None = None,
 ) -> PlanResult:
     """The cheapest plan for the case, explained; `today` tells how old the prices are.
 
     The search ends after LIMIT_S by `clock`, and what is said beside the plan soon after that.
+    `simulated` decides between the fleets, in a time of its own; without it the law's fleet stands.
     """
     case, deadline = asked.case, Deadline(LIMIT_S + _AFTER_S, clock)
     spoilt = of_run(asked.service)
@@ -145,7 +153,16 @@ def make_plan(
             relaxation=relaxation,
         )
         return PlanResult(plan, case, problem, found, deadline)
-    binds = binding_of(problem, found, case, others, deadline)
+    decided = (simulated or _law_only)(case, problem, found.path)
+    law_path, deadline = found.path, Deadline(max(_AFTER_S, deadline.left_s()), clock)
+    if decided.path is not None and decided.path != law_path:
+        found = replace(found, path=decided.path, usd_per_month=cost(decided.path))
+    assert found.path is not None
+    binds = (
+        binding_of(problem, found, case, others, deadline)
+        if found.path == law_path
+        else (*_of_simulation(law_path, found.path), *others)
+    )
     margin = margin_of(case, asked.figures, found.path)
     sure = confidence_of(case, asked.rates, found.path)
     plan = replace(
@@ -155,7 +172,12 @@ def make_plan(
             *of_breach(found.breach),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *(of_state(asked.service, found.path) if asked.service.run else ()),
-            *of_margin(margin, case.slo),
+            *of_decision(decided.body),
+            *(
+                (*of_margin(margin, case.slo), *of_load(case.tiers, found.path))
+                if decided.path is None
+                else ()
+            ),
             *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),
             *beside,
@@ -163,7 +185,8 @@ def make_plan(
         feasible=None if spoilt else True,
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),
-        predicted=outlook(case, found.path),
+        predicted=decided.outlook(outlook(case, found.path)),
+        simulation=decided.body,
         confidence=sure,
         margin=margin,
         load=_load(asked, found.path),
@@ -183,16 +206,46 @@ def _load(asked: PlanRequest, path: Path) -> dict[str, Any]:
 
 def explained_plan(asked: PlanRequest, wanted: ExplainOptions) -> tuple[Plan, dict[str, Any]]:
     """The plan, and plan.json with the explanations that were asked for."""
-    found = make_plan(asked, wanted.today, wanted.clock)
+    found = make_plan(asked, wanted.today, wanted.clock, _simulated(asked, wanted))
     body = found.plan.to_json_dict()
     if found.problem is None or found.found is None or found.deadline is None:
         return found.plan, body
-    if found.plan.tiers:
+    if found.plan.tiers and not body["simulation"].get("moved"):
         body |= explained(found.problem, found.found, found.case, wanted, found.deadline)
     if found.case.limps or found.case.remedies:
         budget = wanted.budget(solves_of(found.case), found.deadline.left_s())
         body["limping"] = against_limping(found.case, found.problem, found.found, budget)
     return found.plan, body
+
+
+Simulated = Callable[[Case, Problem, Path], Decided]
+
+
+def _law_only(_case: Case, _problem: Problem, _path: Path) -> Decided:
+    return not_simulated("")
+
+
+def _simulated(asked: PlanRequest, wanted: ExplainOptions) -> Simulated:
+    """The simulator on the run's records, or why there is none."""
+    records, service = wanted.records, asked.service
+    why = wanted.not_simulated
+    if records is not None and service.against:
+        why = "nothing may be concluded from the run"
+    elif records is not None and asked.mode != "results":
+        why = "the service is not as the run measured it: a plan.toml states figures"
+    elif records is not None and not asked.case.slo.latency_ms:
+        why = "no latency is asked for"
+    elif records is not None:
+        return lambda case, problem, path: decide(
+            case, problem, path, records, service, clock=wanted.clock, say=wanted.say
+        )
+    return lambda _case, _problem, _path: not_simulated(why)
+
+
+def _of_simulation(law: Path, kept: Path) -> tuple[str, ...]:
+    """Why the plan is not the law's."""
+    more = cost(kept) - cost(law)
+    return (f"simulation: the law's fleet costs {-more:+.2f} USD a month, and is not this one",)
 
 
 def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[str, Any]:

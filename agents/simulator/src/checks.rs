@@ -11,6 +11,8 @@ const SERVERS_MAX: usize = 1_000_000;
 /// A change at one is a change at all of them.
 const SERVERS_OF_HOST_MAX: usize = 1_000;
 const REQUESTS_MAX: u64 = 1_000_000_000;
+/// Of which the latencies are listed one by one.
+const EACH_MAX: u64 = 1_000_000;
 /// Longest simulated time: 100 years in nanoseconds fit an integer.
 const TIME_S_MAX: f64 = 100.0 * 365.0 * 86_400.0;
 
@@ -28,6 +30,10 @@ impl Scenario {
         if measured < self.batches as u64 || warm_up + measured > REQUESTS_MAX {
             let expected = format!("{} to {REQUESTS_MAX} with the warm-up", self.batches);
             return Err(Refused::new("requests", expected, measured));
+        }
+        if self.each && measured > EACH_MAX {
+            let expected = format!("at most {EACH_MAX} requests with it");
+            return Err(Refused::new("each", expected, measured));
         }
         self.check_host()?;
         for (i, tier) in self.tiers.iter().enumerate() {
@@ -103,6 +109,10 @@ impl Tier {
         wire::guardrails::validate(&self.guardrails)
             .map_err(|(key, expected, came)| Refused::new(at(&key), expected, came))?;
         self.work.sampler(&at("work"))?;
+        if !(0.0..=1.0).contains(&self.copies.same_share()) {
+            let came = self.copies.same_share();
+            return Err(Refused::new(at("copies.correlated"), "0 to 1", came));
+        }
         match (&self.calls, last) {
             (None, true) => {}
             (Some(calls), false) => calls.check(&at("calls"))?,

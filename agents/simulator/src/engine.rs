@@ -44,6 +44,8 @@ pub(crate) struct Simulation<'a> {
     in_flight: usize,
     answered: u64,
     failed: u64,
+    /// By number, where they are asked for.
+    each_s: Option<Vec<Option<f64>>>,
     events: u64,
     measured_from_ns: u64,
 }
@@ -100,6 +102,9 @@ impl<'a> Simulation<'a> {
             in_flight: 0,
             answered: 0,
             failed: 0,
+            each_s: scenario
+                .each
+                .then(|| vec![None; scenario.measured() as usize]),
             events: 0,
             measured_from_ns: 0,
         };
@@ -225,6 +230,9 @@ impl<'a> Simulation<'a> {
         if good {
             self.answered += 1;
             self.batches.record(number, latency_ns);
+            if let Some(each_s) = &mut self.each_s {
+                each_s[number as usize] = Some(latency_ns as f64 / NS);
+            }
         } else {
             self.failed += 1;
         }
@@ -241,6 +249,7 @@ impl<'a> Simulation<'a> {
             events: self.events,
             latency: self.batches.report(),
             failed: self.failed,
+            each_s: self.each_s.clone(),
             tiers: (0..self.tiers.len())
                 .map(|i| self.tier_report(i, measured_s))
                 .collect(),

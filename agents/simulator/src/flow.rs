@@ -69,7 +69,8 @@ impl Simulation<'_> {
         connection.collided = false;
         connection.started_ns = self.now_ns;
         connection.fan_out = tier.draw_calls();
-        if tier.same_work {
+        connection.same_work = tier.draw_same();
+        if connection.same_work {
             connection.work_ns = tier.draw_work_ns();
         }
     }
@@ -144,7 +145,7 @@ impl Simulation<'_> {
         let slot = &mut connection.slots[place];
         slot.copy = copy;
         slot.sent_seq = connection.seq;
-        let work_ns = if tier.same_work {
+        let work_ns = if connection.same_work {
             connection.work_ns
         } else {
             tier.draw_work_ns()

@@ -21,6 +21,10 @@ pub struct Report {
     pub latency: LatencyReport,
     /// Requests from the outside that got none.
     pub failed: u64,
+    /// Latency [s] of each measured request, in the order in which they came, if asked for; none:
+    /// without an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each_s: Option<Vec<Option<f64>>>,
     /// From the front to the back.
     pub tiers: Vec<TierReport>,
 }

@@ -36,6 +36,9 @@ pub struct Scenario {
     /// Events at which the simulation ends unfinished.
     #[serde(default = "ten_billion")]
     pub events_max: u64,
+    /// True if the report is to list the latency of each measured request.
+    #[serde(default)]
+    pub each: bool,
 }
 
 /// When requests come.
@@ -150,7 +153,7 @@ pub struct Quota {
 }
 
 /// Work of a request's copies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Copies {
     /// Drawn for each copy.
@@ -158,6 +161,20 @@ pub enum Copies {
     Independent,
     /// Drawn once for the request.
     Same,
+    /// Of this correlation, in [0, 1]: drawn once for that share of the requests, which gives any law
+    /// of work that correlation.
+    Correlated(f64),
+}
+
+impl Copies {
+    /// Share of the requests whose copies have the same work.
+    pub(crate) fn same_share(self) -> f64 {
+        match self {
+            Self::Independent => 0.0,
+            Self::Same => 1.0,
+            Self::Correlated(share) => share,
+        }
+    }
 }
 
 /// How long a copy above holds its servers here.

@@ -133,7 +133,8 @@ pub(crate) struct Connection {
     /// Two copies of the request at hand met at a server below.
     pub(crate) collided: bool,
     pub(crate) started_ns: u64,
-    /// Work of each copy of the request at hand, where it is the same.
+    /// The copies of the request at hand have the same work, this.
+    pub(crate) same_work: bool,
     pub(crate) work_ns: f64,
     /// Of requests from the outside: their number.
     pub(crate) number: u64,

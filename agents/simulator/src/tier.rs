@@ -2,12 +2,13 @@
 
 use policy::{Grant, Selector, Settings};
 use rand::rngs::SmallRng;
+use rand::Rng;
 
 use crate::distribution::{stream, CountLaw, TimeSampler};
 use crate::measure::TierMeasure;
 use crate::quota::Cap;
 use crate::refused::Refused;
-use crate::scenario::{Copies, Discipline, Hold, Scenario};
+use crate::scenario::{Discipline, Hold, Scenario};
 use crate::server::Sharing;
 
 /// Nanoseconds per second.
@@ -23,7 +24,8 @@ pub(crate) struct Tier {
     /// Index of the first server over all tiers.
     pub(crate) first: u32,
     pub(crate) replicas: usize,
-    pub(crate) same_work: bool,
+    /// Share of the requests whose copies have the same work.
+    same_share: f64,
     pub(crate) by_connection: bool,
     pub(crate) apart: bool,
     /// Scratch: servers of siblings, servers of the connection.
@@ -35,6 +37,7 @@ pub(crate) struct Tier {
     work: TimeSampler,
     work_rng: SmallRng,
     calls_rng: SmallRng,
+    copies_rng: SmallRng,
     pub(crate) measure: TierMeasure,
 }
 
@@ -74,7 +77,7 @@ impl Tier {
             }),
             first: before as u32,
             replicas: spec.replicas,
-            same_work: spec.copies == Copies::Same,
+            same_share: spec.copies.same_share(),
             by_connection: spec.hold == Hold::Connection,
             apart: spec.apart,
             avoid: Vec::new(),
@@ -85,6 +88,7 @@ impl Tier {
             work: spec.work.sampler(&format!("tiers[{index}].work"))?,
             work_rng: stream(scenario.seed, purpose),
             calls_rng: stream(scenario.seed, purpose + 1),
+            copies_rng: stream(scenario.seed, purpose + 2),
             measure: TierMeasure::default(),
         })
     }
@@ -92,6 +96,12 @@ impl Tier {
     /// Work of one copy.
     pub(crate) fn draw_work_ns(&mut self) -> f64 {
         self.work.draw(&mut self.work_rng) * NS
+    }
+
+    /// True if the copies of a request that begins have the same work.
+    pub(crate) fn draw_same(&mut self) -> bool {
+        self.same_share >= 1.0
+            || (self.same_share > 0.0 && self.copies_rng.random::<f64>() < self.same_share)
     }
 
     /// Calls of one request to the tier below.

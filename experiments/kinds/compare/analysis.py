@@ -18,6 +18,7 @@ from experiments.kinds.compare.availability import modelled
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings, result_of
+from optimizer.fit import read_results
 from optimizer.plan.explain.reasons import ExplainOptions
 from optimizer.plan.inputs.overrides import Overrides, request_from_run
 from optimizer.plan.planner import explained_plan
@@ -52,7 +53,13 @@ def write_plan_files(run_folder: Path, against_run: str) -> None:
     try:
         asked = request_from_run(run_folder, Overrides())
         asked = replace(asked, service=replace(asked.service, against=against_run))
-        wanted = ExplainOptions(pareto=True, seconds=_FRONT_S, today=_begun(run_folder))
+        wanted = ExplainOptions(
+            pareto=True,
+            seconds=_FRONT_S,
+            today=_begun(run_folder),
+            records=None if against_run else read_results(run_folder),
+            not_simulated="nothing may be concluded from the run",
+        )
         _, body = explained_plan(asked, wanted)
     except SparecraftError as error:
         body = {

@@ -18,7 +18,7 @@ from experiments.kinds.compare.host import (
     load_table,
     load_words,
 )
-from experiments.kinds.compare.plan import plan_table, plan_words
+from experiments.kinds.compare.plan import plan_table, plan_words, simulated_plan_table
 from experiments.kinds.compare.predicted import (
     availability_words,
     figures_words,
@@ -109,6 +109,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "predicted": predicted_words(run),
         "plan": plan_words(run.plan),
         "plan_table": plan_table(run.plan),
+        "plan_simulated": simulated_plan_table(run.plan),
         "repeat": tables.facts_to_repeat(run),
         "ideal": ideal,
         "ideal_ms": milliseconds(ideal.get("latency_ms")),

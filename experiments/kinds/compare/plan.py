@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.report.tables import Cell, Table, named
@@ -24,6 +24,7 @@ def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
         "found": bool(plan.get("tiers")),
         "cost": usd(plan.get("usd_per_month")),
         "terms": _plan_terms(plan),
+        "claim": _claim(plan),
         "predicted": [
             (str(key).removesuffix("_ms").replace("_", " "), planned_value(key, value))
             for key, value in (predicted.items() if isinstance(predicted, dict) else ())
@@ -31,6 +32,41 @@ def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
         ],
         **lists,
     }
+
+
+def _claim(plan: Mapping[str, Any]) -> tuple[str, str]:
+    """The words before and after "fleet that": who says that it meets the SLO."""
+    verdict = (plan.get("simulation") or {}).get("verdict")
+    if verdict == "kept":
+        return "The cheapest", "meets the SLO in simulation"
+    if verdict == "undecided":
+        return "Undecided by simulation: the cheapest", "meets the SLO by the latency law alone"
+    return "The cheapest", "meets the SLO by the latency law, not simulated,"
+
+
+def simulated_plan_table(plan: Mapping[str, Any]) -> Table | None:
+    """What the simulator predicts of one run of the planned fleet, each figure with its interval;
+    None where it did not simulate it."""
+    predicted = plan.get("predicted")
+    shown = predicted.get("distribution") if isinstance(predicted, Mapping) else None
+    if not shown:
+        return None
+    found = shown["with_faults"]
+    rows = [
+        (named(key.removesuffix("_ms")), *_spread(found[key], milliseconds))
+        for key in ("p50_ms", "p95_ms", "p99_ms")
+    ]
+    for limit, one in found["share_beyond"].items():
+        rows.append((named(f"beyond {limit} ms"), *_spread(one, percent)))
+    for tier, one in found["cpu"].items():
+        rows.append((named(f"CPU of {tier}"), *_spread(one, percent)))
+    interval = f"{percent(shown['confidence'])} of runs"
+    caption = f"Simulated runs of {number(shown['pages'])} requests, faults included"
+    return Table("plan-simulated", caption, ("", "predicted", interval), tuple(rows))
+
+
+def _spread(one: Mapping[str, float], text: Callable[[Any], str]) -> tuple[Cell, Cell]:
+    return Cell(text(one["point"])), Cell(f"{text(one['low'])} to {text(one['high'])}")
 
 
 def _plan_terms(plan: Mapping[str, Any]) -> str:

@@ -230,7 +230,13 @@ def _planned(plan: Mapping[str, Any]) -> str:
     if not plan["feasible"]:
         return "No fleet within the limits meets the SLO."
     tiers = [f"{name}: {_machines(tier)}" for name, tier in (plan.get("tiers") or {}).items()]
-    return f"Planned: {'; '.join(tiers)}."
+    simulation = plan.get("simulation") or {}
+    said = {
+        "kept": ", which keeps the SLO in simulation",
+        "undecided": f", undecided: {simulation.get('reason')}",
+        "not-simulated": f", not simulated: {simulation.get('reason')}",
+    }.get(simulation.get("verdict") or "", "")
+    return f"Planned: {'; '.join(tiers)}{said}."
 
 
 def _machines(tier: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """The plan beside the fleet that is there: what changes, what it costs, whether that one does.
 
 The present fleet is what plan.toml states (`present` of a tier), else the one that the run measured
-with its first arm's replicas. It is looked at as a plan is: as many of a tier's machines count as
-needed as let all limits be kept, which is a problem for the solver. Where no way of counting does,
-the fewest limits are named that break in one of three: with as many needed as availability leaves,
-with the fewest, and with all.
+with its first arm's replicas, and then that arm's policy counts, not the plan's. It is looked at as
+a plan is: as many of a tier's machines count as needed as let all limits be kept, which is a
+problem for the solver. Where no way of counting does, the fewest limits are named that break in one
+of three: with as many needed as availability leaves, with the fewest, and with all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import UnstableError
 from core.vocabulary import Mechanism
+from optimizer.latency.station import POLICIES
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import NONE, attempt
@@ -59,7 +60,8 @@ def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> di
     there = _present(asked)
     if there is None:
         return None
-    path, broken, is_decided = _judged(asked.case, there, deadline.within(_SECONDS))
+    case = _under_its_policy(asked)
+    path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
     usd_new = math.fsum(one.usd_per_month for one in new)
@@ -68,7 +70,8 @@ def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> di
         "usd_more": _more(usd_new, usd),
         "keeps_all_limits": not broken if is_decided or not broken else None,
         "breaks": broken,
-        "predicted": _predicted(asked.case, path),
+        "policy": case.policy,
+        "predicted": _predicted(case, path),
         "tiers": {
             option.tier: {
                 "present": old.text,
@@ -79,6 +82,15 @@ def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> di
             for option, old, one in zip(planned, there, new, strict=True)
         },
     }
+
+
+def _under_its_policy(asked: PlanRequest) -> Case:
+    """The case with the policy that the present fleet runs, where the law knows that one."""
+    arms = asked.service.arms
+    stated = any(tier.spec.name in asked.present for tier in asked.service.tiers)
+    if stated or not arms or arms[0].policy not in POLICIES:
+        return asked.case
+    return replace(asked.case, policy=arms[0].policy)
 
 
 def _more(usd: float, than: float) -> float:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.tolerances import CENT
@@ -23,6 +23,9 @@ from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.table import columns
 
+if TYPE_CHECKING:
+    from optimizer.fit import Results
+
 _NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
 _BINDING_S = 5.0  # of each solve
 _MARGINAL_S = 10.0  # of each limit
@@ -34,7 +37,9 @@ _SENSITIVITY_SOLVES = 20
 class ExplainOptions:
     """Which explanations a plan should carry, how long each may take, and who hears how far it is.
 
-    What binds and, without a feasible plan, the relaxations are always there.
+    What binds and, without a feasible plan, the relaxations are always there. `records` of the run
+    let the simulator decide between fleets; without them the law's plan stands, for the reason
+    `not_simulated`.
     """
 
     marginal: bool = False
@@ -44,6 +49,8 @@ class ExplainOptions:
     clock: Clock = time.monotonic
     today: datetime.date | None = None  # tells how old prices are
     say: Callable[[str], None] = lambda _text: None
+    records: Results | None = None
+    not_simulated: str = ""  # why there are no records
 
     def budget(self, solves: int, most_s: float = math.inf) -> Budget:
         """A bound of this many solves, and of time from now on."""

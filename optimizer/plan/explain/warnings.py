@@ -12,12 +12,15 @@ from optimizer.plan.inputs.demand import KEPT_ALONE
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
     from optimizer.plan.inputs.case import Slo
+    from optimizer.plan.solve.options import TierDemand
     from optimizer.plan.solve.problem import Path
     from optimizer.prices import PriceBook
 
 PRICES_DAYS_MAX = 180
 _FACTOR_MAX = 3.0  # measured over modelled
 _DRAWN_SHORT = 0.06  # what 100 draws may fall short by chance, at twice their standard error
+_LOAD_MOST = 0.6  # of a tier of few machines, for the latency law
+_FEW_MACHINES = 10
 _SURE = 0.9  # a limit that is kept with less has no margin
 
 
@@ -92,6 +95,29 @@ def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
                 "A fleet with a margin: confidence = 0.9 in [slo], or --confidence 0.9"
             )
     return tuple(found)
+
+
+def of_decision(simulation: Mapping[str, Any]) -> tuple[str, ...]:
+    """The warning that nobody but the law says that the latencies are kept."""
+    if simulation["verdict"] == "undecided":
+        return (f"undecided, and no claim: {simulation['reason']}",)
+    if simulation["verdict"] == "not-simulated" and simulation["reason"]:
+        return (f"not simulated: {simulation['reason']}. The latencies are the law's",)
+    return ()
+
+
+def of_load(tiers: Sequence[TierDemand], path: Path) -> tuple[str, ...]:
+    """Tiers that are used more than the latency law can be trusted with: few machines that
+    neighbours slow."""
+    return tuple(
+        f"tier {demand.name}: its {option.needed} machines are used to {option.utilisation:.0%}; "
+        f"above {_LOAD_MOST:.0%} the law says too little of so few under neighbours"
+        for demand, option in zip(tiers, path, strict=True)
+        if option.utilisation > _LOAD_MOST
+        and option.needed <= _FEW_MACHINES
+        and demand.latency.interference_share > 0.0
+        and demand.latency.gamma < 1.0
+    )
 
 
 def of_confidence(found: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -46,7 +46,12 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 17] = [
+    let wrong: [(&str, Value, &str); 18] = [
+        (
+            "/tiers/0/copies",
+            json!({"correlated": 1.5}),
+            "tiers[0].copies.correlated: expected 0 to 1, but got 1.5",
+        ),
         (
             "/tiers/0/after_s",
             json!(-1.0),
@@ -454,4 +459,50 @@ proptest! {
         prop_assert_eq!(found.stopped, Stopped::Done);
         prop_assert_eq!(found.latency.samples + found.failed, 1500);
     }
+}
+
+#[test]
+fn each_latency_is_listed_where_it_is_asked_for_and_what_failed_has_none() {
+    let found = run(&scenario(|s| {
+        s["requests"] = json!(2_000);
+        s["each"] = json!(true);
+        s["tiers"][0]["faults"] = (0..8)
+            .map(|server| json!({"kind": "crash", "server": server, "at_s": 40.0, "for_s": 5.0}))
+            .collect();
+    }));
+    let each_s = found.each_s.as_ref().expect("a list");
+    assert_eq!(each_s.len(), 2_000);
+    let mut good_s: Vec<f64> = each_s.iter().flatten().copied().collect();
+    assert!(found.failed > 0);
+    assert_eq!(each_s.len() - good_s.len(), found.failed as usize);
+    good_s.sort_by(f64::total_cmp);
+    let middle_s = good_s[good_s.len() / 2 - 1];
+    let said_s = found.latency.percentile_s(50.0).expect("a median");
+    assert!(
+        (said_s / middle_s - 1.0).abs() < 0.01,
+        "{said_s} {middle_s}"
+    );
+    let without = run(&scenario(|s| s["requests"] = json!(2_000)));
+    assert_eq!(without.each_s, None);
+}
+
+#[test]
+fn correlated_copies_lie_between_the_same_and_independent_ones() {
+    let mean_s = |copies: Value| {
+        run(&scenario(|s| {
+            s["tiers"][0]["interference"] = Value::Null;
+            s["tiers"][0]["work"]["cv2"] = json!(2.0);
+            s["tiers"][0]["copies"] = copies;
+        }))
+        .latency
+        .mean_s
+    };
+    let (same, half, none) = (
+        mean_s(json!("same")),
+        mean_s(json!({"correlated": 0.5})),
+        mean_s(json!("independent")),
+    );
+    assert!(none < half && half < same, "{none} {half} {same}");
+    assert_eq!(mean_s(json!({"correlated": 1.0})), same);
+    assert_eq!(mean_s(json!({"correlated": 0.0})), none);
 }

@@ -150,7 +150,8 @@ def test_a_file_is_said_to_be_written_only_if_it_was(stated: Path, tmp_path: Pat
 def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     own = {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
     assert slo_of_run(run_dir) == own
-    done = invoke("plan", "--from", str(run_dir), "--scheme", "cloud", "--p95-ms", "450", "--json")
+    asked = ("--scheme", "cloud", "--p95-ms", "450", "--law-only", "--json")
+    done = invoke("plan", "--from", str(run_dir), *asked)
     assert done.exit_code == 0, done.output
     body = json.loads(done.stdout)
     slo = {key: body["inputs"]["slo"][key] for key in own}
@@ -253,7 +254,8 @@ def test_an_arm_whose_policy_has_no_model_is_left_out_and_named(
     for settings in manifest["spec"]["arms"]["replicated"]["settings"].values():
         settings["policy"] = "c3"
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    done = invoke("plan", "--from", str(folder), "--scheme", "cloud", "--p95-ms", "450", "--json")
+    asked = ("--scheme", "cloud", "--p95-ms", "450", "--law-only", "--json")
+    done = invoke("plan", "--from", str(folder), *asked)
     assert done.exit_code == 0, done.output
     [said] = [w for w in json.loads(done.stdout)["warnings"] if "replicated" in w]
     assert said.startswith("not used to calibrate latencies")
@@ -275,7 +277,7 @@ def test_a_run_that_asks_for_a_confidence_is_planned_with_it(run_dir: Path, tmp_
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["spec"]["slo"] = {"p95_ms": 900.0, "p99_ms": 1500.0, "confidence": 0.8}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    words = ("plan", "--from", str(folder), "--scheme", "cloud", "--json")
+    words = ("plan", "--from", str(folder), "--scheme", "cloud", "--law-only", "--json")
     found = json.loads(invoke(*words).stdout)
     assert found["inputs"]["slo"]["confidence"] == 0.8
     assert found["margin"]["p95_ms"]["probability_kept"] >= 0.8

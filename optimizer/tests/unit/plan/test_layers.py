@@ -1,4 +1,4 @@
-"""A plan's parts import one way: explain -> inputs -> solve."""
+"""A plan's parts import one way: simulate -> explain -> inputs -> solve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "solve": {"solve"},
     "inputs": {"inputs", "solve"},
     "explain": {"inputs", "explain", "solve"},
+    "simulate": {"inputs", "explain", "solve", "simulate"},
 }
 
 

@@ -11,9 +11,10 @@ import pytest
 from experiments.kinds.compare import analysis
 from experiments.kinds.compare.cost import costs
 from experiments.kinds.compare.folder import RunFolder
-from experiments.kinds.compare.plan import plan_words
+from experiments.kinds.compare.plan import plan_words, simulated_plan_table
 from experiments.kinds.compare.terminal import _planned
 from experiments.tests.report_fixture import example_plan
+from optimizer.simulation import program
 from optimizer.tests import synthetic
 
 
@@ -24,6 +25,7 @@ def test_its_prices_have_the_age_that_they_had_when_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, day: str | None, old: bool
 ) -> None:
     monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
+    monkeypatch.setattr(program, "PROGRAM", tmp_path / "none")
     folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
     manifest = json.loads((folder / "manifest.json").read_text())
     if day is not None:  # old manifests do not say it
@@ -33,6 +35,9 @@ def test_its_prices_have_the_age_that_they_had_when_it_ran(
     plan = json.loads((folder / "plan.json").read_text())
     assert plan["feasible"] is not None, plan
     assert any("days old" in text for text in plan["warnings"]) is old
+    assert plan["simulation"]["verdict"] == "not-simulated"  # as there is no simulator, it says
+    assert str(tmp_path / "none") in plan["simulation"]["reason"]
+    assert plan["tfvars"]
 
 
 def test_the_plan_of_a_run_that_does_not_count_is_undecided_and_no_fleet_to_make(
@@ -67,6 +72,35 @@ def test_thin_evidence_and_a_run_that_does_not_count_deny_no_fleet(
         said = _planned(plan)
         assert all(reason in said for reason in plan.get("reasons", ()))
         assert "No fleet within" not in said
+
+
+@pytest.mark.parametrize("verdict", ["kept", "undecided", "not-simulated", None])
+def test_a_plan_is_said_with_who_says_that_it_keeps_the_slo(verdict: str | None) -> None:
+    simulation = {} if verdict is None else {"verdict": verdict, "reason": "no time"}
+    plan = {**example_plan(), "simulation": simulation}
+    words, said = plan_words(plan), _planned(plan)
+    assert ("simulation" in " ".join(words["claim"])) is (verdict in ("kept", "undecided"))
+    assert ("no time" in said) is (verdict in ("undecided", "not-simulated"))
+
+
+def test_a_simulated_plan_shows_each_figure_with_its_interval() -> None:
+    one = {"point": 250.0, "low": 200.0, "high": 300.0}
+    share = {"point": 0.01, "low": 0.0, "high": 0.02}
+    shown: dict[str, Any] = {f"p{q}_ms": one for q in (50, 95, 99)}
+    shown |= {"share_beyond": {"600": share}, "cpu": {"web": share}, "failed_share": share}
+    distribution = {"confidence": 0.9, "pages": 1000, "with_faults": shown, "without_faults": shown}
+    plan = {**example_plan(), "predicted": {"distribution": distribution}}
+    table = simulated_plan_table(plan)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == [
+        "p50",
+        "p95",
+        "p99",
+        "beyond 600 ms",
+        "CPU of web",
+    ]
+    assert "200" in table.rows[1][2].text
+    assert simulated_plan_table(example_plan()) is None
 
 
 def test_an_undecided_plan_has_no_price(tmp_path: Path) -> None:

@@ -1,0 +1,5 @@
+"""A plan's fleets simulated: `decide` finds the cheapest that keeps the whole SLO."""
+
+from optimizer.plan.simulate.search import Decided, decide, not_simulated
+
+__all__ = ["Decided", "decide", "not_simulated"]

@@ -1,0 +1,124 @@
+"""Fleets in order of cost: all that keep the limits other than latency, the cheapest first.
+
+A best-first search over the layered graph of `solve.model`: a partial path is worth its cost and
+the least that the tiers behind it can cost, so whole paths come out in order. Two options of a tier
+that differ in nothing but what waits in the pool are one to a simulation: of them the cheapest that
+the budget of availability allows is taken, as dearer ones of the same kind come later.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.tolerances import LOG_ROUNDING
+from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.presolve import Pool, budget, eligible
+from optimizer.plan.solve.problem import Path, Problem, violations
+from optimizer.plan.solve.table import undominated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optimizer.plan.solve.options import Option
+
+PARTIAL_MOST = 200_000  # partial paths looked at
+
+Kind = tuple[tuple[float, int, int], ...]  # by tier: vCPUs of a machine, active ones, replicas
+
+
+def kind_of(path: Path) -> Kind:
+    """The part of a fleet that a simulation sees."""
+    return tuple((o.instance.vcpus, o.nodes, o.replicas) for o in path)
+
+
+def by_cost(problem: Problem, deadline: Deadline) -> Iterator[Path]:
+    """Fleets that keep the limits but latency, ascending in cost, one of each kind.
+
+    Ends after PARTIAL_MOST partial paths, or at the deadline.
+    """
+    free = replace(problem, latency_ms_max={}, degraded=None)
+    tiers = [_options(pool) for pool in eligible(problem)]
+    rest = _rest(tiers)
+    most = budget(problem) * (1.0 + LOG_ROUNDING)
+    if (1 not in rest[0]) or rest[0][1][1] > most:
+        return
+    order = itertools.count()
+    heap: list[tuple[float, int, float, int, tuple[Option, ...]]]
+    heap = [(rest[0][1][0], next(order), 0.0, 1, ())]
+    seen: set[Kind] = set()
+    for _ in range(PARTIAL_MOST):
+        if not heap or deadline.left_s() <= 0.0:
+            return
+        _, _, lost, level, path = heapq.heappop(heap)
+        tier = len(path)
+        if tier == len(tiers):
+            if kind_of(path) not in seen and not violations(free, path):
+                seen.add(kind_of(path))
+                yield path
+            continue
+        spent = sum(o.usd_per_month for o in path)
+        for option, loss in tiers[tier].get(level, ()):
+            above = level * option.replicas
+            if above not in rest[tier + 1]:
+                continue
+            usd, least = rest[tier + 1][above]
+            if lost + loss + least <= most:
+                cost = spent + option.usd_per_month + usd
+                item = (cost, next(order), lost + loss, above, (*path, option))
+                heapq.heappush(heap, item)
+
+
+def _options(pool: Pool) -> dict[int, list[tuple[Option, float]]]:
+    """The options and what they take of the budget of availability, by level; of those of one
+    type, active machines and replicas none that another one undercuts in cost and loss."""
+    c = pool.columns
+    found: dict[int, list[tuple[Option, float]]] = {}
+    keys = np.stack([c.vcpus, c.nodes, c.replicas, c.upstream], axis=1)
+    _, groups = np.unique(keys, axis=0, return_inverse=True)
+    groups = groups.reshape(-1)
+    rows = np.argsort(groups, kind="stable")
+    bounds = np.flatnonzero(np.diff(groups[rows])) + 1
+    for part in np.split(rows, bounds) if len(rows) else []:
+        for i in part[undominated(np.stack([c.usd[part], c.loss[part]], axis=1))]:
+            option = pool.option(int(i))
+            found.setdefault(option.upstream, []).append((option, float(c.loss[i])))
+    return found
+
+
+def _rest(
+    tiers: list[dict[int, list[tuple[Option, float]]]],
+) -> list[Mapping[int, tuple[float, float]]]:
+    """By tier and level: the least cost and the least loss from there to the back."""
+    found: list[dict[int, tuple[float, float]]] = []
+    levels: dict[int, tuple[float, float]] | None = None  # behind the last tier nothing is left
+    for tier in reversed(tiers):
+        here: dict[int, tuple[float, float]] = {}
+        for level, options in tier.items():
+            ways = [
+                (o.usd_per_month + behind[0], loss + behind[1])
+                for o, loss in options
+                if (behind := (0.0, 0.0) if levels is None else levels.get(level * o.replicas))
+                is not None
+            ]
+            if ways:
+                here[level] = (min(usd for usd, _ in ways), min(loss for _, loss in ways))
+        found.append(here)
+        levels = here
+    last: dict[int, tuple[float, float]] = _Anything()
+    return [*reversed(found), last]
+
+
+class _Anything(dict[int, tuple[float, float]]):
+    """Behind the last tier: nothing is left, whatever the level."""
+
+    def __contains__(self, level: object) -> bool:
+        return True
+
+    def __missing__(self, level: int) -> tuple[float, float]:
+        return (0.0, 0.0)

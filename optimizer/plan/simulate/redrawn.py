@@ -1,0 +1,148 @@
+"""A planned fleet as scenarios: a run of it under neighbours and faults that are drawn anew.
+
+Run number n has the same arrivals, the same figures of the service and the same neighbours at the
+same machine for every fleet (common random numbers). Neighbours and faults come to each machine of
+a tier as a Poisson process, as often and for as long as in the measured run, whose count of them is
+taken at random too: Gamma(count + 1/2) over its machine seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.fit.spec import TierSettings
+from optimizer.simulation.arm import slow, tier_scenario, united
+
+if TYPE_CHECKING:
+    from core.runfiles.events import Window
+    from optimizer.fit import ServiceFit
+    from optimizer.simulation.arm import Arm
+    from optimizer.simulation.fidelity import Fitted
+    from optimizer.simulation.law import Law
+
+_WARM_UP_SHARE = 0.1
+_BEFORE = 8.0  # mean lengths of a neighbour's run that are drawn before the run begins
+_LONGEST = 1.5  # times the mean length of a run: so long neighbours are drawn
+_IN_FLIGHT_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class SimulatedTier:
+    """A tier of a fleet as it is simulated."""
+
+    servers: int
+    cores: float
+    settings: TierSettings
+
+
+@dataclass(frozen=True)
+class _Visits:
+    """What comes to each machine of a tier."""
+
+    kind: str
+    count: int
+    machine_s: float
+    run_s: float
+    is_fault: bool
+
+
+class Redrawn:
+    """The world of a measured run, drawn again for fleets of the same service."""
+
+    def __init__(self, arms: Sequence[Arm], fitted: Fitted, per_s: float, pages: int) -> None:
+        self._service: ServiceFit = arms[0].service
+        self._fitted, self._per_s, self.pages = fitted, per_s, pages
+        self._burst_cores = arms[0].burst_cores
+        self.time_out_s = arms[0].time_out_s
+        self._visits = [_visits(arms, tier.spec.name, fitted.law) for tier in self._service.tiers]
+        self.unknown = _unknown(arms)
+
+    @property
+    def has_faults(self) -> bool:
+        """True where faults come to the machines beside neighbours."""
+        return any(one.is_fault for tier in self._visits for one in tier)
+
+    def scenario(
+        self, tiers: Sequence[SimulatedTier], number: int, *, faults: bool = True
+    ) -> dict[str, Any]:
+        """Run `number` of a fleet, with or without the faults."""
+        warm_up = round(_WARM_UP_SHARE * self.pages)
+        end_s = _LONGEST * (warm_up + self.pages) / self._per_s
+        law = self._fitted.drawn(np.random.default_rng([number, 1]))
+        body = []
+        for index, one in enumerate(tiers):
+            tier = tier_scenario(
+                self._service, index, law, one.settings, one.servers, self._burst_cores, one.cores
+            )
+            events = self._events(index, one.servers, law, number, end_s, faults)
+            body.append(tier | {"faults": list(events)})
+        return {
+            "host": law.host or None,
+            "seed": number,
+            "arrivals": {"kind": "poisson", "rate_per_s": self._per_s},
+            "requests": self.pages,
+            "warm_up_requests": warm_up,
+            "in_flight_max": _IN_FLIGHT_MOST,
+            "each": True,
+            "tiers": body,
+        }
+
+    def _events(
+        self, index: int, servers: int, law: Law, number: int, end_s: float, faults: bool
+    ) -> Iterable[dict[str, Any]]:
+        name = self._service.tiers[index].spec.name
+        for place, one in enumerate(self._visits[index]):
+            speed = law.speed(name, one.kind)
+            if speed >= 1.0 or (one.is_fault and not faults):
+                continue
+            rate = np.random.default_rng([number, 2, index, place]).gamma(one.count + 0.5)
+            for server in range(servers):
+                rng = np.random.default_rng([number, 3, index, place, server])
+                for at_s, for_s in _drawn(rng, rate / one.machine_s, one.run_s, end_s):
+                    yield slow(one.kind, speed, server, at_s, for_s)
+
+
+def _drawn(
+    rng: np.random.Generator, per_s: float, run_s: float, end_s: float
+) -> list[tuple[float, float]]:
+    """Starts and lengths of a neighbour's runs from 0 to `end_s`, overlaps joined."""
+    first_s = -_BEFORE * run_s
+    starts = np.sort(rng.uniform(first_s, end_s, rng.poisson(per_s * (end_s - first_s))))
+    ends = starts + rng.exponential(run_s, len(starts))
+    spans = united(list(zip(starts.tolist(), ends.tolist(), strict=True)), [(0.0, end_s)])
+    return [(a, b - a) for a, b in spans if b > a]
+
+
+def _visits(arms: Sequence[Arm], tier: str, law: Law) -> list[_Visits]:
+    found = []
+    names = set(arms[0].servers(tier))
+    for kind in sorted(kind for name, kind in law.slowed if name == tier):
+        count, hit_s, machine_s = 0, 0.0, 0.0
+        for arm in arms:
+            machine_s += len(names) * sum(b - a for a, b in arm.spans)
+            for machine in names:
+                spans = united(_spans(arm.disturbed, kind, machine), arm.spans)
+                count, hit_s = count + len(spans), hit_s + sum(b - a for a, b in spans)
+        if count:
+            is_fault = any(w.kind == kind for w in arms[0].results.faults)
+            found.append(_Visits(kind, count, machine_s, hit_s / count, is_fault))
+    return found
+
+
+def _spans(windows: Iterable[Window], kind: str, machine: str) -> list[tuple[float, float]]:
+    return [(w.start_s, w.end_s) for w in windows if (w.kind, w.machine) == (kind, machine)]
+
+
+def _unknown(arms: Sequence[Arm]) -> list[str]:
+    """Faults of which too few answers tell what they do: they cannot be simulated."""
+    found = []
+    for tier in arms[0].service.tiers:
+        names = set(arms[0].servers(tier.spec.name))
+        kinds = {w.kind for w in arms[0].results.faults if w.machine in names}
+        told = {kind for arm in arms for kind in arm.kinds_told(tier.spec.name)}
+        found += [f"{kind} at {tier.spec.name}" for kind in sorted(kinds - told)]
+    return found

@@ -1,0 +1,413 @@
+"""The cheapest fleet that keeps the whole SLO, by simulation.
+
+The law and the solver propose, the simulator decides: fleets in order of cost (`candidates`), each
+simulated until it is known to keep the SLO in enough runs, or not to (`sequential`), up to the
+first that does. A run keeps it as the verdict of a real one does: of its pages no larger share may
+take longer than a limit, or fail, than is allowed; what fails counts with its time-out, and faults
+are part of it. Where the simulator misses what the measured run says of itself
+(`fidelity.crossed`) nothing is claimed: the law's fleet stands, undecided.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.errors import SparecraftError
+from core.statistics.percentiles import percentile
+from core.tolerances import CENT
+from optimizer.fit.spec import TierSettings
+from optimizer.plan.explain.report import tier_plans
+from optimizer.plan.simulate.candidates import by_cost, kind_of
+from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
+from optimizer.plan.simulate.sequential import (
+    BROKEN_ERROR,
+    FLEETS_MOST,
+    KEPT_ERROR,
+    LOOKS,
+    KeepingTest,
+    Verdict,
+)
+from optimizer.plan.solve.deadline import Clock, Deadline
+from optimizer.simulation.arm import Arm
+from optimizer.simulation.fidelity import Fitted, crossed
+from optimizer.simulation.law import counted_s
+from optimizer.simulation.program import reports
+
+if TYPE_CHECKING:
+    from optimizer.fit import Results, ServiceFit
+    from optimizer.plan.inputs.case import Case
+    from optimizer.plan.solve.problem import Path, Problem
+
+LIMIT_S = 55.0
+PAGES = 1_000  # of a simulated run: ten beyond its p99
+CONFIDENCE = 0.9  # that a run keeps the SLO, where none is asked for
+INTERVAL = 0.9  # of a predicted figure, for one run
+_AT_ONCE = 8  # fleets whose first look is simulated together
+_EACH_WAY = FLEETS_MOST // 2  # fleets that are cheaper than the law's, and that are not
+_STEP = 20  # runs between two looks at the clock
+_SHOWN = 80  # runs behind a distribution, at least
+_PERCENTILES = (50, 95, 99)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A simulated run: percentiles [ms], the shares of pages beyond limits, the tiers' CPU."""
+
+    percentile_ms: dict[int, float]
+    beyond: dict[int, float]  # share of pages, by the percentile whose limit it is
+    failed: float
+    cpu: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """`simulation` of plan.json, the fleet that is kept, if one is, and what is predicted."""
+
+    body: dict[str, Any]
+    path: Path | None = None
+    predicted: dict[str, Any] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """kept, undecided or not-simulated."""
+        return str(self.body["verdict"])
+
+    def outlook(self, law: dict[str, Any]) -> dict[str, Any]:
+        """`predicted` of plan.json: the law's, and the distribution. Where the simulator decided,
+        its points without faults stand in the place of the law's, which goes under `law`."""
+        body = law | {"distribution": self.predicted}
+        if self.path is None or self.predicted is None:
+            return body
+        own = {key: law[key] for key in ("p95_ms", "p99_ms", "evidence")}
+        ours = {k: self.predicted["without_faults"][k]["point"] for k in ("p95_ms", "p99_ms")}
+        return body | ours | {"evidence": "simulated", "law": own}
+
+
+@dataclass
+class _Fleet:
+    path: Path
+    runs: list[Run] = field(default_factory=list)
+    kept: int = 0
+    verdict: Verdict = Verdict.undecided
+
+
+def not_simulated(reason: str) -> Decided:
+    """No simulation, and why."""
+    return Decided({"verdict": "not-simulated", "reason": reason})
+
+
+def decide(
+    case: Case,
+    problem: Problem,
+    law_path: Path,
+    results: Results,
+    service: ServiceFit,
+    *,
+    clock: Clock,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Decided:
+    """The cheapest fleet that keeps the SLO, within LIMIT_S.
+
+    Parameters: law_path, the fleet that the law proposes; results, the run behind the service; say
+    hears how far it is.
+    """
+    deadline = Deadline(LIMIT_S, clock)
+    try:
+        return _Search(case, problem, law_path, results, service, deadline, say).decided()
+    except SparecraftError as error:
+        return not_simulated(str(error))
+
+
+class _Search:
+    def __init__(
+        self,
+        case: Case,
+        problem: Problem,
+        law_path: Path,
+        results: Results,
+        service: ServiceFit,
+        deadline: Deadline,
+        say: Callable[[str], None],
+    ) -> None:
+        self._case, self._problem, self._law_path = case, problem, law_path
+        self._deadline, self._say = deadline, say
+        self._limits_ms = dict(case.slo.latency_ms)
+        stated = (results.manifest.get("spec") or {}).get("slo") or {}
+        self._failed_most = stated.get("max_error_share")
+        say("simulation: fitting the run's arms")
+        self._arms = [Arm(results, service, name) for name in results.arms]
+        self._fitted = crossed(self._arms, list(self._limits_ms.values()))
+        self._world = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, PAGES)
+        self._test = KeepingTest(case.slo.confidence or CONFIDENCE)
+        self._fleets: list[_Fleet] = []
+        self._ended, self._left_open = "", 0
+
+    def decided(self) -> Decided:
+        """The answer, or why there is none."""
+        if self._world.unknown:
+            return not_simulated(f"no simulation of {', '.join(self._world.unknown)}")
+        reason = self._distrust()
+        if reason:
+            return self._undecided(reason)
+        chosen = self._cheapest()
+        if chosen is None:
+            return self._undecided(self._ended)
+        body = self._body(Verdict.kept, None, chosen)
+        return Decided(body, chosen.path, self._distribution(chosen))
+
+    def _distrust(self) -> str:
+        """Why the simulator's word is no claim; empty where it is one."""
+        if not self._fitted.arms:
+            return "the run has one arm, so the simulator was checked on no other"
+        missed = self._fitted.missed
+        return f"the simulator misses the measured run: {'; '.join(missed)}" if missed else ""
+
+    def _undecided(self, reason: str) -> Decided:
+        """What is predicted of the law's fleet, without a claim."""
+        same = [f for f in self._fleets if kind_of(f.path) == kind_of(self._law_path)]
+        fleet = same[0] if same else _Fleet(self._law_path)
+        self._reached(fleet, _SHOWN)
+        shown = self._distribution(fleet) if fleet.runs else None
+        return Decided(self._body(Verdict.undecided, reason), None, shown)
+
+    def _cheapest(self) -> _Fleet | None:
+        """The cheapest fleet that is shown to keep the SLO: the first such at the law's cost or
+        above, unless a cheaper one is found, the nearest looked at first."""
+        cheaper: deque[Path] = deque(maxlen=_EACH_WAY)
+        paths = by_cost(self._problem, self._deadline)
+        law_usd, first = _usd(self._law_path), None
+        for path in paths:
+            if _usd(path) >= law_usd - CENT:
+                first = path
+                break
+            cheaper.append(path)
+        dearer = itertools.chain([] if first is None else [first], paths)
+        chosen = self._first_kept(itertools.islice(dearer, _EACH_WAY))
+        if chosen is None:
+            return None
+        open_ = len(cheaper)
+        for group in _groups(iter(list(cheaper)[::-1])):
+            if not self._looked_at(group):
+                break
+            open_ -= len(group)
+            for fleet in group:
+                if self._tested(fleet) is Verdict.kept:
+                    chosen = fleet
+        self._left_open = open_
+        return chosen
+
+    def _first_kept(self, paths: Iterator[Path]) -> _Fleet | None:
+        for group in _groups(paths):
+            if not self._looked_at(group):
+                break
+            for fleet in group:
+                if self._tested(fleet) is Verdict.kept:
+                    return fleet
+        is_over = self._deadline.left_s() <= 0.0
+        when = f" in the {LIMIT_S:g} s that there are" if is_over else ""
+        self._ended = f"none of {len(self._fleets)} fleets was shown to keep the SLO{when}"
+        return None
+
+    def _looked_at(self, group: list[_Fleet]) -> bool:
+        """The first look at these fleets; False where there is no time for it."""
+        if not self._simulate(group, LOOKS[0]):
+            return False
+        self._fleets += group
+        self._say(f"simulation: {len(self._fleets)} fleets, {_text(group[-1])}")
+        return True
+
+    def _tested(self, fleet: _Fleet) -> Verdict:
+        """The fleet's verdict, after more looks where it needs them."""
+        for look in LOOKS:
+            if look > len(fleet.runs) and not self._reached(fleet, look):
+                break
+            fleet.verdict = self._test.verdict(fleet.kept, len(fleet.runs))
+            if fleet.verdict is not Verdict.undecided:
+                break
+            if self._test.futile(fleet.kept, len(fleet.runs)):
+                break
+        return fleet.verdict
+
+    def _reached(self, fleet: _Fleet, look: int) -> bool:
+        """More runs of the fleet, up to a look; False where there is no time for them."""
+        self._say(f"simulation: {look} runs of {_text(fleet)}")
+        while (left := look - len(fleet.runs)) > 0:
+            if not self._simulate([fleet], min(left, _STEP)):
+                return False
+        return True
+
+    def _simulate(self, fleets: Sequence[_Fleet], runs: int, *, faults: bool = True) -> bool:
+        """The next `runs` of each fleet; False where there is no time for them."""
+        if self._deadline.left_s() <= 0.0:
+            return False
+        asked = [
+            self._world.scenario(self._tiers(fleet.path), number, faults=faults)
+            for fleet in fleets
+            for number in range(len(fleet.runs) + 1, len(fleet.runs) + runs + 1)
+        ]
+        found = iter(reports(asked))
+        for fleet in fleets:
+            new = [self._run(next(found)) for _ in range(runs)]
+            fleet.runs += new
+            fleet.kept += sum(self._keeps(run) for run in new)
+        return True
+
+    def _tiers(self, path: Path) -> list[SimulatedTier]:
+        plans = tier_plans(self._case, path)
+        return [
+            SimulatedTier(
+                one.nodes,
+                float(one.instance.vcpus),
+                TierSettings(self._case.policy, one.replicas, plans[one.tier].tokens),
+            )
+            for one in path
+        ]
+
+    def _run(self, report: dict[str, Any]) -> Run:
+        pages = np.sort(counted_s(report, self._world.time_out_s)) * 1000.0
+        return Run(
+            {q: percentile(pages, q / 100.0) or 0.0 for q in _PERCENTILES},
+            {q: float(np.mean(pages > limit)) for q, limit in self._limits_ms.items()},
+            float(np.mean(pages >= 1000.0 * self._world.time_out_s)),
+            tuple(tier["utilisation"] for tier in report["tiers"]),
+        )
+
+    def _keeps(self, run: Run) -> bool:
+        if self._failed_most is not None and run.failed > self._failed_most:
+            return False
+        return all(share <= 1.0 - q / 100.0 + 1e-9 for q, share in run.beyond.items())
+
+    def _distribution(self, fleet: _Fleet) -> dict[str, Any]:
+        """`distribution` of what is predicted: for one run, with and without faults."""
+        with_faults = self._figures(fleet.runs)
+        without = with_faults
+        if self._world.has_faults:
+            calm = _Fleet(fleet.path)
+            while len(calm.runs) < _SHOWN and self._simulate([calm], _STEP, faults=False):
+                pass
+            without = self._figures(calm.runs or fleet.runs)
+        return {
+            "confidence": INTERVAL,
+            "pages": PAGES,
+            "runs": len(fleet.runs),
+            "kept_share": round(fleet.kept / len(fleet.runs), 4),
+            "with_faults": with_faults,
+            "without_faults": without,
+        }
+
+    def _figures(self, runs: Sequence[Run]) -> dict[str, Any]:
+        names = [tier.name for tier in self._case.tiers]
+        return {
+            **{f"p{q}_ms": _spread([r.percentile_ms[q] for r in runs], 2) for q in _PERCENTILES},
+            "share_beyond": {
+                f"{limit:g}": _spread([r.beyond[q] for r in runs], 5)
+                for q, limit in self._limits_ms.items()
+            },
+            "failed_share": _spread([r.failed for r in runs], 5),
+            "cpu": {n: _spread([r.cpu[i] for r in runs], 4) for i, n in enumerate(names)},
+        }
+
+    def _body(
+        self, verdict: Verdict, reason: str | None, chosen: _Fleet | None = None
+    ) -> dict[str, Any]:
+        """`simulation` of plan.json."""
+        law, asked = self._fitted.law, self._test
+        return {
+            "verdict": str(verdict),
+            "reason": reason,
+            "confidence": asked.confidence,
+            "errors": {"kept": KEPT_ERROR, "broken": BROKEN_ERROR},
+            "pages": PAGES,
+            "not_looked_at": self._left_open,
+            "fleets": [self._fleet_body(fleet) for fleet in self._fleets],
+            "moved": chosen is not None and kind_of(chosen.path) != kind_of(self._law_path),
+            "law": {
+                "fleet": _words(self._law_path),
+                "usd_per_month": round(_usd(self._law_path), 2),
+            },
+            "fit": {
+                "work_ms": round(1000.0 * law.work_s, 3),
+                "after_ms": round(1000.0 * law.after_s, 3),
+                "work_log_spread": round(law.spread, 4),
+                "speeds": {", ".join(k): round(law.speed(*k), 4) for k in law.slowed},
+                "log_spreads": {k: round(v, 4) for k, v in self._fitted.spreads.items()},
+            },
+            "fidelity": _fidelity_body(self._fitted),
+            "seconds": round(LIMIT_S - self._deadline.left_s(), 1),
+        }
+
+    def _fleet_body(self, fleet: _Fleet) -> dict[str, Any]:
+        return {
+            "fleet": _words(fleet.path),
+            "usd_per_month": round(_usd(fleet.path), 2),
+            "verdict": str(fleet.verdict),
+            "kept": fleet.kept,
+            "runs": len(fleet.runs),
+            **{
+                f"p{q}_ms": round(float(np.median([r.percentile_ms[q] for r in fleet.runs])), 2)
+                for q in self._limits_ms
+                if fleet.runs
+            },
+        }
+
+
+def _fidelity_body(fitted: Fitted) -> dict[str, Any]:
+    return {
+        "trusted": fitted.trusted,
+        "missed": fitted.missed,
+        "arms": {
+            arm: {
+                one.name: {
+                    "measured": round(one.measured, 5),
+                    "point": round(one.point, 5),
+                    "low": round(one.low, 5),
+                    "high": round(one.high, 5),
+                    "inside": one.inside,
+                    "counts": one.counts,
+                }
+                for one in held
+            }
+            for arm, held in fitted.arms.items()
+        },
+    }
+
+
+def _spread(values: Sequence[float], digits: int) -> dict[str, float]:
+    """The median and the ends between which INTERVAL of the runs lie."""
+    tail = (1.0 - INTERVAL) / 2.0
+    low, point, high = np.quantile(values, [tail, 0.5, 1.0 - tail])
+    return {
+        "point": round(float(point), digits),
+        "low": round(float(low), digits),
+        "high": round(float(high), digits),
+    }
+
+
+def _groups(paths: Iterator[Path]) -> Iterator[list[_Fleet]]:
+    while group := [_Fleet(path) for path in itertools.islice(paths, _AT_ONCE)]:
+        yield group
+
+
+def _usd(path: Path) -> float:
+    return math.fsum(one.usd_per_month for one in path)
+
+
+def _words(path: Path) -> str:
+    """A fleet in words, its tiers from the front to the back."""
+    parts = []
+    for one in path:
+        standby = f"+{one.standby}" if one.standby else ""
+        copies = f" r={one.replicas}" if one.replicas > 1 else ""
+        parts.append(f"{one.tier} {one.nodes}{standby} {one.instance.name}{copies}")
+    return ", ".join(parts)
+
+
+def _text(fleet: _Fleet) -> str:
+    return f"{_words(fleet.path)}, {_usd(fleet.path):.2f} USD"

@@ -1,0 +1,312 @@
+"""One arm of a run: its arrivals and neighbours, what it measured, the scenario that repeats it.
+
+Replayed are the arm's own arrivals, and each neighbour and fault at its machine and time, as a
+slower server. Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Where
+a session is held, its calls come between the page's work and not behind it, as the simulator has
+them: there the cap is handed out over a page's time, and tokens, which are given back between
+calls, bind nobody. Machines of one host compete for its cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from core.errors import InputError
+from core.statistics.percentiles import OK, counted, percentile, time_out_of
+from optimizer.fit import Results, ServiceFit
+from optimizer.fit.series import Block, tier_series, touched
+from optimizer.fit.spec import TierSettings
+from optimizer.simulation.law import Law, call_s, lower
+
+PERCENTILES = (50.0, 95.0, 99.0)
+_NEAR = 2.0  # times the median: hardly disturbed
+_CROWD = "interference.cpu"  # its threads are jobs beside a server's own
+_ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
+_ARRIVALS_MAX = 20_000  # of an arm, its first
+_QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
+_PAGE_PERIOD_S = 0.1  # over which a page's calls are spread
+_SESSION_TOKENS = 64
+
+
+class Arm:
+    """One arm of a run: its arrivals, up to a bound, its neighbours, what it measured, its
+    configuration."""
+
+    def __init__(
+        self, results: Results, service: ServiceFit, name: str, option: str = "--arm"
+    ) -> None:
+        import polars as pl
+
+        if name not in results.arms:
+            raise InputError(
+                option,
+                expected=f"one of {', '.join(results.arms)}",
+                got=name,
+                hint="Take one of them.",
+            )
+        self.results, self.service, self.name = results, service, name
+        rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
+        rows = rows.filter(pl.col("intended_s").is_not_null()).head(_ARRIVALS_MAX)
+        phases = rows["phase"].to_list()
+        self.warm_up = next((i for i, phase in enumerate(phases) if phase == "measure"), 0)
+        self.good = (rows["outcome"] == OK).to_numpy()[self.warm_up :]
+        if not self.good.any():
+            expected = f"an arm of which the run has good answers, not {name}"
+            raise InputError(option, expected=expected, got="none of it", hint="Take another.")
+        self.start_s = float(rows["intended_s"][0])
+        self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
+        self.time_out_s = time_out_of(results.manifest) / 1000.0
+        latency_ms = rows.select(counted(1000.0 * self.time_out_s)).to_series()
+        self.measured_s = latency_ms.to_numpy()[self.warm_up :] / 1000.0
+        self._pages = rows["name"].to_list()[self.warm_up :] if "name" in rows.columns else []
+        spans = rows.group_by("repeat").agg(
+            pl.col("intended_s").min().alias("start"), pl.col("done_s").max().alias("end")
+        )
+        self.spans = [(float(r["start"]), float(r["end"])) for r in spans.iter_rows(named=True)]
+        self.disturbed = [*results.interference, *results.faults]
+
+    @cached_property
+    def percentiles_s(self) -> dict[float, float]:
+        """Measured."""
+        ordered = np.sort(self.measured_s)
+        return {q: percentile(ordered, q / 100.0) or 0.0 for q in PERCENTILES}
+
+    @property
+    def median_s(self) -> float:
+        """Measured."""
+        return self.percentiles_s[50.0]
+
+    @cached_property
+    def near_median(self) -> list[tuple[str, float]]:
+        """Good answers that took at most _NEAR times the median: the page and the latency [s]."""
+        rows = zip(self._pages, self.measured_s.tolist(), self.good.tolist(), strict=False)
+        most_s = _NEAR * self.median_s
+        return [(page, s) for page, s, good in rows if good and 0.0 < s <= most_s]
+
+    @cached_property
+    def lower_s(self) -> float:
+        """The distance of the good answers' lower decile from their median, of the logarithm."""
+        return lower(self.measured_s[self.good])
+
+    @cached_property
+    def host(self) -> dict[str, float]:
+        """The host's cores, and how many of them others than the tiers' servers used meanwhile."""
+        import polars as pl
+
+        said = self.results.manifest.get("host") or {}
+        blocks = [
+            block
+            for block in said.get("blocks") or ()
+            if block["arm"] == self.name and block.get("others_share") is not None
+        ]
+        if not blocks:
+            return {}
+        cores = float(said["cores"])
+        used = cores * float(np.mean([b["busy_share"] + b["stolen_share"] for b in blocks]))
+        names = [name for tier in self.service.tiers for name in self.servers(tier.spec.name)]
+        hosts, time_s = self.results.hosts, pl.col("time_s")
+        inside = pl.any_horizontal([time_s.is_between(a, b) for a, b in self.spans])
+        rows = hosts.filter(inside & pl.col("machine").is_in(names))
+        servers = rows.group_by("machine").agg(pl.col("cpu_cores").mean())["cpu_cores"].sum()
+        return {"cores": cores, "busy_cores": max(0.0, used - float(servers))}
+
+    def scenario(self, law: Law, seed: int) -> dict[str, Any]:
+        """The arm as a scenario."""
+        settings = [self.results.settings(self.name, t.spec.name) for t in self.service.tiers]
+        tiers = []
+        for index, (tier, own) in enumerate(zip(self.service.tiers, settings, strict=True)):
+            one = tier_scenario(self.service, index, law, own, tier.spec.nodes, self.burst_cores)
+            tiers.append(one | {"faults": self._faults(tier.spec.name, law)})
+        return {
+            "host": law.host or None,
+            "seed": seed,
+            "arrivals": {"kind": "recorded", "times_s": self.arrivals_s},
+            "warm_up_requests": self.warm_up,
+            "each": True,
+            "tiers": tiers,
+        }
+
+    @property
+    def burst_cores(self) -> float:
+        """Cores that a capped machine uses at once."""
+        return float((self.results.manifest.get("host") or {}).get("cores") or 1)
+
+    def calm_s(self, tier: str) -> float | None:
+        """Mean latency of the tier's servers without any neighbour [s]."""
+        return self._means_s(tier).get("", (None, 0.0))[0]
+
+    def kinds_told(self, tier: str) -> set[str]:
+        """Kinds of neighbours and faults under which the tier answered often enough to tell."""
+        return set(self._means_s(tier)) - {""}
+
+    def mean_s(self, tier: str) -> float | None:
+        """Mean latency of the tier's servers in this arm [s]."""
+        spent_s = answered = 0.0
+        for server in tier_series(self.results.arbiters, tier).servers.values():
+            if len(server.time_s) < 2:
+                continue
+            kept = touched(
+                server.time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0
+            )
+            spent_s += float(np.diff(server.latency_s)[kept].sum())
+            answered += float(np.diff(server.count)[kept].sum())
+        return spent_s / answered if answered >= _ANSWERS_LEAST else None
+
+    @cached_property
+    def slowed(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """The speed of a tier's servers under each kind of neighbour, of the rate that their cap
+        allows, and the answers behind it.
+
+        From mean latencies with it and without any, less what needs no core of theirs: the tier's
+        below, which is as often disturbed in either, and a call's fixed delay. A kind under which
+        the tier hardly answered is not in it.
+        """
+        found, below_s = {}, 0.0
+        for index, tier in reversed(list(enumerate(self.service.tiers))):
+            name, work_s = tier.spec.name, call_s(self.service, index)
+            means = dict(self._means_s(name))
+            calm_s, _ = means.pop("", (0.0, 0.0))
+            idle_s = below_s + (max(0.0, calm_s - below_s - work_s) if index else 0.0)
+            for kind, (mean_s, answers) in means.items():
+                own_s, hit_s = calm_s - idle_s, mean_s - idle_s
+                if own_s > 0.0 and hit_s > 0.0:
+                    told = own_s / hit_s * _above_cap(work_s, tier.spec.cpus)
+                    found[name, kind] = min(1.0, told), answers
+            below_s = (self.mean_s(name) or calm_s) * (tier.requests_per_copy.value or 1.0)
+        return found
+
+    def _means_s(self, tier: str) -> dict[str, tuple[float, float]]:
+        """Mean latency of the tier's servers in this arm [s] and the answers behind it, alone with
+        each kind of neighbour or fault, and, as "", with none."""
+        kinds = sorted({window.kind for window in self.disturbed})
+        sums: dict[str, tuple[float, float]] = {}
+        for machine, server in tier_series(self.results.arbiters, tier).servers.items():
+            time_s = server.time_s
+            if len(time_s) < 2:
+                continue
+            inside = touched(time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0)
+            mine = [window for window in self.disturbed if window.machine == machine]
+            hit = {k: touched(time_s, [w for w in mine if w.kind == k], 0.0) for k in kinds}
+            several = sum(one.astype(int) for one in hit.values()) if hit else 0
+            hit = {kind: one & (several == 1) for kind, one in hit.items()}
+            hit[""] = ~touched(time_s, mine, 1.0)
+            for kind, kept in hit.items():
+                spent_s, answered = sums.get(kind, (0.0, 0.0))
+                spent_s += float(np.diff(server.latency_s)[kept & inside].sum())
+                answered += float(np.diff(server.count)[kept & inside].sum())
+                sums[kind] = (spent_s, answered)
+        return {k: (spent / n, n) for k, (spent, n) in sums.items() if n >= _ANSWERS_LEAST}
+
+    def _faults(self, tier: str, law: Law) -> list[dict[str, Any]]:
+        kinds = [kind for name, kind in law.slowed if name == tier]
+        found = []
+        for server, machine in enumerate(self.servers(tier)):
+            for kind in kinds:
+                speed = law.speed(tier, kind)
+                mine = [
+                    (w.start_s, w.end_s)
+                    for w in self.disturbed
+                    if (w.machine, w.kind) == (machine, kind)
+                ]
+                for start_s, end_s in united(mine, self.spans) if speed < 1.0 else ():
+                    at_s = max(0.0, start_s - self.start_s)
+                    found.append(slow(kind, speed, server, at_s, end_s - start_s))
+        return found
+
+    def servers(self, tier: str) -> list[str]:
+        """Its active machines by name."""
+        return [
+            machine["name"]
+            for machine in self.results.manifest["fleet"]["machines"]
+            if machine.get("tier") == tier
+            and machine.get("role") != "arbiter"
+            and not machine.get("standby")
+        ]
+
+
+def tier_scenario(
+    service: ServiceFit,
+    index: int,
+    law: Law,
+    settings: TierSettings,
+    servers: int,
+    burst_cores: float,
+    cores: float | None = None,
+) -> dict[str, Any]:
+    """A tier of a scenario, without neighbours.
+
+    Parameters: cores of a machine, None: as measured; burst_cores that it uses at once.
+    """
+    tier = service.tiers[index]
+    cores = cores or tier.spec.cpus or 1.0
+    session = tier.spec.token_hold == "connection"
+    stated = asdict(settings)
+    if session:
+        stated["tokens"] = max(_SESSION_TOKENS, settings.tokens)
+    found: dict[str, Any] = {
+        "name": tier.spec.name,
+        "servers": servers,
+        "cores": cores,
+        "quota": {
+            "period_s": _PAGE_PERIOD_S if session else _QUOTA_PERIOD_S,
+            "burst_cores": max(cores, burst_cores),
+        },
+        "work": {"kind": "exponential", "mean_s": call_s(service, index)},
+        "delay_s": law.delay_s.get(tier.spec.name, 0.0),
+        "copies": "same",
+        **stated,
+        "hold": tier.spec.token_hold,
+    }
+    if index == 0:
+        found["work"] = {"kind": "lognormal", "mean_s": law.work_s, "cv2": law.cv2}
+        found["after_s"] = law.after_s
+        if law.correlation is not None:
+            found["copies"] = {"correlated": law.correlation}
+    if index + 1 < len(service.tiers):
+        below = service.tiers[index + 1].requests_per_copy.value or 1.0
+        found["calls"] = {"kind": "fixed", "value": round(below)}
+    return found
+
+
+def slow(kind: str, speed: float, server: int, at_s: float, for_s: float) -> dict[str, Any]:
+    """A server under a neighbour or fault of that kind, as an event of a scenario."""
+    event: dict[str, Any] = {"kind": "limp", "speed": speed}
+    if kind == _CROWD:
+        event = {"kind": "crowd", "jobs": 1.0 / speed - 1.0}
+    return event | {"server": server, "at_s": at_s, "for_s": for_s}
+
+
+def _above_cap(work_s: float | None, cores: float | None) -> float:
+    """The factor by which a server is faster than its cap at one piece of such work: 1 where that
+    takes many periods, 1 / cores where it is done within one."""
+    if not work_s or not cores or cores >= 1.0:
+        return 1.0
+    each_s = cores * _QUOTA_PERIOD_S
+    periods = math.ceil(work_s / each_s) - 1
+    taken_s = periods * _QUOTA_PERIOD_S + (work_s - periods * each_s)
+    return work_s / taken_s / cores
+
+
+def united(
+    windows: Sequence[tuple[float, float]], spans: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """The windows (start, end) cut to the spans, overlaps joined: a server is slowed once."""
+    cut = sorted(
+        (max(start_s, a), min(end_s, b))
+        for start_s, end_s in windows
+        for a, b in spans
+        if min(end_s, b) > max(start_s, a)
+    )
+    joined: list[tuple[float, float]] = []
+    for start_s, end_s in cut:
+        if joined and start_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
+        else:
+            joined.append((start_s, end_s))
+    return joined

@@ -1,0 +1,228 @@
+"""A service as the simulator needs it: the figures that are fitted to a run's arms.
+
+The work of a page is lognormal, as its median and spread show in the lower half of the latencies,
+which neighbours hardly touch. (The shape of all latencies will not do: it holds the neighbours
+themselves, which would then come twice.) Each query costs what the counters tell, and a time that
+needs no core. How much slower servers are under each kind of neighbour is what the arbiters'
+counters tell; at the first tier to the power of an exponent, as a mean contains the queue, and
+polls that a neighbour only touches. Copies' work is as alike as two answers with the same page are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.statistics.percentiles import percentile
+from optimizer.simulation.program import reports
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from optimizer.fit import ServiceFit
+    from optimizer.simulation.arm import Arm
+
+    Floats = NDArray[np.float64]
+
+SPEED_LEAST = 0.005
+_SPEED_MOST = 0.8  # a kind that slows a tier less than that, within its scatter, is left out
+_STEPS = 6
+_PAGES_ENOUGH = 1_200  # of an arm, over several seeds of the work
+_SEEDS_MOST = 4
+_SPREADS = (0.05, 0.8)  # of the logarithm of a page's work
+_PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
+_EXPONENTS = (0.3, 3.0)  # of the speeds that the counters tell
+_STEP_MOST = 3.0  # of a slowdown at once
+
+
+@dataclass(frozen=True)
+class Law:
+    """Fitted figures."""
+
+    work_s: float  # of the first tier before the reply, mean
+    spread: float  # of its logarithm
+    whole_s: float  # and with what comes after the reply, as its machines' CPU time tells
+    slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, as the counters tell it
+    exponents: Mapping[str, float]  # of those speeds, by tier that is slowed
+    correlation: float | None  # of the work of a request's copies; None: not told
+    delay_s: Mapping[str, float]  # per call of a tier, without a core
+    host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
+
+    @property
+    def after_s(self) -> float:
+        """Of a page, after its reply."""
+        return max(0.0, self.whole_s - self.work_s)
+
+    @property
+    def cv2(self) -> float:
+        """Squared coefficient of variation of a page's work."""
+        return math.expm1(self.spread**2)
+
+    def speed(self, tier: str, kind: str) -> float:
+        """Of a server of the tier, under that kind of neighbour or fault."""
+        return max(SPEED_LEAST, math.pow(self.slowed[tier, kind], self.exponents.get(tier, 1.0)))
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The fitted figures by name."""
+        return {
+            "work_s": self.work_s,
+            "spread": self.spread,
+            **{f"exponent {tier}": value for tier, value in self.exponents.items()},
+        }
+
+    def having(self, figures: Mapping[str, float]) -> Law:
+        """The same with these figures."""
+        exponents = {tier: figures[f"exponent {tier}"] for tier in self.exponents}
+        return replace(
+            self, work_s=figures["work_s"], spread=figures["spread"], exponents=exponents
+        )
+
+
+def fitted(arms: Sequence[Arm]) -> Law:
+    """The law that gives the arms' medians, lower deciles and means together.
+
+    Each step runs all arms and corrects: the work by the medians, its spread by how far the lower
+    decile lies below, the first tier's exponent by how far the mean lies above.
+    """
+    law = _first(arms)
+    spread = _log_mean([arm.lower_s for arm in arms])
+    for _ in range(_STEPS):
+        runs = list(zip(arms, _runs(arms, law), strict=True))
+        ours = [pages_s(arm, found) for arm, found in runs]
+        median = _log_mean(
+            [(a.median_s, float(np.median(o))) for a, o in zip(arms, ours, strict=True)]
+        )
+        shape = _log_mean([lower(o) for o in ours])
+        wider = _within(law.spread * _within(spread / shape, 0.5, 2.0), *_SPREADS)
+        same_median = math.exp((wider**2 - law.spread**2) / 2.0)  # of a lognormal of that mean
+        law = replace(
+            law,
+            work_s=law.work_s * median * same_median,
+            spread=wider,
+            exponents={**law.exponents, **_corrected(law, arms, ours)},
+        )
+    return law
+
+
+def call_s(service: ServiceFit, index: int) -> float:
+    """CPU time of one copy at a tier [s]: as the calibration had it, which knows what the machines
+    use when idle, else as the run had it."""
+    tier = service.tiers[index]
+    measured_s = tier.processing_s.value or 1e-3
+    told = ((service.calibration or {}).get("tiers") or {}).get(tier.spec.name) or {}
+    page_s = told.get("cpu_s_per_copy")
+    if not page_s:
+        return measured_s
+    calls = math.prod(one.requests_per_copy.value or 1.0 for one in service.tiers[1 : index + 1])
+    return min(measured_s, float(page_s) / calls)
+
+
+def _first(arms: Sequence[Arm]) -> Law:
+    """The figures to begin with: those that the counters tell."""
+    service = arms[0].service
+    whole_s = call_s(service, 0)
+    slowed: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for arm in arms:
+        for key, speed_and_answers in arm.slowed.items():
+            slowed.setdefault(key, []).append(speed_and_answers)
+    every = {key: _weighted(values) for key, values in slowed.items()}
+    told = {key: speed for key, speed in every.items() if speed < _SPEED_MOST}
+    delays = {
+        tier.spec.name: max(0.0, float(np.mean(calm_s)) - call_s(service, index))
+        for index, tier in enumerate(service.tiers)
+        if index
+        if (calm_s := [s for arm in arms if (s := arm.calm_s(tier.spec.name)) is not None])
+    }
+    hosts = [arm.host for arm in arms if arm.host]
+    host = {key: float(np.mean([one[key] for one in hosts])) for key in hosts[0]} if hosts else {}
+    exponents = dict.fromkeys((tier for tier, _ in told), 1.0)
+    return Law(whole_s, 0.3, whole_s, told, exponents, correlation(arms), delays, host)
+
+
+def correlation(arms: Sequence[Arm]) -> float | None:
+    """The correlation of the logarithms of two answers with the same page: of the variance the
+    share that lies between pages (one-way analysis of variance), over answers near the median.
+
+    None where too few pages came more than once.
+    """
+    groups: dict[str, list[float]] = {}
+    for arm in arms:
+        for page, latency_s in arm.near_median:
+            groups.setdefault(page, []).append(math.log(latency_s))
+    again = [np.array(values) for values in groups.values() if len(values) > 1]
+    if len(again) < _PAGES_AGAIN:
+        return None
+    sizes = np.array([len(values) for values in again])
+    total, count = int(sizes.sum()), len(again)
+    middle = float(np.concatenate(again).mean())
+    between = sum(len(v) * (float(v.mean()) - middle) ** 2 for v in again) / (count - 1)
+    inside = sum(float(((v - v.mean()) ** 2).sum()) for v in again) / (total - count)
+    each = (total - float((sizes**2).sum()) / total) / (count - 1)
+    return _within((between - inside) / (between + (each - 1.0) * inside), 0.0, 1.0)
+
+
+def _runs(arms: Sequence[Arm], law: Law) -> list[list[dict[str, Any]]]:
+    """Reports of each arm, over several seeds of the work where it has few pages."""
+    counts = [min(_SEEDS_MOST, math.ceil(_PAGES_ENOUGH / len(arm.measured_s))) for arm in arms]
+    asked = [
+        arm.scenario(law, seed)
+        for arm, count in zip(arms, counts, strict=True)
+        for seed in range(1, count + 1)
+    ]
+    found = iter(reports(asked))
+    return [[next(found) for _ in range(count)] for count in counts]
+
+
+def pages_s(arm: Arm, found: Sequence[Mapping[str, Any]]) -> Floats:
+    """What each page of the reports counts with [s]: one without an answer in time its time-out."""
+    return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
+
+
+def counted_s(report: Mapping[str, Any], time_out_s: float) -> Floats:
+    """The same of one report."""
+    each_s = np.array([math.inf if s is None else s for s in report["each_s"]], dtype=np.float64)
+    return np.minimum(each_s, time_out_s)
+
+
+def lower(pages: Floats) -> float:
+    """The distance of a lower decile from the median, of the logarithm."""
+    ordered = np.sort(pages)
+    low, middle = percentile(ordered, 0.1), percentile(ordered, 0.5)
+    return max(1e-3, math.log(middle / low)) if low and middle else 1e-3
+
+
+def _corrected(law: Law, arms: Sequence[Arm], ours: Sequence[Floats]) -> dict[str, float]:
+    """The first tier's exponent, by how far the means lie above the medians, simulated and
+    measured, over all arms; nothing where it is not slowed."""
+    front = arms[0].service.tiers[0].spec.name
+    told = min((speed for (tier, _), speed in law.slowed.items() if tier == front), default=1.0)
+    real_s = sum(float(arm.measured_s.mean()) - arm.median_s for arm in arms)
+    simulated_s = sum(float(pages.mean() - np.median(pages)) for pages in ours)
+    if told >= 1.0 or real_s <= 0.0 or simulated_s <= 0.0:
+        return {}
+    step = _within(real_s / simulated_s, 1.0 / _STEP_MOST, _STEP_MOST)
+    slowdown = 1.0 + (told ** -law.exponents[front] - 1.0) * step
+    return {front: _within(math.log(slowdown) / -math.log(told), *_EXPONENTS)}
+
+
+def _weighted(values: Sequence[tuple[float, float]]) -> float:
+    """The geometric mean of speeds, each with the answers behind it."""
+    logs, weights = zip(*((math.log(speed), answers) for speed, answers in values), strict=True)
+    return math.exp(float(np.average(logs, weights=weights)))
+
+
+def _within(value: float, least: float, most: float) -> float:
+    return max(least, min(most, value))
+
+
+def _log_mean(values: Sequence[float | tuple[float, float]]) -> float:
+    """The geometric mean of figures, or of ratios of pairs."""
+    ratios = [v[0] / v[1] if isinstance(v, tuple) else v for v in values]
+    return math.exp(float(np.mean(np.log(ratios))))

@@ -1,0 +1,191 @@
+"""Fleets in order of cost, the test of each, and the cheapest that a simulation keeps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optimizer.fit import fit, read_results
+from optimizer.plan.explain.warnings import of_decision, of_load
+from optimizer.plan.inputs.request import PlanRequest, request_for_service
+from optimizer.plan.simulate import decide, not_simulated
+from optimizer.plan.simulate.candidates import by_cost, kind_of
+from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
+from optimizer.plan.simulate.sequential import (
+    BROKEN_ERROR,
+    FLEETS_MOST,
+    KEPT_ERROR,
+    LOOKS,
+    KeepingTest,
+    Verdict,
+)
+from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Limits
+from optimizer.plan.solve.problem import Problem, violations
+from optimizer.simulation.arm import Arm
+from optimizer.simulation.fidelity import Fitted, Held
+from optimizer.simulation.law import Law
+
+TEST = KeepingTest(0.9)
+SLO = {"availability": 0.99, "p95_ms": 2_000.0, "p99_ms": 4_000.0}
+
+
+@pytest.fixture(scope="module")
+def asked(run_dir: Path) -> PlanRequest:
+    limits = Limits(max_nodes=4, max_replicas=2)
+    return request_for_service(fit(read_results(run_dir)), SLO, scheme="cloud", limits=limits)
+
+
+def test_no_fleet_is_kept_or_broken_by_chance_more_often_than_is_said() -> None:
+    """A walk over all looks at the very probability: each tail at each look is below its share."""
+    for of in LOOKS:
+        kept = [k for k in range(of + 1) if TEST.verdict(k, of) is Verdict.kept]
+        broken = [k for k in range(of + 1) if TEST.verdict(k, of) is Verdict.broken]
+        tails = [
+            sum(math.comb(of, k) * 0.9**k * 0.1 ** (of - k) for k in ks) for ks in (kept, broken)
+        ]
+        assert tails[0] <= KEPT_ERROR / FLEETS_MOST / 4
+        assert tails[1] <= BROKEN_ERROR / FLEETS_MOST / len(LOOKS) * (1 + 1e-9)
+
+
+def test_a_good_fleet_can_be_shown_to_be_good_and_a_bad_one_soon_to_be_bad() -> None:
+    assert TEST.verdict(LOOKS[-1], LOOKS[-1]) is Verdict.kept
+    assert TEST.verdict(0, LOOKS[0]) is Verdict.broken
+    assert TEST.verdict(288, LOOKS[-1]) is Verdict.undecided  # 0.9 itself
+    assert TEST.futile(17, 20)
+    assert not TEST.futile(18, 20)
+    assert not TEST.futile(0, 5)
+
+
+def test_fleets_come_in_order_of_cost_and_none_is_left_out(asked: PlanRequest) -> None:
+    problem = asked.case.problem()
+    found = list(itertools.islice(by_cost(problem, Deadline(math.inf)), 60))
+    usd = [sum(o.usd_per_month for o in path) for path in found]
+    assert usd == sorted(usd)
+    assert len({kind_of(path) for path in found}) == len(found)
+    free = replace(problem, latency_ms_max={})
+    assert not any(violations(free, path) for path in found)
+    least = _cheapest_by_kind(free, usd[-1])
+    assert {kind: round(cost, 6) for kind, cost in least.items() if cost < usd[-1] - 1e-6} == {
+        kind_of(path): round(cost, 6)
+        for path, cost in zip(found, usd, strict=True)
+        if cost < usd[-1] - 1e-6
+    }
+
+
+def _cheapest_by_kind(problem: Problem, most_usd: float) -> dict[object, float]:
+    """By plain loops: each kind of fleet and its least cost, up to a cost."""
+    found: dict[object, float] = {}
+    front, back = problem.options
+    for one in front:
+        for other in back:
+            usd = one.usd_per_month + other.usd_per_month
+            if (
+                usd > most_usd
+                or other.upstream != one.replicas
+                or violations(problem, (one, other))
+            ):
+                continue
+            kind = kind_of((one, other))
+            found[kind] = min(usd, found.get(kind, math.inf))
+    return found
+
+
+def _fitted(run_dir: Path, *, missed: bool = False) -> tuple[list[Arm], Fitted]:
+    results = read_results(run_dir)
+    service = fit(results)
+    arms = [Arm(results, service, name) for name in results.arms]
+    law = Law(0.02, 0.3, 0.02, {("web", "interference.cpu"): 0.3}, {"web": 1.0}, None, {}, {})
+    spreads = {"work_s": 0.05, "spread": 0.1, "exponent web": 0.1}
+    held = Held("p95_ms", 900.0 if missed else 100.0, 100.0, 50.0, 200.0, counts=True)
+    return arms, Fitted(law, spreads, {"baseline": (held,)})
+
+
+def test_every_fleet_meets_the_same_arrivals_figures_and_neighbours(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    world = Redrawn(arms, fitted, per_s=10.0, pages=200)
+    settings = arms[0].results.settings("baseline", "web")
+    small = world.scenario([SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)], 3)
+    large = world.scenario([SimulatedTier(5, 2.0, settings), SimulatedTier(3, 1.0, settings)], 3)
+    other = world.scenario([SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)], 4)
+    assert small["arrivals"] == large["arrivals"]
+    assert small["seed"] == large["seed"] != other["seed"]  # of the arrivals, among others
+    assert small["tiers"][0]["work"] == large["tiers"][0]["work"] != other["tiers"][0]["work"]
+    mine = [one for one in large["tiers"][0]["faults"] if one["server"] < 2]
+    assert small["tiers"][0]["faults"] == mine
+    assert (large["tiers"][0]["servers"], large["tiers"][0]["cores"]) == (5, 2.0)
+
+
+def test_where_the_simulator_misses_the_run_nothing_is_claimed(
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, problem = read_results(run_dir), asked.case.problem()
+    path = solve(problem).path
+    assert path is not None
+    import optimizer.plan.simulate.search as search
+
+    monkeypatch.setattr(search, "_SHOWN", 5)
+    monkeypatch.setattr(search, "crossed", lambda *_: _fitted(run_dir, missed=True)[1])
+    found = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
+    assert (found.verdict, found.path) == ("undecided", None)
+    assert "p95_ms" in found.body["reason"]
+    assert found.predicted is not None
+    law = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
+    assert found.outlook(law) | law == found.outlook(law)  # the law's figures stand
+    assert of_decision(found.body)
+
+
+def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_broken(
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, problem = read_results(run_dir), asked.case.problem()
+    path = solve(problem).path
+    assert path is not None
+    import optimizer.plan.simulate.search as search
+
+    monkeypatch.setattr(search, "PAGES", 100)
+    monkeypatch.setattr(search, "crossed", lambda *_: _fitted(run_dir)[1])
+    found = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
+    assert found.verdict == "kept"
+    assert found.path is not None
+    usd = sum(o.usd_per_month for o in found.path)
+    fleets = found.body["fleets"]
+    assert not any(f["verdict"] == "kept" for f in fleets if f["usd_per_month"] < usd - 0.01)
+    assert found.predicted is not None
+    shown = found.predicted["with_faults"]["p95_ms"]
+    assert shown["low"] <= shown["point"] <= shown["high"] <= SLO["p95_ms"]
+    body = found.outlook({"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"})
+    assert (body["evidence"], body["law"]["p95_ms"]) == ("simulated", 1.0)
+    assert body["p95_ms"] == found.predicted["without_faults"]["p95_ms"]["point"]
+
+
+def test_what_was_not_simulated_says_why_and_unasked_says_nothing() -> None:
+    assert of_decision(not_simulated("no program").body)
+    assert of_decision(not_simulated("").body) == ()
+    assert not_simulated("no program").outlook({"p95_ms": 1.0})["p95_ms"] == 1.0
+
+
+def test_few_machines_under_neighbours_above_sixty_percent_are_warned_of(
+    asked: PlanRequest,
+) -> None:
+    path = solve(asked.case.problem()).path
+    assert path is not None
+    latency = replace(asked.case.tiers[0].latency, interference_share=0.3, gamma=0.5)
+    tiers = (replace(asked.case.tiers[0], latency=latency), *asked.case.tiers[1:])
+    busy = (replace(path[0], utilisation=0.62, needed=2), *path[1:])
+    idle = (replace(path[0], utilisation=0.58, needed=2), *path[1:])
+    assert len(of_load(tiers[:1], busy[:1])) == 1
+    assert of_load(tiers[:1], idle[:1]) == ()
+
+
+def test_drawn_figures_scatter_about_the_fitted_ones(run_dir: Path) -> None:
+    _, fitted = _fitted(run_dir)
+    drawn = [fitted.drawn(np.random.default_rng(seed)).work_s for seed in range(200)]
+    assert np.std(np.log(drawn)) == pytest.approx(0.05, rel=0.25)
+    assert np.median(drawn) == pytest.approx(0.02, rel=0.02)
