@@ -90,13 +90,16 @@ class Stack:
             ["apply", "-auto-approve", *only, *self._common(self.state_directory)], progress
         )
 
-    def destroy(self, progress: Progress) -> None:
+    def destroy(self, progress: Progress, *, refresh: bool = True) -> None:
         """Remove what the workspace's state holds; nothing to do if there is no state, or the
-        variables are in another checkout."""
+        variables are in another checkout. Without `refresh` Terraform does not plan first what is
+        missing, which a provider may refuse."""
         if not (self.state_directory / _FLEET).exists() or not self._state():
             return
         self._init()
-        self._stream(["destroy", "-auto-approve", *self._common(self.state_directory)], progress)
+        seen = [] if refresh else ["-refresh=false"]
+        common = self._common(self.state_directory)
+        self._stream(["destroy", "-auto-approve", *seen, *common], progress)
         self.forget()
 
     def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
@@ -116,7 +119,7 @@ class Stack:
         swept = sweep()
         if failed and self.state_directory.exists():
             # The sweep removed everything that the state could name: one more destroy empties it.
-            self.destroy(progress)
+            self.destroy(progress, refresh=self.has_backend)
         elif self.state_directory.exists() or self.held():
             self.forget()  # variables without a state, or a state whose variables are elsewhere
         return swept
