@@ -94,15 +94,17 @@ impl Pool {
     /// Keeps a connection on which nothing is outstanding.
     pub fn put(&self, server: ServerId, conn: Conn, generation: u64) {
         let mut idle = lock(&self.idle[server]);
-        if idle.len() < IDLE_MAX {
-            idle.push(Idle {
-                conn,
-                generation,
-                sweeps: 0,
-            });
-            drop(idle);
-            self.returned[server].notify_one();
+        if idle.len() >= IDLE_MAX {
+            // The oldest goes: others may be too old for what is no read.
+            idle.remove(0);
         }
+        idle.push(Idle {
+            conn,
+            generation,
+            sweeps: 0,
+        });
+        drop(idle);
+        self.returned[server].notify_one();
     }
 
     /// Ready when a connection may be there to be taken; another may be faster.
@@ -140,5 +142,35 @@ impl Pool {
 impl Idle {
     fn is_usable(&mut self, generation: u64) -> bool {
         self.generation == generation && self.conn.is_silent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Stream;
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn what_is_fresh_has_room_where_the_old_fill_the_pool() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let pool = Pool::new(1);
+        let mut held = vec![];
+        for _ in 0..=IDLE_MAX {
+            let stream = TcpStream::connect(address).await.unwrap();
+            held.push(listener.accept().await.unwrap());
+            if held.len() > IDLE_MAX {
+                pool.sweep(|_| 0);
+                assert!(pool.take(0, 0, Age::Fresh).is_none(), "all are old");
+            }
+            pool.put(0, Conn::new(Stream::Tcp(stream)), 0);
+        }
+        assert!(pool.take(0, 0, Age::Fresh).is_some());
+        assert!(pool.take(0, 0, Age::Fresh).is_none());
+        for _ in 1..IDLE_MAX {
+            assert!(pool.take(0, 0, Age::Any).is_some());
+        }
+        assert!(pool.take(0, 0, Age::Any).is_none());
     }
 }
