@@ -84,7 +84,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     print_table(table)
     for line in _legend(body["tiers"].values()):
         out.print(Text(line))
-    print_table(_predicted(body))
+    print_table(predicted_table(body))
     print_simulated(body)
     if body["present"] is not None:
         print_table(_present(body["present"], body["usd_per_month"]))
@@ -112,9 +112,11 @@ def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _predicted(body: Mapping[str, Any]) -> Table:
+def predicted_table(body: Mapping[str, Any]) -> Table:
+    """Each figure beside its limit; with the law's probabilities where the law predicts."""
     slo, found = body["inputs"]["slo"], body["predicted"]
-    sure = body["margin"] or {}
+    by_law = found["evidence"] != "simulated"
+    sure = (body["margin"] or {}) if by_law else {}  # the law's error is not the simulator's
     head = ["predicted", "SLO", f"plan ({found['evidence']})", "of what is allowed"]
     if sure:
         at = slo.get("confidence")

@@ -245,7 +245,11 @@ def _simulated(asked: PlanRequest, wanted: ExplainOptions) -> Simulated:
 def _of_simulation(law: Path, kept: Path) -> tuple[str, ...]:
     """Why the plan is not the law's."""
     more = cost(kept) - cost(law)
-    return (f"simulation: the law's fleet costs {-more:+.2f} USD a month, and is not this one",)
+    if more < 0.0:
+        return (f"the law: it had proposed a fleet that costs {-more:.2f} USD a month more",)
+    return (
+        f"simulation: the law's fleet, {more:.2f} USD a month less, is not shown to keep the SLO",
+    )
 
 
 def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optimizer.commands.plan_text import predicted_table
 from optimizer.fit import fit, read_results
 from optimizer.plan.explain.warnings import of_decision, of_load
 from optimizer.plan.inputs.request import PlanRequest, request_for_service
+from optimizer.plan.planner import make_plan
 from optimizer.plan.simulate import decide, not_simulated
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
@@ -189,3 +191,13 @@ def test_drawn_figures_scatter_about_the_fitted_ones(run_dir: Path) -> None:
     drawn = [fitted.drawn(np.random.default_rng(seed)).work_s for seed in range(200)]
     assert np.std(np.log(drawn)) == pytest.approx(0.05, rel=0.25)
     assert np.median(drawn) == pytest.approx(0.02, rel=0.02)
+
+
+def test_beside_simulated_figures_stands_no_probability_of_the_law(run_dir: Path) -> None:
+    slo = {"availability": 0.99, "p95_ms": 2_000.0}
+    asked = request_for_service(fit(read_results(run_dir)), slo, scheme="cloud")
+    body = make_plan(asked).plan.to_json_dict()
+    by_law = [str(column.header) for column in predicted_table(body).columns]
+    body["predicted"]["evidence"] = "simulated"
+    simulated = [str(column.header) for column in predicted_table(body).columns]
+    assert len(simulated) == len(by_law) - 1
