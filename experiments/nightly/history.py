@@ -59,6 +59,7 @@ class Start(_Line):
     experiment: str
     seed: int
     reference_per_s: float | None = None  # `reference.py`, timed just before
+    close: bool = False  # its plan is to be measured too
 
 
 class Percentile(BaseModel):
@@ -250,6 +251,10 @@ def incomplete(history: History, night: int) -> dict[str, str]:
     for start in history.unfinished:
         if start.night == night:
             found[start.entry] = "cut short"
+    measured = {(one.night, one.number) for one in history.predictions if one.valid}
+    for start in history.starts:
+        if start.night == night and start.close and (night, start.number) not in measured:
+            found.setdefault(start.entry, "its plan was not measured")
     return found
 
 

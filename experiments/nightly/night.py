@@ -213,6 +213,7 @@ class _Night:
             night=self.number, number=self.started, at=self.tools.now(), entry=name,
             design=member.directory.name, digest=member.digest, note=member.entry.note,
             experiment=experiment, seed=job.seed, reference_per_s=self.tools.reference_per_s(),
+            close=member.entry.close,
         )  # fmt: skip
         self.writer.append(start)
         began_s = self.tools.monotonic()

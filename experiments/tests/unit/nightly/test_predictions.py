@@ -86,7 +86,7 @@ def test_a_night_keeps_the_prediction_apart_from_the_runs(nights: Nights, planne
     assert outcome.broken == tuple(["mediawiki-noisy"] if kept.promise == "broken" else [])
 
 
-@pytest.mark.parametrize(("valid", "code"), [(True, 1), (False, 0)])
+@pytest.mark.parametrize(("valid", "code"), [(True, 1), (False, 4)])
 def test_a_promise_broken_in_a_valid_run_has_an_exit_code(
     nights: Nights, planned: Path, tmp_path: Path, valid: bool, code: int
 ) -> None:
@@ -106,8 +106,10 @@ def test_a_planned_run_that_left_no_result_is_no_prediction(nights: Nights, tmp_
     cut_short = tmp_path / "cut short"
     cut_short.mkdir()
     (cut_short / "manifest.json").write_text("{}")
-    closing(nights, cut_short)
+    _, outcome = closing(nights, cut_short)
     assert nights.history().predictions == ()
+    assert set(outcome.incomplete) == {"mediawiki-noisy"}
+    assert outcome.exit_code == 4
     assert {run.entry for run in nights.history().runs} == {"mediawiki-noisy", "memcached-noisy"}
 
 
