@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from experiments.importers.traffic import Imported
 
-SHOWN = 20  # operations on the terminal
+SHOWN = 20  # operations and reasons on the terminal
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _err = Console(stderr=True)
 ToOption = Annotated[
     Path | None,
@@ -95,6 +97,7 @@ def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> Non
     shown = out if to is not None else _err
 
     def say(line: str) -> None:
+        line = _CONTROL.sub("?", line)
         shown.print(line, soft_wrap=True, highlight=False, markup=False)
 
     say(f"{imported.requests:,} requests {words}: {len(imported.operations)} operations")
@@ -102,10 +105,11 @@ def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> Non
         print_table(_table(imported))
     if len(imported.operations) > SHOWN and to is not None:
         say(f"and {len(imported.operations) - SHOWN} more")
-    for name, count in imported.removed.items():
-        say(f"removed: {name} ({count:,})")
-    for why, count in imported.left_out.items():
-        say(f"left out: {why} ({count:,})")
+    for word, counts in (("removed", imported.removed), ("left out", imported.left_out)):
+        for name, count in sorted(counts.items(), key=lambda one: -one[1])[:SHOWN]:
+            say(f"{word}: {name} ({count:,})")
+        if len(counts) > SHOWN:
+            say(f"{word}: {len(counts) - SHOWN:,} names more; --json has all")
     if imported.rate_per_s is not None:
         busiest = imported.busiest_per_s
         more = f", {busiest:.3g} in the busiest minute" if busiest is not None else ""

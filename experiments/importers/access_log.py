@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,8 @@ BROKEN_SHOWN = 3
 READS = ("GET", "HEAD")  # a log has no bodies
 
 _LINE = re.compile(
-    r'\S+ \S+ .*?\[(?P<time>[^\]]{1,40})\] "(?P<method>[A-Z]{1,20}) (?P<target>\S+)[^"]*" '
+    r'\S+ \S+ .*?\[(?P<time>[^\]]{1,40})\] "(?P<method>[A-Z]{1,20}) '
+    r'(?P<target>(?:[^\s"\\]|\\.)+)(?: [^"]*)?" '
     r"(?P<status>\d{3}) "
 )
 _TIME = "%d/%b/%Y:%H:%M:%S %z"
@@ -103,7 +105,7 @@ def _lines(path: Path) -> Iterator[str]:
                     line = b"a line that is too long"
                 if line.strip():
                     yield line.decode("utf-8", "replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         got = str(getattr(error, "strerror", None) or error)
         raise InputError(str(path), expected="an access log", got=got) from error
 
@@ -127,11 +129,11 @@ def _parsed(line: str) -> tuple[str, str, int, int | None] | None:
 
 def _from_json(said: Mapping[str, Any]) -> tuple[str, str, int, int | None] | None:
     method, target, status = (_value(said, name) for name in ("method", "target", "status"))
-    if not isinstance(method, str) or not isinstance(target, str):
+    if not isinstance(method, str) or not isinstance(target, str) or not target.isprintable():
         return None
     try:
         return method.upper(), target, int(status), _second(_value(said, "time"))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

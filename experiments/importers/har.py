@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -16,6 +17,8 @@ from experiments.importers.traffic import Seen, Traffic, without_secrets
 
 BYTES_MOST = 64 * 1024 * 1024
 BODY_MOST = 256 * 1024  # characters of one request's body
+FORM = "application/x-www-form-urlencoded"
+_HOST = re.compile(r"https?://(?:[^/?#]*@)?([^/?#@]+)", re.I)
 _HINT = "Export it from the network panel of a browser: Save all as HAR."
 
 
@@ -24,8 +27,14 @@ class _Pair(BaseModel):
     value: str
 
 
+class _Param(BaseModel):
+    name: str
+    value: str = ""
+
+
 class _Content(BaseModel):
     mimeType: str = ""
+    params: list[_Param] = []
     text: str | None = None
     encoding: str | None = None
 
@@ -61,13 +70,14 @@ def read_har(path: Path, host: str | None) -> tuple[Traffic, str]:
     Raises InputError for a file that is no HAR, is too large, or has no request to the host.
     """
     entries = _entries(path)
-    hosts = Counter(urlsplit(one.request.url).netloc.rpartition("@")[2] for one in entries)
-    wanted = host or (next(iter(hosts)) if hosts else "")
+    hosts = Counter(found for one in entries if (found := _host(one.request.url)))
+    wanted = (host or next(iter(hosts), "")).lower()
     traffic = Traffic()
     for one in entries:
-        own = urlsplit(one.request.url).netloc.rpartition("@")[2]
-        if own != wanted:
-            traffic.left_out[f"to another host, {own}"] += 1
+        own = _host(one.request.url)
+        if own != wanted or not own:
+            why = f"to another host, {own}"[:120] if own else "to no host over HTTP"
+            traffic.left_out[why] += 1
             continue
         _add(one, traffic)
     if not traffic.seen:
@@ -80,21 +90,32 @@ def read_har(path: Path, host: str | None) -> tuple[Traffic, str]:
     return traffic, wanted
 
 
+def _host(url: str) -> str:
+    """Host and port of a URL, without user and password; "" where there are none."""
+    found = _HOST.match(url)
+    return found[1].lower() if found else ""
+
+
 def _add(entry: _Entry, traffic: Traffic) -> None:
     request = entry.request
     sent = request.postData
-    body = sent.text if sent is not None else None
-    if body is not None and (len(body) > BODY_MOST or (sent and sent.encoding)):
-        traffic.left_out[f"with a body that is no text or exceeds {BODY_MOST} characters"] += 1
-        return
     headers = [(one.name, one.value) for one in request.headers if not one.name.startswith(":")]
-    if body is not None and sent is not None:
+    body = None
+    if sent is not None:
+        body = _text(sent)
+        if body is None or len(body) > BODY_MOST:
+            traffic.left_out[f"with a body that is no text or exceeds {BODY_MOST} characters"] += 1
+            return
         body = kept_body(body, sent.mimeType, traffic.removed)
+        if body is None:
+            traffic.left_out["with a body that names a secret, neither JSON nor a form"] += 1
+            return
         if sent.mimeType:
             others = [(name, value) for name, value in headers if name.lower() != "content-type"]
             headers = [*others, ("Content-Type", sent.mimeType)]
-    if entry.startedDateTime is not None:
-        traffic.by_second[int(entry.startedDateTime.timestamp())] += 1
+    second = _second(entry.startedDateTime)
+    if second is not None:
+        traffic.by_second[second] += 1
     traffic.add(
         Seen(
             request.method.upper(),  # type: ignore[arg-type]  # `add` leaves others out
@@ -104,6 +125,23 @@ def _add(entry: _Entry, traffic: Traffic) -> None:
             body or None,
         )
     )
+
+
+def _text(sent: _Content) -> str | None:
+    """The body; None where it is not text. A form may stand in `params` alone."""
+    if sent.encoding:
+        return None
+    if sent.text is None and sent.params:
+        form = sent.mimeType.partition(";")[0].strip().lower() == FORM
+        return urlencode([(one.name, one.value) for one in sent.params]) if form else None
+    return sent.text or ""
+
+
+def _second(at: datetime | None) -> int | None:
+    try:
+        return None if at is None else int(at.timestamp())
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _entries(path: Path) -> list[_Entry]:

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, get_args
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
 from experiments.design.http_request import Method
-from experiments.design.operation_set import COLUMNS_MAX
-from experiments.importers.secrets import REMOVED, is_secret
+from experiments.design.operation_set import BODIES_BYTES_MAX, COLUMNS_MAX, CSV_BYTES_MAX
+from experiments.importers.secrets import kept_segment, kept_value
 
 METHODS = get_args(Method)
 OPERATIONS_MOST = 200  # of an import; a reader is to understand them
@@ -33,6 +33,8 @@ _IDENTIFIER = re.compile(
     r"\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?=.*\d)[\w.~=-]{20,}", re.I
 )
 _NAME = re.compile(r"[^A-Za-z0-9_]+")
+_ORIGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_BYTES = "surrogateescape"  # bytes that are no UTF-8 stay as they are
 _SAFE = "!$&'()*+,;=:@~"  # beside letters and digits, in a segment of a path
 
 
@@ -137,15 +139,23 @@ def operations_of(traffic: Traffic) -> Imported:
     made: list[Operation] = []
     values: dict[str, list[tuple[str, int]]] = {}
     names: set[str] = set()
+    bodies = 0
     for group in sorted(_groups(traffic.seen), key=_weight, reverse=True):
         one, own = _operation(group, names, values)
         if len(made) >= OPERATIONS_MOST or len(values) + len(own) > COLUMNS_MAX:
             left_out["of rarer operations"] += one.weight
             continue
+        size = len((one.body or "").encode())
+        if bodies + size > BODIES_BYTES_MAX:
+            left_out[f"whose bodies exceed {BODIES_BYTES_MAX:,} bytes together"] += one.weight
+            continue
+        bodies += size
         names.add(one.name)
         values.update(own)
         made.append(one)
     rows = min(ROWS_MOST, max((sum(n for _, n in each) for each in values.values()), default=0))
+    widest = sum(max(len(value.encode()) for value, _ in each) + 3 for each in values.values())
+    rows = min(rows, CSV_BYTES_MAX // (2 * widest or 1) - 1)  # each letter may be a quote, twice
     return Imported(
         tuple(made),
         {name: tuple(_spread(each, rows)) for name, each in values.items()},
@@ -167,15 +177,20 @@ def parameters_csv(columns: Mapping[str, Sequence[str]]) -> str:
 
 def without_secrets(url: str, removed: Counter[str]) -> str:
     """Path and query of a URL, with the values of secret parameters replaced, and counted."""
-    parts = urlsplit(url)
-    path = "/".join(quote(unquote(one), safe=_SAFE) for one in parts.path.split("/")) or "/"
-    pairs = []
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        if is_secret(key) and value:
-            removed[f"query value {key}"] += 1
-            value = REMOVED
-        pairs.append((key, value))
-    return path + _query(pairs)
+    url = _ORIGIN.sub("", url.encode("utf-8", "replace").decode()).partition("#")[0]
+    path, _, query = url.partition("?")
+    segments: list[str] = []
+    before = ""
+    for said in path.split("/"):
+        one = unquote(said, errors=_BYTES)
+        segments.append(quote(kept_segment(one, before, removed), safe=_SAFE, errors=_BYTES))
+        before = one
+    return ("/".join(segments) or "/") + _query(
+        [
+            (key, kept_value(key, value, "query value", removed))
+            for key, value in parse_qsl(query, keep_blank_values=True, errors=_BYTES)
+        ]
+    )
 
 
 def _unusable(one: Seen) -> str:
@@ -184,9 +199,20 @@ def _unusable(one: Seen) -> str:
         return f"method {one.method}"[:40]
     if not one.target.startswith("/") or len(one.target) > TARGET_MOST:
         return f"path and query that do not begin with / or exceed {TARGET_MOST} characters"
+    if not _is_one_line(one.target):
+        return "path and query that are not one line of text in UTF-8"
     if not 200 <= one.status < 500:
         return "no answer, or one of 1xx or 5xx"
     return ""
+
+
+def _is_one_line(target: str) -> bool:
+    """True where its values can stand in the parameters of a design."""
+    try:
+        text = unquote_plus(target, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return not any(one in text for one in "\r\n\0")
 
 
 @dataclass(frozen=True)
@@ -251,7 +277,7 @@ def _operation(
     split = [(_segments(one.target), count) for one, count in group.members]
     for place, word in enumerate(group.segments):
         if word is not None:
-            path += f"/{_literal(word)}"
+            path += f"/{literal(word)}"
             label += f"/{word}"
             continue
         like = next((one for one in reversed(group.segments[:place]) if one), "id")
@@ -264,13 +290,13 @@ def _operation(
     pairs = []
     for place, (key, value) in enumerate(query[0]):
         if len({pairs_of[place][1] for pairs_of in query}) == 1:
-            pairs.append(f"{_literal(quote(key))}={_literal(quote(value, safe=''))}")
+            pairs.append(f"{literal(quote(key))}={literal(quote(value, safe=''))}")
             continue
         each = (
             (pairs_of[place][1], count)
             for pairs_of, (_, count) in zip(query, group.members, strict=True)
         )
-        pairs.append(f"{_literal(quote(key))}={column(key, each)}")
+        pairs.append(f"{literal(quote(key))}={column(key, each)}")
     if pairs:
         path += "?" + "&".join(pairs)
         label += "?" + "&".join(key for key, _ in query[0])
@@ -281,8 +307,8 @@ def _operation(
         first.method,
         path,
         _expected(Counter(one.status for one in _ones(group))),
-        tuple((name, _literal(value)) for name, value in first.headers),
-        None if first.body is None else _literal(first.body),
+        tuple((name, literal(value)) for name, value in first.headers),
+        None if first.body is None else literal(first.body),
     )
     return one, own
 
@@ -315,13 +341,16 @@ def _expected(statuses: Counter[int]) -> str:
     return listed if len(found) == 1 else f"[{listed}]"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Text in which nothing is replaced."""
     return text.replace("${", "$${")
 
 
 def _query(pairs: Sequence[tuple[str, str]]) -> str:
-    text = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in pairs)
+    text = "&".join(
+        f"{quote(key, safe='', errors=_BYTES)}={quote(value, safe='', errors=_BYTES)}"
+        for key, value in pairs
+    )
     return f"?{text}" if text else ""
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from experiments.importers.compose.roles import Note
 from experiments.importers.compose.service import Asked
 from experiments.importers.compose.tiers import Tier, urls_of
+from experiments.importers.load_section import quoted
+from experiments.importers.traffic import literal
 
 CPUS, MEMORY_MB = 0.5, 512  # of a machine whose service says no limit
 CPUS_MIN, MEMORY_MB_MIN = 0.1, 64
@@ -131,12 +133,12 @@ def _operations(entries: Sequence[Tier], note: Note) -> list[str]:
                 note(tier.service.key, why)
             continue
         for one in _asked(tier, note):
-            lines += ["", "[[load.operations]]", f"name = {json.dumps(f'{tier.name} {one.path}')}"]
-            lines.append(f"path = {json.dumps(one.path)}")
+            lines += ["", "[[load.operations]]", f"name = {quoted(f'{tier.name} {one.path}')}"]
+            lines.append(f"path = {quoted(literal(one.path))}")
             if len(entries) > 1:
                 lines.append(f"entry = {json.dumps(tier.name)}")
             if one.check:
-                lines.append(f"checks = [{{ text = {json.dumps(one.check)} }}]")
+                lines.append(f"checks = [{{ text = {quoted(one.check)} }}]")
     return lines
 
 

@@ -6,10 +6,12 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from core.errors import InputError
+from experiments.design.operation_set import CSV_BYTES_MAX
 from experiments.importers import access_log, traffic
 from experiments.importers.access_log import read_access_log
 from experiments.importers.traffic import operations_of
@@ -136,3 +138,40 @@ def test_rare_operations_beyond_the_limit_are_left_out_by_count(
     found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
     assert [one.name for one in found.operations] == ["GET /a", "GET /b"]
     assert found.left_out == {"of rarer operations": 1}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"method": "GET", "uri": "/a\\ud800", "status": 200}',
+        '{"method": "GET", "uri": "/a", "status": 1e999}',
+        f'10.0.0.1 - - [28/Nov/2026:12:00:00 +0000] "GET /{"a" * 60_000}',
+    ],
+)
+def test_a_line_that_no_server_writes_is_broken(tmp_path: Path, broken: str) -> None:
+    read = read_access_log(saved(tmp_path, combined("/"), broken), None, None)
+    assert (read.broken, sum(read.traffic.seen.values())) == (1, 1)
+
+
+@pytest.mark.parametrize("target", ["//[x", "//evil/path", "/a?[b=1"])
+def test_a_target_is_a_path_whatever_it_looks_like(tmp_path: Path, target: str) -> None:
+    read = read_access_log(saved(tmp_path, combined(target)), None, None)
+    (seen,) = read.traffic.seen
+    assert unquote(seen.target) == target
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress("\n".join(combined(f"/{n}") for n in range(999)).encode()))
+    packed[20:60] = b"\xff" * 40
+    path = tmp_path / "access.log.gz"
+    path.write_bytes(packed)
+    with pytest.raises(InputError) as error:
+        read_access_log(path, None, None)
+    assert error.value.place == str(path)
+
+
+def test_parameters_are_no_larger_than_a_design_takes(tmp_path: Path) -> None:
+    lines = [combined(f"/i/{n:08x}?a={n}{'x' * 1900}") for n in range(200)]
+    read = read_access_log(saved(tmp_path, *lines, *lines[:1] * 12_000), None, None)
+    text = traffic.parameters_csv(operations_of(read.traffic).columns)
+    assert len(text.encode()) <= CSV_BYTES_MAX

@@ -190,3 +190,114 @@ def test_a_host_without_requests_is_refused_with_those_there_are(tmp_path: Path)
     with pytest.raises(InputError) as refused:
         read_har(saved(tmp_path, entry("https://shop/")), "other")
     assert refused.value.got == "shop (1)"
+
+
+def posted(text: str, kind: str) -> dict[str, Any]:
+    return entry("https://shop/in", "POST", postData={"mimeType": kind, "text": text})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"pin": 77_665_544},
+        {"tokens": ["hunter2"]},
+        {"password": {"new": "hunter2", "old": "hunter2"}},
+        {"password_confirmation": "hunter2"},
+        {"pwd": "hunter2"},
+        {"note": "Bearer hunter2hunter2"},
+        {"next": "https://a/?token=hunter2"},
+        {"inner": '{"password": "hunter2"}'},
+    ],
+)
+def test_no_value_below_a_secret_key_or_of_a_secrets_shape_is_kept(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    for kind in ("application/json", "text/plain"):
+        found = imported(tmp_path, posted(json.dumps(said), kind))
+        assert len(found.operations) == 1
+        text = operations_toml(found.operations)
+        assert "hunter2" not in text
+        assert "77665544" not in text
+        assert found.removed
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("multipart/form-data; boundary=X", '--X\r\n...; name="password"\r\n\r\nhunter2\r\n--X--'),
+        ("application/x-ndjson", '{"password": "hunter2"}\n{}'),
+        ("", "user=ada&password=hunter2"),
+        ("application/xml", "<login><password>hunter2</password></login>"),
+    ],
+)
+def test_another_body_that_names_a_secret_is_left_out(tmp_path: Path, kind: str, text: str) -> None:
+    found = imported(tmp_path, entry("https://shop/"), posted(text, kind))
+    assert [one.name for one in found.operations] == ["GET /"]
+    assert sum(found.left_out.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/reset-password/abcdef0123456789abcdef", "/reset-password/removed"),
+        ("/invite/abcdef0123456789abcdef", "/invite/removed"),
+        ("/page;jsessionid=hunter2", "/page;jsessionid=removed"),
+        ("/p?x=eyJhbGciOiJI.eyJzdWIiOiI.c2ln", "/p?x=removed"),
+        ("/books?author=ada", "/books?author=ada"),
+        ("/users/12345", "/users/12345"),
+    ],
+)
+def test_secrets_in_a_path_are_removed(tmp_path: Path, target: str, path: str) -> None:
+    found = imported(tmp_path, entry(f"https://shop{target}"))
+    assert [one.path for one in found.operations] == [path]
+
+
+def test_a_form_that_stands_in_params_alone_is_sent(tmp_path: Path) -> None:
+    sent = {
+        "mimeType": "application/x-www-form-urlencoded",
+        "params": [{"name": "a", "value": "b c"}, {"name": "pin", "value": "1234"}],
+    }
+    found = imported(tmp_path, entry("https://shop/in", "POST", postData=sent))
+    assert found.operations[0].body == "a=b+c&pin=removed"
+
+
+def test_the_first_request_over_http_names_the_host(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path,
+        entry("data:image/png;base64,aa"),
+        entry("https://Shop/"),
+        entry("http://[bad/"),
+    )
+    traffic, host = read_har(path, None)
+    assert host == "shop"
+    assert sum(traffic.left_out.values()) == 2
+    assert sum(read_har(path, "SHOP")[0].seen.values()) == 1
+
+
+def test_a_time_before_all_calendars_is_no_time(tmp_path: Path) -> None:
+    early = {**entry("https://shop/"), "startedDateTime": "0001-01-01T00:00:00"}
+    traffic, _ = read_har(saved(tmp_path, early), None)
+    assert traffic.by_second == {}
+
+
+def test_a_value_of_several_lines_or_of_no_text_is_left_out(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        entry("https://shop/a?q=1"),
+        entry("https://shop/a?q=x%0Ay"),
+        entry("https://shop/a?q=%FF"),
+    )
+    assert found.requests == 1
+    assert sum(found.left_out.values()) == 2
+
+
+def test_a_content_type_that_cannot_be_sent_is_not_kept(tmp_path: Path) -> None:
+    found = imported(tmp_path, posted("hi", "text/plain\r\nX-Other: 1"))
+    assert found.operations[0].headers == ()
+
+
+def test_no_name_in_the_file_reaches_the_terminal_as_a_control_sequence(tmp_path: Path) -> None:
+    path = saved(tmp_path, entry("https://shop/"), entry("https://\x1b[31mred/"))
+    done = sparecraft("import", "har", str(path))
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,22 @@ services:
     )  # fmt: skip
     told = (made.folder / "experiment.toml").read_text()
     assert all(one in told for one in ("rate_per_s = 3.0", 'path = "/a"', '"hello"', 'path = "/b"'))
+
+
+def test_requests_in_the_file_are_asked_as_they_are(imported: Import) -> None:
+    made = imported(
+        """\
+services:
+  odd:
+    image: example.org/odd
+    x-sparecraft:
+      protocol: http
+      port: 1234
+      load: { requests: [{ path: "/a?b=$${c}", check: "\U0001f600 \\x7f" }] }
+"""
+    )
+    told = tomllib.loads((made.folder / "experiment.toml").read_text())["load"]["operations"]
+    assert (told[0]["path"], told[0]["checks"]) == ("/a?b=$${c}", [{"text": "\U0001f600 \x7f"}])
 
 
 def test_a_protocol_that_nothing_tells_is_refused(imported: Import) -> None:
