@@ -56,8 +56,16 @@ def locustfile(
 
 def make_locust_design(file: Path, folder: Path) -> None:
     """A new design, as `sparecraft init` makes it, which `file` loads. Raises: InputError."""
-    from experiments.commands.init import make_design
+    from experiments.commands.init import TEMPLATE, make_design
+    from experiments.importers.load_section import quoted
 
+    if (TEMPLATE / file.name).exists():
+        raise InputError(
+            str(file),
+            expected="a name that no file of a design has",
+            got=file.name,
+            hint="Rename it: locustfile.py.",
+        )
     make_design(folder)
     try:
         (folder / _VALUES).unlink()
@@ -70,7 +78,7 @@ def make_locust_design(file: Path, folder: Path) -> None:
             hint="Give another place.",
         ) from error
     load = (
-        f'locustfile = "{file.name}" # each arrival starts a task of one of its users\n'
+        f"locustfile = {quoted(file.name)} # each arrival starts a task of one of its users\n"
         f"max_in_flight = {POOL}            # that many users wait\n"
         "task_timeout_s = 30.0\n"
     )

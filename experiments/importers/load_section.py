@@ -13,7 +13,9 @@ from experiments.importers.traffic import PARAMETERS, Imported, Operation, param
 _LOAD = re.compile(r"\s*\[\s*load\s*\]")
 _TABLE = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_-]+)")
 _NOTHING = re.compile(r"\s*(#|$)")
-_REPLACED = re.compile(r"\s*(user|operations|sessions|parameters|locustfile|worker)\s*=")
+_REPLACED = re.compile(
+    r"\s*(user|operations|sessions|parameters|locustfile|task_timeout_s|worker)\s*="
+)
 
 
 def write_load(folder: Path, imported: Imported) -> None:

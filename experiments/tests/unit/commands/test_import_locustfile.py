@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.commands.import_locustfile import make_locust_design
 from experiments.design import load_design
 from experiments.design.design_files import copy_design_files
@@ -163,3 +165,21 @@ def test_a_request_of_a_task_may_have_limits_by_its_name(file: Path, tmp_path: P
     toml = folder / "experiment.toml"
     toml.write_text(f'{toml.read_text()}\n[slo.operations."GET /page"]\np95_ms = 100.0\n')
     assert load_design(folder).experiment.slo.operations["GET /page"].p95_ms == 100.0
+
+
+def test_any_name_of_the_file_may_stand_in_the_design(file: Path, tmp_path: Path) -> None:
+    odd = file.rename(tmp_path / 'shop "users".py')
+    make_locust_design(odd, tmp_path / "flower-shop")
+    found = tomllib.loads((tmp_path / "flower-shop" / "experiment.toml").read_text())
+    assert found["load"]["locustfile"] == odd.name
+
+
+@pytest.mark.parametrize("name", ["README.md", "experiment.toml"])
+def test_a_file_that_would_lie_over_one_of_the_design_is_refused(
+    file: Path, tmp_path: Path, name: str
+) -> None:
+    taken = file.rename(tmp_path / name)
+    with pytest.raises(InputError) as error:
+        make_locust_design(taken, tmp_path / "flower-shop")
+    assert error.value.place == str(taken)
+    assert not (tmp_path / "flower-shop").exists()

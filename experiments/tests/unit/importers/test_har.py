@@ -14,7 +14,7 @@ from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.importers import har
 from experiments.importers.har import read_har
-from experiments.importers.load_section import operations_toml
+from experiments.importers.load_section import operations_toml, with_operations
 from experiments.importers.traffic import Imported, operations_of
 from experiments.tests.called import sparecraft
 
@@ -190,6 +190,12 @@ def test_a_host_without_requests_is_refused_with_those_there_are(tmp_path: Path)
     with pytest.raises(InputError) as refused:
         read_har(saved(tmp_path, entry("https://shop/")), "other")
     assert refused.value.got == "shop (1)"
+
+
+def test_keys_of_a_locustfile_go_with_it(tmp_path: Path) -> None:
+    before = '[load]\nlocustfile = "users.py"\ntask_timeout_s = 30.0\nrate_per_s = 2.0\n'
+    made = with_operations(before, imported(tmp_path, entry("https://shop/")))
+    assert {*tomllib.loads(made)["load"]} == {"rate_per_s", "operations"}
 
 
 def posted(text: str, kind: str) -> dict[str, Any]:
