@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -68,6 +69,8 @@ class Body(_OneOf):
         if len(self.stated) != 1:
             got = ", ".join(sorted(one.rstrip("_") for one in self.stated)) or "none"
             raise refusal("one of json, form, text and file", got=got)
+        if not _is_json(self.json_):
+            raise refusal("values that JSON has", got="nan, or an infinity", key="json")
         return self
 
 
@@ -122,6 +125,12 @@ class Check(Place):
                 "at most one of equals and contains, beside json_path or header",
                 got=", ".join(sorted(given)),
             )
+        if self.bytes_max is not None and (self.bytes_min or 0) > self.bytes_max:
+            raise refusal(
+                f"at least bytes_min, which is {self.bytes_min}",
+                got=str(self.bytes_max),
+                key="bytes_max",
+            )
         if self.header is not None and self.equals is not None and not isinstance(self.equals, str):
             raise refusal("text, as a header has", got=repr(self.equals), key="equals")
         return self
@@ -175,16 +184,20 @@ class HttpOperation(Strict):
                 'a status (201), "2xx" or "200-204"', got=repr(wrong), key="expect", hint=_EXPECT
             )
         if not (self.path.startswith("/") and self.path.isascii() and self.path.isprintable()) or (
-            " " in self.path
+            set(" #") & set(self.path)
         ):
             raise refusal(
-                "a path of visible ASCII that begins with /",
+                "a path of visible ASCII without #, that begins with /",
                 got=repr(self.path),
                 key="path",
                 hint="Write another character by its bytes: %20 for a space.",
             )
         for name, value in self.headers.items():
             self._check_header(name, value)
+        if self.method == "HEAD" and any(not one.stated & {"header"} for one in self.checks):
+            raise refusal(
+                "checks of headers: an answer to HEAD has no body", got="others", key="checks"
+            )
         return self
 
     def _check_header(self, name: str, value: str) -> None:
@@ -208,6 +221,12 @@ class HttpOperation(Strict):
         yield from (one for one in stated if _range(one) is None)
         if not stated:
             yield self.expect
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_is_json, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 _EXPECT = "Several stand in a list: [200, 404]."

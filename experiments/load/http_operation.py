@@ -155,9 +155,10 @@ def _as_text(found: Any) -> str | None:
         return "true" if found else "false"
     if isinstance(found, int | float):
         return json.dumps(found)
-    if isinstance(found, str) and len(found) <= VALUE_MAX and not set("\r\n\0") & set(found):
-        return found
-    return None
+    if not isinstance(found, str) or len(found) > VALUE_MAX:
+        return None
+    unsendable = any(one in "\r\n\0" or "\ud800" <= one <= "\udfff" for one in found)
+    return None if unsendable else found
 
 
 def _keep_cookies(cookies: dict[str, str], headers: Iterable[tuple[str, str]]) -> None:

@@ -143,6 +143,8 @@ def test_an_answer_without_the_token_that_later_steps_need_is_bad() -> None:
     assert expected.judge(200, [("etag", '"1"')], b"{}") == ("bad_content", "no token")
     assert expected.judge(200, [], b'{"token": "a"}') == ("bad_content", "no etag")
     assert expected.judge(200, [], b'{"token": "a\\nb"}') == ("bad_content", "no token")
+    no_text = b'{"token": "\\ud800"}'
+    assert expected.judge(200, [], no_text) == ("bad_content", "no token")
 
 
 def test_cookies_are_kept_changed_and_deleted() -> None:
