@@ -17,6 +17,7 @@ from experiments.importers.traffic import Seen, Traffic, without_secrets
 
 LINES_MOST = 1_000_000
 LINE_MOST = 64 * 1024
+BYTES_MOST = 4 * 1024 * 1024 * 1024  # of a log that is unpacked
 BROKEN_SHOWN = 3
 READS = ("GET", "HEAD")  # a log has no bodies
 
@@ -96,12 +97,15 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with _opened(path) as file:
             for _ in range(LINES_MOST):
+                if file.tell() > BYTES_MOST:
+                    raise _too_large(path)
                 line = file.readline(LINE_MOST)
                 if not line:
                     return
                 if len(line) == LINE_MOST and not line.endswith(b"\n"):
                     while (rest := file.readline(LINE_MOST)) and not rest.endswith(b"\n"):
-                        pass
+                        if file.tell() > BYTES_MOST:
+                            raise _too_large(path)
                     line = b"a line that is too long"
                 if line.strip():
                     yield line.decode("utf-8", "replace")
@@ -110,7 +114,18 @@ def _lines(path: Path) -> Iterator[str]:
         raise InputError(str(path), expected="an access log", got=got) from error
 
 
+def _too_large(path: Path) -> InputError:
+    return InputError(
+        str(path),
+        expected=f"a log of at most {BYTES_MOST >> 30} GiB, unpacked",
+        got="more",
+        hint="Cut out the hours that matter.",
+    )
+
+
 def _opened(path: Path) -> BinaryIO:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(str(path), expected="an access log", got="a device or a pipe")
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 

@@ -146,6 +146,8 @@ def _second(at: datetime | None) -> int | None:
 
 def _entries(path: Path) -> list[_Entry]:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(str(path), expected="a HAR file", got="a device or a pipe", hint=_HINT)
         size = path.stat().st_size
         if size > BYTES_MOST:
             raise InputError(

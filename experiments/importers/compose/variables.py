@@ -139,7 +139,10 @@ def read_variables(path: Path, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def bounded(path: Path, bytes_max: int) -> None:
-    """Raises InputError where a file is larger; one that is not there is left to its reader."""
+    """Raises InputError for a larger file, and for what has no size; a file that is not there is
+    left to its reader."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(str(path), expected="a file", got="a device or a pipe")
     if path.is_file() and (size := path.stat().st_size) > bytes_max:
         raise InputError(
             str(path),

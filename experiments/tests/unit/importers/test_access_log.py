@@ -175,3 +175,21 @@ def test_parameters_are_no_larger_than_a_design_takes(tmp_path: Path) -> None:
     read = read_access_log(saved(tmp_path, *lines, *lines[:1] * 12_000), None, None)
     text = traffic.parameters_csv(operations_of(read.traffic).columns)
     assert len(text.encode()) <= CSV_BYTES_MAX
+
+
+def test_a_log_that_unpacks_to_more_than_its_bound_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_log, "BYTES_MOST", 200_000)
+    path = tmp_path / "access.log.gz"
+    for content in (b"x" * 900_000, (combined("/") + "\n").encode() * 9_000):
+        path.write_bytes(gzip.compress(content))
+        with pytest.raises(InputError) as error:
+            read_access_log(path, None, None)
+        assert error.value.place == str(path)
+
+
+def test_a_device_is_no_log() -> None:
+    with pytest.raises(InputError) as error:
+        read_access_log(Path("/dev/null"), None, None)
+    assert error.value.got == "a device or a pipe"

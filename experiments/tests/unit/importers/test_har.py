@@ -307,3 +307,9 @@ def test_no_name_in_the_file_reaches_the_terminal_as_a_control_sequence(tmp_path
     done = sparecraft("import", "har", str(path))
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_device_is_no_har() -> None:
+    with pytest.raises(InputError) as error:
+        read_har(Path("/dev/null"), None)
+    assert error.value.got == "a device or a pipe"

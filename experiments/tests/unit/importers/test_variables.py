@@ -81,3 +81,9 @@ def test_an_env_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     path.write_text("A=" + "x" * 200_000, "utf-8")
     with pytest.raises(InputError):
         read_variables(path, {})
+
+
+def test_a_device_is_no_file_of_variables() -> None:
+    with pytest.raises(InputError) as error:
+        read_variables(Path("/dev/null"), {})
+    assert error.value.place == "/dev/null"
