@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from random import Random
 from typing import Any, get_args
 from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
@@ -244,7 +245,9 @@ def _split(
 ) -> Iterator[_Group]:
     place = len(before)
     if place == len(members[0][1]):
-        yield _Group(members[0][0], before, tuple((one, count) for one, _, count in members))
+        mixed = [(one, count) for one, _, count in members]
+        Random(0).shuffle(mixed)  # every third of a log may be one page: see _spread
+        yield _Group(mixed[0][0], before, tuple(mixed))
         return
     by_word: dict[str | None, list[tuple[Seen, tuple[str, ...], int]]] = defaultdict(list)
     for member in members:
@@ -359,5 +362,4 @@ def _spread(values: list[tuple[str, int]], rows: int) -> Iterator[str]:
     ends = list(accumulate(count for _, count in values))
     total = ends[-1]
     for row in range(rows):
-        place = row * total // rows if total >= rows else row % total
-        yield values[bisect_right(ends, place)][0]
+        yield values[bisect_right(ends, row * total // rows)][0]

@@ -193,3 +193,20 @@ def test_a_device_is_no_log() -> None:
     with pytest.raises(InputError) as error:
         read_access_log(Path("/dev/null"), None, None)
     assert error.value.got == "a device or a pipe"
+
+
+def test_values_of_a_long_log_keep_their_frequencies_where_it_repeats_itself(
+    tmp_path: Path,
+) -> None:
+    lines = [combined(f"/items/{n}?page={n % 3}") for n in range(30_000)]
+    read = read_access_log(saved(tmp_path, *lines), None, None)
+    pages = Counter(operations_of(read.traffic).columns["page"])
+    assert all(3_000 < pages[page] < 3_700 for page in "012"), pages
+
+
+def test_values_of_a_rarer_operation_keep_their_frequencies(tmp_path: Path) -> None:
+    lines = [combined(f"/items/{n}") for n in range(1_000)]
+    rarer = [combined(f"/users/{n}") for n in (1, 2) for _ in range(300)]
+    read = read_access_log(saved(tmp_path, *lines, *rarer), None, None)
+    users = Counter(operations_of(read.traffic).columns["users"])
+    assert users == {"1": 500, "2": 500}
