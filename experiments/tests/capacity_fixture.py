@@ -55,6 +55,7 @@ def requests(block: int, rate_per_s: float, seed: int) -> pl.DataFrame:
     count = starts.size
     return pl.DataFrame(
         {
+            **{name: [None] * count for name in REQUESTS},
             "arm": ["single"] * count,
             "repeat": [block] * count,
             "pair": [block] * count,
