@@ -45,6 +45,8 @@ def _with_words(*known: str) -> AfterValidator:
 
 
 Environment = dict[Variable, Annotated[str, _with_words(*OF_A_MACHINE)]]
+# A reference as registries have it: name with a host, a tag or a digest; it goes into a Dockerfile.
+_IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$"
 # Programs of stock images take names that no shell does: discovery.type.
 AnyVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 
@@ -193,7 +195,7 @@ class Role(Strict):
     """Whether a tier of it may have an arbiter."""
     image_of: str | None = None
     """The role whose folder and image it has, under another name."""
-    image: Annotated[str, Field(min_length=1)] | None = None
+    image: Annotated[str, Field(pattern=_IMAGE)] | None = None
     """A stock image that it stands on, in place of a Dockerfile."""
     context: Context | None = None
     """The same, where the stock image is built first."""

@@ -48,6 +48,7 @@ def test_a_role_without_a_stock_image_still_brings_its_scripts(tmp_path: Path) -
     [
         ({"image": "a", "context": {}}, "context"),
         ({"image": "a", "image_of": "redis"}, "image_of"),
+        ({"image": "nginx\nRUN touch /x"}, "image"),
         ({"process": {"command": ["x"]}}, "process"),
         ({"image": "a", "process": {"comand": ["x"]}}, "process.comand"),
         ({"image": "a", "process": {"user": "me; rm"}}, "process.user"),
