@@ -1,8 +1,9 @@
 """Selects the long tests that CI runs beside `make test`: those a change touches, and a quarter.
 
 As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the others and prints
-what it left out. As a program, `python -m ci.selection COMMIT`, it prints which suites that are not
-pytest's, `rust` and `provider`, run their long tests.
+what it left out. Tests whose own file changed go first; none begins after `--until`. As a program,
+`python -m ci.selection COMMIT`, it prints which suites that are not pytest's, `rust` and
+`provider`, run their long tests.
 
 A test is touched by a change of its own file, of what that imports (directly or not), of the room
 that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of what TOUCHES says for
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -147,6 +149,9 @@ def other_suites(changed: set[str] | None, share: int) -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--touched-since", metavar="COMMIT", help="what changed since, and a quarter")
+    parser.addoption(
+        "--until", metavar="SECOND", type=float, help="begin no test after it (seconds since 1970)"
+    )
 
 
 def left_out(files: Mapping[str, str], changed: set[str] | None, share: int) -> set[str]:
@@ -161,11 +166,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     changed = changed_since(config.getoption("--touched-since"))
     left = left_out(files, changed, share_of_commit())
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
-    items[:] = [item for item in items if item.nodeid not in left]
+    kept = [item for item in items if item.nodeid not in left]
+    items[:] = sorted(kept, key=lambda item: files[item.nodeid] not in (changed or ()))
     config.stash[_LEFT] = sorted(left)
 
 
 _LEFT = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leave a test out whose time has gone; the next is asked likewise."""
+    until = item.config.getoption("--until")
+    if until is None or time.time() < until:
+        return None
+    item.config.stash[_LEFT].append(f"{item.nodeid} (no time was left)")
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

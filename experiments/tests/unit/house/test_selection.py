@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from ci import selection
@@ -59,3 +62,12 @@ def test_what_a_change_does_not_touch_runs_once_in_four_shares() -> None:
     left = [selection.left_out(files, {CAPACITY}, share) for share in range(selection.SHARES)]
     assert all("itself" not in names for names in left)
     assert all(sum(t in names for names in left) == 3 for t in files if t != "itself")
+
+
+@pytest.mark.parametrize(("until", "begins"), [(None, True), (2e10, True), (1.0, False)])
+def test_no_test_begins_after_its_time_and_it_is_listed(until: float | None, begins: bool) -> None:
+    left: list[str] = []
+    config = SimpleNamespace(getoption=lambda _name: until, stash={selection._LEFT: left})
+    item: Any = SimpleNamespace(config=config, nodeid="test_x")
+    assert selection.pytest_runtest_protocol(item) is (None if begins else True)
+    assert len(left) == (0 if begins else 1)
