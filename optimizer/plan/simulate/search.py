@@ -98,6 +98,17 @@ class _Fleet:
     verdict: Verdict = Verdict.undecided
 
 
+def idle_cores(service: ServiceFit) -> dict[str, float]:
+    """Cores that one machine of each tier uses without requests, as the calibration saw it: they
+    are no part of a page's work, and of what a run measures. Empty without a calibration."""
+    told = (service.calibration or {}).get("tiers") or {}
+    return {
+        tier.spec.name: float(told[tier.spec.name]["idle_cores"]) / tier.spec.nodes
+        for tier in service.tiers
+        if tier.spec.name in told
+    }
+
+
 def not_simulated(reason: str) -> Decided:
     """No simulation, and why."""
     return Decided({"verdict": "not-simulated", "reason": reason})
@@ -146,6 +157,7 @@ class _Search:
         self._fitted = crossed(self._arms, list(self._limits_ms.values()))
         self._world = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, PAGES)
         self._test = KeepingTest(case.slo.confidence or CONFIDENCE)
+        self._idle_cores = idle_cores(service)
         self._fleets: list[_Fleet] = []
         self._ended, self._left_open = "", 0
 
@@ -254,7 +266,7 @@ class _Search:
         ]
         found = iter(reports(asked))
         for fleet in fleets:
-            new = [self._run(next(found)) for _ in range(runs)]
+            new = [self._run(next(found), fleet.path) for _ in range(runs)]
             fleet.runs += new
             fleet.kept += sum(self._keeps(run) for run in new)
         return True
@@ -270,13 +282,18 @@ class _Search:
             for one in path
         ]
 
-    def _run(self, report: dict[str, Any]) -> Run:
+    def _run(self, report: dict[str, Any], path: Path) -> Run:
+        caps = [(one.tier, float(one.instance.vcpus)) for one in path]
+        idle = [self._idle_cores.get(tier, 0.0) / cores for tier, cores in caps]
         pages = np.sort(counted_s(report, self._world.time_out_s)) * 1000.0
         return Run(
             {q: percentile(pages, q / 100.0) or 0.0 for q in _PERCENTILES},
             {q: float(np.mean(pages > limit)) for q, limit in self._limits_ms.items()},
             float(np.mean(pages >= 1000.0 * self._world.time_out_s)),
-            tuple(tier["utilisation"] for tier in report["tiers"]),
+            tuple(
+                min(1.0, tier["utilisation"] + own)
+                for tier, own in zip(report["tiers"], idle, strict=True)
+            ),
         )
 
     def _keeps(self, run: Run) -> bool:

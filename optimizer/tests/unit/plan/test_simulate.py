@@ -18,6 +18,7 @@ from optimizer.plan.planner import make_plan
 from optimizer.plan.simulate import decide, not_simulated
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
+from optimizer.plan.simulate.search import idle_cores
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
     FLEETS_MOST,
@@ -201,3 +202,13 @@ def test_beside_simulated_figures_stands_no_probability_of_the_law(run_dir: Path
     body["predicted"]["evidence"] = "simulated"
     simulated = [str(column.header) for column in predicted_table(body).columns]
     assert len(simulated) == len(by_law) - 1
+
+
+def test_idle_machines_count_with_what_they_use_each(run_dir: Path) -> None:
+    service = fit(read_results(run_dir))
+    assert idle_cores(service) == {}
+    nodes = {tier.spec.name: tier.spec.nodes for tier in service.tiers}
+    told = {"tiers": {name: {"idle_cores": 0.02 * count} for name, count in nodes.items()}}
+    assert idle_cores(replace(service, calibration=told)) == pytest.approx(
+        dict.fromkeys(nodes, 0.02)
+    )
