@@ -155,7 +155,7 @@ def test_predicted_and_measured_stand_side_by_side_within_the_page(
     heads = table.locator("thead th").all_text_contents()
     assert heads == ["", "predicted", "measured", "95 % interval", "verdict"]
     rows = table.locator("tbody th").all_text_contents()
-    assert rows[3:5] == ["p95", "p99"]
+    assert rows[3:6] == ["p50", "p95", "p99"]
     assert page.get_by_role("link", name="Predicted").get_attribute("href") == "#predicted"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert {node.get_attribute("id") for node in page.query_selector_all("figure")} == (
