@@ -157,6 +157,9 @@ def operations_of(traffic: Traffic) -> Imported:
     rows = min(ROWS_MOST, max((sum(n for _, n in each) for each in values.values()), default=0))
     widest = sum(max(len(value.encode()) for value, _ in each) + 3 for each in values.values())
     rows = min(rows, CSV_BYTES_MAX // (2 * widest or 1) - 1)  # each letter may be a quote, twice
+    most = max((len(each) for each in values.values()), default=0)
+    if most > rows:
+        left_out[f"with a value beyond the {rows:,} rows of {PARAMETERS}, at least"] = most - rows
     return Imported(
         tuple(made),
         {name: tuple(_spread(each, rows)) for name, each in values.items()},

@@ -210,3 +210,13 @@ def test_values_of_a_rarer_operation_keep_their_frequencies(tmp_path: Path) -> N
     read = read_access_log(saved(tmp_path, *lines, *rarer), None, None)
     users = Counter(operations_of(read.traffic).columns["users"])
     assert users == {"1": 500, "2": 500}
+
+
+def test_values_beyond_the_rows_of_the_file_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "ROWS_MOST", 10)
+    lines = [combined(f"/items/{n}") for n in range(25)]
+    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
+    assert len(found.columns["items"]) == 10
+    assert list(found.left_out.values()) == [15]
