@@ -51,7 +51,7 @@ def add_fault() -> None:
     names = ("InterferenceCpu", "CpuSpin"), ("interference.cpu", "cpu.spin")
     faults = "nodeagent/src/faults"
     add_copy(f"{faults}/interference_cpu.rs", f"{faults}/cpu_spin.rs", *names)
-    add_line(COPY / faults / "mod.rs", "faults! {", "    cpu_spin::CpuSpin,")
+    add_line(COPY / faults / "mod.rs", "faults! {", "    cpu_spin: CpuSpin;")
 
 
 def add_policy() -> None:
