@@ -37,9 +37,10 @@ def compose(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design of a Compose file: a tier for each service, and a first workload.
+    """Make a design of a Compose file.
 
-    Prints what of the file has no effect in a fleet, a line each.
+    It has a tier for each service, and a first workload. Prints what of the file has no effect in a
+    fleet, a line each.
 
     Example: sparecraft import compose compose.yaml --to my-shop
     """

@@ -36,8 +36,9 @@ def har(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make operations of the requests in a HAR file, with their popularity.
+    """Make operations of a HAR file's requests.
 
+    They are asked as often as they were seen.
     Secrets (Authorization, cookies, query values, passwords) are removed, and listed. Without --to
     the operations are printed, and nothing is written.
 
@@ -61,8 +62,9 @@ def access_log(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make operations of the reads in an access log, with their popularity and rate.
+    """Make operations of an access log's reads.
 
+    They are asked as often as they were seen.
     Takes the Combined and Common forms (Apache, nginx) and a JSON object a line. Writes are left
     out, for a log does not have their bodies. Without --to the operations are printed.
 

@@ -28,8 +28,9 @@ def locustfile(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which users, tasks and weights a Locust file has, and make a design that it loads.
+    """Make a design that a Locust file loads.
 
+    Says which users, tasks and weights it has.
     The file is imported in a child process, without network. What an open loop cannot honour
     (wait_time, LoadTestShape) is listed. Without --to nothing is written.
 

@@ -101,7 +101,7 @@ def test_help_without_a_word_of_the_glossary_names_none() -> None:
         assert "Words:" not in call(name, "--help").output
 
 
-@pytest.mark.parametrize("name", ["prices", "reproduce"])
+@pytest.mark.parametrize("name", ["prices", "reproduce", "import"])
 def test_a_group_s_help_cuts_no_command_s_line(name: str) -> None:
     assert "..." not in call(name, "--help").output.partition("Commands:")[2]
 
