@@ -36,6 +36,7 @@ _DRAWS = 40  # behind an interval
 _BEYOND_LEAST = 10  # samples beyond a percentile that is held against its interval
 _SPREAD_LEAST = {"work_s": 0.05, "spread": 0.1}  # of the logarithm of a figure
 _SPREAD_OTHERS = 0.15
+_FACTOR_MOST = 4.0  # of an interval that proves something
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Held:
         """True where the measured figure lies in the interval."""
         return self.low <= self.measured <= self.high
 
+    @property
+    def factor(self) -> float:
+        """By how much the measured figure could have been off and still be inside."""
+        if min(self.low, self.point) <= 0.0:
+            return math.inf
+        return max(self.high / self.point, self.point / self.low)
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -96,9 +104,19 @@ class Fitted:
         ]
 
     @property
+    def vague(self) -> list[str]:
+        """Latencies whose interval is so wide that to lie in it proves nothing, in words."""
+        return [
+            f"arm {arm}: {one.name} is predicted to a factor of {one.factor:.2g}"
+            for arm, held in self.arms.items()
+            for one in held
+            if one.counts and one.name.endswith("_ms") and one.factor > _FACTOR_MOST
+        ]
+
+    @property
     def trusted(self) -> bool:
-        """True where unseen arms were predicted, and none was missed."""
-        return bool(self.arms) and not self.missed
+        """True where unseen arms were predicted, sharply enough, and none was missed."""
+        return bool(self.arms) and not self.missed and not self.vague
 
     def drawn(self, rng: np.random.Generator) -> Law:
         """The law with its figures drawn as they may be."""

@@ -178,8 +178,11 @@ class _Search:
         """Why the simulator's word is no claim; empty where it is one."""
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
-        missed = self._fitted.missed
-        return f"the simulator misses the measured run: {'; '.join(missed)}" if missed else ""
+        if missed := self._fitted.missed:
+            return f"the simulator misses the measured run: {'; '.join(missed)}"
+        if vague := self._fitted.vague:
+            return f"the run's arms are too unlike to check the simulator: {'; '.join(vague)}"
+        return ""
 
     def _undecided(self, reason: str) -> Decided:
         """What is predicted of the law's fleet, without a claim."""
@@ -379,6 +382,7 @@ def _fidelity_body(fitted: Fitted) -> dict[str, Any]:
     return {
         "trusted": fitted.trusted,
         "missed": fitted.missed,
+        "vague": fitted.vague,
         "arms": {
             arm: {
                 one.name: {

@@ -100,13 +100,14 @@ def _cheapest_by_kind(problem: Problem, most_usd: float) -> dict[object, float]:
     return found
 
 
-def _fitted(run_dir: Path, *, missed: bool = False) -> tuple[list[Arm], Fitted]:
+def _fitted(run_dir: Path, how: str = "sharp") -> tuple[list[Arm], Fitted]:
     results = read_results(run_dir)
     service = fit(results)
     arms = [Arm(results, service, name) for name in results.arms]
     law = Law(0.02, 0.3, 0.02, {("web", "interference.cpu"): 0.3}, {"web": 1.0}, None, {}, {})
     spreads = {"work_s": 0.05, "spread": 0.1, "exponent web": 0.1}
-    held = Held("p95_ms", 900.0 if missed else 100.0, 100.0, 50.0, 200.0, counts=True)
+    interval = (5.0, 2000.0) if how == "vague" else (50.0, 200.0)
+    held = Held("p95_ms", 900.0 if how == "missed" else 100.0, 100.0, *interval, counts=True)
     return arms, Fitted(law, spreads, {"baseline": (held,)})
 
 
@@ -125,8 +126,9 @@ def test_every_fleet_meets_the_same_arrivals_figures_and_neighbours(run_dir: Pat
     assert (large["tiers"][0]["servers"], large["tiers"][0]["cores"]) == (5, 2.0)
 
 
-def test_where_the_simulator_misses_the_run_nothing_is_claimed(
-    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["missed", "vague"])
+def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claimed(
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     results, problem = read_results(run_dir), asked.case.problem()
     path = solve(problem).path
@@ -134,7 +136,7 @@ def test_where_the_simulator_misses_the_run_nothing_is_claimed(
     import optimizer.plan.simulate.search as search
 
     monkeypatch.setattr(search, "_SHOWN", 5)
-    monkeypatch.setattr(search, "crossed", lambda *_: _fitted(run_dir, missed=True)[1])
+    monkeypatch.setattr(search, "crossed", lambda *_: _fitted(run_dir, how)[1])
     found = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
     assert (found.verdict, found.path) == ("undecided", None)
     assert "p95_ms" in found.body["reason"]
