@@ -20,6 +20,7 @@ from experiments.tests.called import sparecraft
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 GUIDE = ROOT / "experiments" / "kinds" / "README.md"
 HEAD = {
+    "promise",
     "schema", "kind", "experiment", "run", "platform", "valid", "disturbed", "infeasible",
     "verdicts", "stopped", "undone", "found", "slo", "cost", "started", "commit", "host",
 }  # fmt: skip
