@@ -12,7 +12,7 @@ import time
 
 
 def load(tier: int, period: int) -> float:
-    """What a tier is asked for, in capacities of its smallest machine."""
+    """A tier's load, in capacities of its smallest machine."""
     return 20.0 + tier + 10.0 * math.sin(period / 4.0 + tier)
 
 

@@ -132,7 +132,7 @@ class Head(TypedDict):
     disturbed: dict[str, Any] | None
     """Of a run whose host was not the fleet's own."""
     undone: dict[str, Any] | None
-    """How soon faults were undone."""
+    """Times until faults were undone."""
     infeasible: list[Any]
     """Arms that break a limit of sPARE's, and say so."""
     found: str

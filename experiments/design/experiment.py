@@ -111,7 +111,7 @@ class Load(Requests):
     """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
 
     user: User = OPERATIONS
-    """Which workload; not beside operations, which are one."""
+    """Name of the workload; not beside operations, which are one."""
     rate_per_s: Rate | None = None
     """Requests a second, on average; either this or `utilisation`. A session of five steps counts
     as five. With a locustfile, tasks that begin in a second."""

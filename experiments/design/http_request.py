@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """What must hold of an answer; of the fields of the schema (`operations.Check`) those that are
+    """A condition on an answer; of the fields of the schema (`operations.Check`) those that are
     stated. `equals` and `contains` are of what `json_path` or `header` finds."""
 
     text: str | None = None

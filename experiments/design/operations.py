@@ -75,7 +75,7 @@ class Body(_OneOf):
 
 
 class Place(_OneOf):
-    """Where a value stands in an answer: one of these."""
+    """The place of a value in an answer: one of these."""
 
     json_path: Annotated[str, Field(max_length=1024)] | None = None
     """In a JSON body: keys and places, as `user.id` or `items[0].id`; empty for the whole body."""
@@ -94,14 +94,14 @@ class Place(_OneOf):
 
 
 class Check(Place):
-    """What must hold of an answer: text in it, a JSON value, a header, or its size."""
+    """A condition on an answer: text in it, a JSON value, a header, or its size."""
 
     text: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
     """The body contains it."""
     equals: Scalar | None = None
-    """What `json_path` or `header` finds is this; without it and `contains` it must be there."""
+    """The value that `json_path` or `header` must find; any, without it and `contains`."""
     contains: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
-    """What `json_path` or `header` finds is a text that contains this."""
+    """Text that must be part of the value that `json_path` or `header` finds."""
     bytes_min: Count | None = None
     """The body has at least so many bytes."""
     bytes_max: Count | None = None
@@ -156,8 +156,8 @@ class HttpOperation(Strict):
     name: Name
     """Its name in records, tables and `[slo.operations]`."""
     weight: Weight | None = None
-    """How often it is asked by itself, relative to the others and to sessions; 1 where it is not
-    said, 0 for a step of a session."""
+    """Frequency of the operation by itself, relative to the others and to sessions; 1 where it is
+    not said, 0 for a step of a session."""
     method: Method = "GET"
     """An arbiter copies GET, HEAD and OPTIONS only."""
     path: Text
@@ -165,11 +165,11 @@ class HttpOperation(Strict):
     headers: Annotated[dict[str, Text], Field(max_length=HEADERS_MAX)] = Field(default_factory=dict)
     """Headers, which go before those that are sent anyway (Host, User-Agent, Accept)."""
     body: Body | None = None
-    """What is sent with it."""
+    """The body of the request."""
     expect: Status | Annotated[tuple[Status, ...], Field(strict=False, max_length=50)] = "2xx"
     """Status codes of a good answer: 201, "2xx", "200-204", or a list of these."""
     checks: Annotated[tuple[Check, ...], Field(strict=False, max_length=CHECKS_MAX)] = ()
-    """What must hold of a good answer beside its status."""
+    """Conditions on a good answer beside its status."""
     take: Annotated[dict[ValueName, Take], Field(max_length=VALUES_MAX)] = Field(
         default_factory=dict
     )
@@ -236,7 +236,7 @@ class Step(Strict):
     """A step of a session."""
 
     operation: Name
-    """Which operation."""
+    """Name of the operation."""
     think_s: Think | Annotated[tuple[Think, Think], Field(strict=False)] = 0.0
     """Seconds between the answer before and this step; [1.0, 5.0]: evenly from the one to the
     other, drawn ahead."""
@@ -262,9 +262,9 @@ class Session(Strict):
     name: Name
     """Its name in records, tables and `[slo.sessions]`."""
     weight: Weight = 1.0
-    """How often it begins, relative to other sessions and to operations by themselves."""
+    """Frequency of the session, relative to other sessions and to operations by themselves."""
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=STEPS_MAX)]
-    """What is asked, in order."""
+    """The steps, in order."""
 
 
 Operations = Annotated[tuple[HttpOperation, ...], Field(strict=False, max_length=OPERATIONS_MAX)]
@@ -292,7 +292,7 @@ def check_names(operations: tuple[HttpOperation, ...], sessions: tuple[Session, 
 def weights_alone(
     operations: tuple[HttpOperation, ...], sessions: tuple[Session, ...]
 ) -> tuple[float, ...]:
-    """How often each operation is asked by itself."""
+    """Frequency of each operation by itself."""
     steps = {step.operation for session in sessions for step in session.steps}
     return tuple(
         (0.0 if one.name in steps else 1.0) if one.weight is None else one.weight

@@ -76,7 +76,7 @@ class Expected(_Lenient):
 
 
 class ExpectedFigures(_Lenient):
-    """What a run of the planned fleet is expected to measure; shares from 0 to 1."""
+    """Figures that a run of the planned fleet is expected to measure; shares from 0 to 1."""
 
     p50_ms: Expected | None = None
     p95_ms: Expected | None = None
@@ -103,7 +103,7 @@ class Distribution(_Lenient):
 
 
 class LawError(_Lenient):
-    """How far the law's percentile may be off: Student's t of the logarithm."""
+    """Error of the law's percentile: Student's t of the logarithm."""
 
     predicted_ms: Latency
     log_spread: Annotated[float, Field(ge=0)] | None = None

@@ -147,9 +147,9 @@ class Process(Strict):
     user: (
         Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$")] | None
     ) = None
-    """Who it is, in place of the image's USER: a name or number, with a group after a colon."""
+    """Its user, in place of the image's USER: a name or number, with a group after a colon."""
     workdir: Annotated[str, Field(pattern="^/")] | None = None
-    """Where it starts, in place of the image's WORKDIR."""
+    """Its working folder, in place of the image's WORKDIR."""
     healthcheck: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """The words of a program that ends with 0 when it serves, in place of the image's HEALTHCHECK;
     none of them: a connection to the port is enough."""
@@ -158,7 +158,7 @@ class Process(Strict):
 
 
 class Context(Strict):
-    """How the stock image is built, from the folder `context` of the role."""
+    """The build of the stock image, from the folder `context` of the role."""
 
     dockerfile: Annotated[str, Field(pattern=r"^[^/]")] = "Dockerfile"
     """Its Dockerfile, from that folder."""
@@ -200,7 +200,7 @@ class Role(Strict):
     context: Context | None = None
     """The same, where the stock image is built first."""
     process: Process | None = None
-    """What runs in a stock image without a start.sh, if not what the image says."""
+    """The program of a stock image without a start.sh, if not the image's own."""
     build: dict[str, str] = Field(default_factory=dict)
     """What its image's build takes from elsewhere: place in the context (with a / at its end: a
     folder, of all that the pattern finds) to path in the project."""
@@ -211,7 +211,7 @@ class Role(Strict):
     environment: dict[AnyVariable, Annotated[str, _with_words(*OF_A_MACHINE)]] = Field(
         default_factory=dict
     )
-    """What its scripts are told; names with dots and hyphens only on a stock image."""
+    """Variables for its scripts; names with dots and hyphens only on a stock image."""
     places: Places = Places()
     """What machines are told by their place in the tier."""
     files: dict[Annotated[str, Field(pattern="^/")], str] = Field(default_factory=dict)

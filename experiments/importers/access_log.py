@@ -45,7 +45,7 @@ _KEYS = {
 
 @dataclass
 class LogRead:
-    """What was read: the traffic, lines in all, and the first broken ones by number."""
+    """The content of a log: the traffic, lines in all, and the first broken ones by number."""
 
     traffic: Traffic
     lines: int = 0

@@ -115,7 +115,7 @@ class Imported:
 
     @property
     def requests(self) -> int:
-        """How many requests the operations stand for."""
+        """Number of requests that the operations stand for."""
         return sum(one.weight for one in self.operations)
 
     def to_json(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def without_secrets(url: str, removed: Counter[str]) -> str:
 
 
 def _unusable(one: Seen) -> str:
-    """Why it cannot be asked again; "" where it can."""
+    """The reason that it cannot be asked again; "" where it can."""
     if one.method not in METHODS:
         return f"method {one.method}"[:40]
     if not one.target.startswith("/") or len(one.target) > TARGET_MOST:

@@ -1,4 +1,4 @@
-"""What each arrival of a block asks, and when: drawn ahead from the block's seed.
+"""Operations and times of a block's arrivals, drawn ahead from its seed.
 
 By rank (a `workload.py`) each arrival asks one operation. With weights (`[[load.operations]]`) an
 arrival asks one by itself or begins a session. Each step of a session has a place of its own, at

@@ -120,7 +120,7 @@ def by_group(
 
 
 def _quality(figures: Sequence[Figure]) -> tuple[Cell, ...]:
-    """How many, how many of these in the interval, and the median and largest error of size."""
+    """Their number, how many lie in the interval, and the median and largest error of size."""
     judged = [one.covered for one in figures if one.covered is not None]
     errors = [error for one in figures if (error := one.error) is not None]
     covered = f"{sum(judged)} of {len(judged)}" if judged else MISSING

@@ -81,7 +81,7 @@ def _refuse_replacement(where: str, design: Design) -> None:
 
 
 def read_outputs(where: str) -> Outputs:
-    """What `where` says. Raises InputError naming what is missing."""
+    """Read the fleet that `where` names. Raises InputError naming what is missing."""
     path = Path(where)
     if path.is_dir():
         text = outputs(path, None)

@@ -243,7 +243,7 @@ def _simulated(asked: PlanRequest, wanted: ExplainOptions) -> Simulated:
 
 
 def _of_simulation(law: Path, kept: Path) -> tuple[str, ...]:
-    """Why the plan is not the law's."""
+    """The reason that the plan is not the law's."""
     more = cost(kept) - cost(law)
     if more < 0.0:
         return (f"the law: it had proposed a fleet that costs {-more:.2f} USD a month more",)

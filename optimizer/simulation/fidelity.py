@@ -180,7 +180,7 @@ def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = ()) -> Fitted:
 
 
 def _spreads(law: Law, others: Sequence[Law]) -> dict[str, float]:
-    """How far the figures of another arm may lie from the law's: the jackknife's standard error,
+    """Distance that another arm's figures may have from the law's: the jackknife's standard error,
     sqrt((K - 1) / K sum (x_k - mean)^2), times sqrt(K + 1), as the law is a mean of K arms; not
     less than a floor, as few arms may agree by chance."""
     found = {}

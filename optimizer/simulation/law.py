@@ -181,7 +181,7 @@ def _runs(arms: Sequence[Arm], law: Law) -> list[list[dict[str, Any]]]:
 
 
 def pages_s(arm: Arm, found: Sequence[Mapping[str, Any]]) -> Floats:
-    """What each page of the reports counts with [s]: one without an answer in time its time-out."""
+    """Seconds that each page of the reports counts with; its time-out where none came in time."""
     return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
 
 

@@ -71,7 +71,7 @@ class Imported:
 
 
 class Notes:
-    """What is not honoured, by its place in the file."""
+    """Parts without effect, by their place in the file."""
 
     def __init__(self, source: ConfigFile) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""What of a Compose file has no meaning in a fleet: a line for each part, with its place."""
+"""Parts of a Compose file that have no meaning in a fleet: a line each, with its place."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _environment(service: Service, note: Note) -> dict[str, str]:
 
 
 def _call(tier: Tier, called: Tier, number: int) -> dict[str, Any]:
-    """How the start of a machine is told the names of a tier, and that it waits for it."""
+    """Lines that tell a machine's start the names of a tier, and to wait for it."""
     names = " ".join(names_of(called.service, tier.service))
     environment = {f"CALLED_NAMES_{number}": f"{{hosts}} {names}"}
     if tier.service.depends_on.get(called.service.name) == HEALTHY:

@@ -81,7 +81,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Mount:
-    """What lies at a path: `bind` a file or folder of the project, `volume`, or `tmpfs`."""
+    """The content at a path: `bind` a file or folder of the project, `volume`, or `tmpfs`."""
 
     kind: str
     source: str

@@ -62,7 +62,7 @@ def _known() -> dict[str, Any]:
 
 
 def image_facts(service: Service) -> Mapping[str, Any]:
-    """What is known of the service's image by its name; nothing for one that is built, or that
+    """The facts known of the service's image by its name; nothing for one that is built, or that
     runs another program than its own."""
     if service.image is None or service.build is not None or service.entrypoint:
         return {}
@@ -158,7 +158,7 @@ def can_be_known(service: Service) -> bool:
 
 
 def _answer(service: Service, ask: Ask, named: Sequence[int] = ()) -> Answer | None:
-    """What it speaks and where; None where it serves nothing that the files tell of.
+    """Protocol and port; None where it serves nothing that the files tell of.
 
     Parameters: named, ports that other services' files name with it.
     """
@@ -289,7 +289,7 @@ def _reach(one: Service, other: Service) -> bool:
 
 
 def _told(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
-    """What depends_on and links name and a network leads to."""
+    """Services that depends_on and links name, or that a network leads to."""
     named = [*service.depends_on, *(link.partition(":")[0] for link in service.links)]
     for other in dict.fromkeys(named):
         if other in tiers and other != service.name and _reach(service, tiers[other].service):
@@ -336,7 +336,7 @@ def _mentioned(service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]
 
 
 def _texts(service: Service) -> Iterator[str]:
-    """What the service is told, and the text files that it is built of or that lie over it."""
+    """The service's settings, and the text files that it is built of or that lie over it."""
     yield from service.environment.values()
     yield from (*(service.command or ()), *(service.entrypoint or ()))
     folders = [service.build.context] if service.build else []

@@ -41,13 +41,13 @@ class Closed:
 
     @property
     def passed(self) -> bool:
-        """Whether the last half passed: its run is valid, its SLO not missed, the fleet gone."""
+        """True where the last half passed: its run is valid, its SLO not missed, the fleet gone."""
         return (self.planned or self.measured).passed and not self.left
 
 
 @dataclass(frozen=True)
 class Loop:
-    """How both halves are carried out; `platform` makes the fleet's for each of them."""
+    """Settings of both halves; `platform` makes the fleet's for each of them."""
 
     results: Path
     platform: Callable[[], Platform]
@@ -130,7 +130,7 @@ def planned_design(measured: Outcome) -> Design | str:
 
 
 def _remove_after(loop: Loop) -> None:
-    """What fails is said; what ended the loop is raised."""
+    """Remove the fleet; say what fails, so that what ended the loop is raised."""
     try:
         left = loop.remove()
     except Exception as error:

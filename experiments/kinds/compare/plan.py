@@ -45,7 +45,7 @@ def _claim(plan: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def simulated_plan_table(plan: Mapping[str, Any]) -> Table | None:
-    """What the simulator predicts of one run of the planned fleet, each figure with its interval;
+    """The simulator's prediction for one run of the planned fleet, with intervals;
     None where it did not simulate it."""
     predicted = plan.get("predicted")
     shown = predicted.get("distribution") if isinstance(predicted, Mapping) else None

@@ -160,7 +160,7 @@ def _percentile_cell(one: Mapping[str, Any], key: str) -> Cell:
 
 
 def _counted(one: Mapping[str, Any], key: str) -> str:
-    """What came how often: `status 500: 3, no token: 1`."""
+    """Counts of each outcome: `status 500: 3, no token: 1`."""
     return ", ".join(f"{what}: {number(count)}" for what, count in one[key].items())
 
 

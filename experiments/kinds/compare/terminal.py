@@ -110,7 +110,7 @@ def _print_steps(run: RunFolder, console: Console) -> None:
 
 
 def _print_with_intervals(cells: Cells | None, console: Console) -> None:
-    """What stands small below a figure on the page, in brackets behind it."""
+    """The page's small print below a figure, in brackets behind it."""
     if cells is not None:
         rows = tuple(
             tuple(replace(cell, text=_with_interval(cell)) for cell in row) for row in cells.rows

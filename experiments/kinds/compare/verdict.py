@@ -34,7 +34,7 @@ _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Which arms met the SLO, of a plan's fleet whether the promise was kept, and whether the
+    """The arms that met the SLO, of a plan's fleet the promise's verdict, and whether the
     fleet's availability meets it by the model; of a run that is not valid or disturbed, that
     nothing may be concluded."""
     if run.summary.get("valid") is None:

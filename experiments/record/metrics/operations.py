@@ -87,7 +87,7 @@ def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, Any]:
 
 
 def _counts(values: pl.Series) -> dict[str, int]:
-    """How often each value came, the most frequent first; null is none."""
+    """Count of each value, the most frequent first; null is none."""
     found = values.drop_nulls().value_counts(sort=True, name="count")
     return {
         str(value): int(count)

@@ -14,7 +14,7 @@ module "experiment" {
 }
 
 output "verdict" {
-  description = "What became of the SLO."
+  description = "The SLO: met, missed, undecided or interrupted."
   value       = module.experiment.verdict
 }
 

@@ -4,7 +4,7 @@ output "verdict" {
 }
 
 output "slo_met" {
-  description = "Whether the SLO was met; null where that is undecided, or none was asked for."
+  description = "True where the SLO was met; null where that is undecided, or none was asked for."
   value       = fleet_run.this.slo_met
 }
 

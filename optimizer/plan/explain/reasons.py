@@ -35,7 +35,7 @@ _SENSITIVITY_SOLVES = 20
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Which explanations a plan should carry, how long each may take, and who hears how far it is.
+    """Explanations that a plan should carry, their time limits, and the listener to their progress.
 
     What binds and, without a feasible plan, the relaxations are always there. `records` of the run
     let the simulator decide between fleets; without them the law's plan stands, for the reason

@@ -189,7 +189,7 @@ def _usd(problem: HourlyProblem, one: Bought) -> float:
 
 
 def _by_hour(hours: Hours, schedule: Schedule, case: Case, load: Load) -> Iterator[dict[str, Any]]:
-    """What runs in each hour, all tiers together, by the way it is paid for."""
+    """Machines in each hour, all tiers together, by the way they are paid for."""
     pages = case.tiers[0].request_per_s / load.highest  # on average over the hours, as planned for
     bought = [one for tier in schedule.bought for one in tier]
     standing = sum(one.standing for one in bought)

@@ -46,7 +46,7 @@ class StatedQuota(Strict):
 
 
 class StatedSchedule(Strict):
-    """How machines come and go, and what is to be least."""
+    """Start-up and run times of machines, and the objective."""
 
     start_s: Annotated[float, Field(ge=0, le=6 * 3600)] = 0.0
     run_hours_min: Annotated[int, Field(ge=1, le=24)] = 1

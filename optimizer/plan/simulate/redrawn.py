@@ -41,7 +41,7 @@ class SimulatedTier:
 
 @dataclass(frozen=True)
 class _Visits:
-    """What comes to each machine of a tier."""
+    """Disturbances of each machine of a tier."""
 
     kind: str
     count: int

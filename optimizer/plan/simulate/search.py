@@ -175,7 +175,7 @@ class _Search:
         return Decided(body, chosen.path, self._distribution(chosen))
 
     def _distrust(self) -> str:
-        """Why the simulator's word is no claim; empty where it is one."""
+        """The reason not to trust the simulator; empty where there is none."""
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
         if missed := self._fitted.missed:
@@ -185,7 +185,7 @@ class _Search:
         return ""
 
     def _undecided(self, reason: str) -> Decided:
-        """What is predicted of the law's fleet, without a claim."""
+        """A prediction for the law's fleet, without a claim."""
         same = [f for f in self._fleets if kind_of(f.path) == kind_of(self._law_path)]
         fleet = same[0] if same else _Fleet(self._law_path)
         self._reached(fleet, _SHOWN)

@@ -137,7 +137,7 @@ class Measure:
     unit: str  # USD a month | machines on average | kWh a month
 
     def of(self, machine: Instance, watts_per_vcpu: float) -> Cost:
-        """What one machine counts for."""
+        """The objective's share of one machine."""
         if self.unit == "nodes":
             return Cost(0.0, 1.0)
         if self.unit == "energy":
@@ -413,7 +413,7 @@ class Schedule:
         return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
 
     def sizes(self, period: int) -> Sizes:
-        """What the latency law is asked with."""
+        """Arguments of the latency law."""
         return tuple((one.needed[period], one.vcpus) for one in self.designs)
 
 

@@ -191,7 +191,7 @@ def _alone(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps
 
 
 def counts_of(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> int:
-    """How many numbers of machines the program of these designs decides on."""
+    """Number of integer variables in the program of these designs."""
     if _alone(problem, pools, caps):
         return 0
     groups = _groups(pools)

@@ -60,7 +60,7 @@ def outcome_of(error: Any, status: int) -> str:
 
 
 def reason_of(error: Any) -> str:
-    """What Locust says of a failure, in a line."""
+    """Locust's words for a failure, in a line."""
     return " ".join(str(error).split())[:REASON_MAX]
 
 

@@ -58,7 +58,7 @@ class AttachedLocalFleet(LocalPlatform):
         return self._inventory
 
     def _differences(self, asked: Fleet) -> Iterator[str]:
-        """What would make a figure of this run another fleet's."""
+        """Differences that would make this run's figures another fleet's."""
         had = self._inventory
         if had.scheme != asked.scheme:
             yield f"scheme {had.scheme}"

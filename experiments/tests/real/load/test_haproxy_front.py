@@ -75,7 +75,7 @@ class Front:
             yield
 
     def ask(self, *more: str, path: str = "/page") -> str:
-        """What curl prints of a request by TLS."""
+        """Output of curl for a request by TLS."""
         trusted = ["--cacert", str(self._folder / "cert.pem"), "-s", "--max-time", "60"]
         url = f"https://localhost:{self._edge}{path}"
         command = ["curl", *trusted, *more, url]

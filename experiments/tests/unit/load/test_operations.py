@@ -1,4 +1,4 @@
-"""What arrivals of `[[load.operations]]` and sessions are, and an operation's bytes and verdict."""
+"""Arrivals of `[[load.operations]]` and sessions; an operation's bytes and verdict."""
 
 from __future__ import annotations
 
