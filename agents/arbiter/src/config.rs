@@ -182,7 +182,7 @@ pub struct Redis {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memcached {
-    /// What becomes of a read that finds nothing.
+    /// The fate of a read that finds nothing.
     #[serde(default)]
     pub miss: Miss,
 }
@@ -432,7 +432,7 @@ impl Config {
         Duration::from_millis(self.pinned_idle_ms)
     }
 
-    /// Whether another memcached server is asked for what one lacks.
+    /// True where another memcached server is asked for what one lacks.
     pub fn asks_misses(&self) -> bool {
         self.memcached.is_some_and(|own| own.miss == Miss::Ask)
     }

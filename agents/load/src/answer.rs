@@ -15,7 +15,7 @@ pub const FIELDS_MAX: usize = 128;
 /// Bytes of a value that is taken from an answer, and of a cookie's line.
 const VALUE_MAX: usize = 8192;
 
-/// What a complete answer lacks.
+/// The fault of a complete answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lack {
     /// A status that is good.

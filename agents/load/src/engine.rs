@@ -51,7 +51,7 @@ pub struct Ended {
     pub cpu_share_max: f64,
 }
 
-/// Who is at an arrival, and when it was to be begun with, if it waited for another.
+/// The user at an arrival, and its intended start, if it waited for another.
 #[derive(Debug, Default)]
 struct Visit {
     user: VirtualUser,

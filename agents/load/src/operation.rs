@@ -23,7 +23,7 @@ pub struct HttpRequest {
     body: Option<Vec<Part>>,
     /// Ranges of good statuses, both ends within.
     pub status: Vec<(u16, u16)>,
-    /// What must hold of a good answer.
+    /// Conditions on a good answer.
     pub checks: Vec<AnswerCheck>,
     /// Values that a good answer gives.
     pub take: Vec<TakenValue>,
@@ -56,7 +56,7 @@ pub enum PathStep {
     Place(usize),
 }
 
-/// What must hold of an answer.
+/// A condition on an answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AnswerCheck {
     /// The body contains it.
@@ -65,9 +65,9 @@ pub struct AnswerCheck {
     pub json_path: Option<Vec<PathStep>>,
     /// Of this header.
     pub header: Option<String>,
-    /// What is found is this.
+    /// The value found is this.
     pub equals: Option<Value>,
-    /// What is found contains this.
+    /// The value found contains this.
     pub contains: Option<String>,
     /// The body's size.
     pub bytes_min: Option<u64>,

@@ -255,7 +255,7 @@ impl Plan {
         !self.after.is_empty()
     }
 
-    /// Who begins with arrival `place`.
+    /// The user that begins with arrival `place`.
     #[must_use]
     pub fn user_of(&self, place: usize) -> VirtualUser {
         let mut user = VirtualUser::default();

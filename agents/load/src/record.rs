@@ -21,7 +21,7 @@ pub struct Record {
     pub done_ns: Option<i64>,
     /// When it was to be begun with, of a step that waited for another; else the plan says it.
     pub intended_ns: Option<i64>,
-    /// What a complete answer lacked.
+    /// The fault of a complete answer.
     pub lack: Option<Lack>,
 }
 
@@ -131,7 +131,7 @@ impl Lines {
     }
 }
 
-/// What an answer lacked, in words.
+/// The fault of an answer, in words.
 fn said(lack: Lack, status: u16, operation: &Operation) -> String {
     match (lack, &operation.http) {
         (Lack::Status, _) => format!("status {status}"),

@@ -215,7 +215,7 @@ pub struct Pinned {
     pub clients: u64,
     /// How often one was pinned.
     pub times: u64,
-    /// What they asked there; of Redis not among `requests`, but for the command that pinned.
+    /// Their commands there; of Redis not among `requests`, but for the command that pinned.
     pub commands: u64,
 }
 

@@ -41,7 +41,7 @@ resource "fleet_vxlan" "this" {
   peers      = [for other in local.pool : other.underlay if other.name != each.value.host.name]
 }
 
-# What the ends of the networks run from: the base image, which then need not be on every host.
+# The image that the ends of the networks run from: the base image, which then need not be on every host.
 resource "fleet_image" "link" {
   count = local.several ? 1 : 0
 

@@ -24,7 +24,7 @@ locals {
 }
 
 locals {
-  # What stands on a stock image, and what of it is built here first.
+  # Roles on a stock image, and those whose image is built here first.
   on_stock  = { for image, machine in local.images : image => machine if machine.stock != null || try(local.roles[machine.role].context, null) != null }
   to_build  = { for image, machine in local.on_stock : image => machine if machine.stock == null }
   stock_dir = "${local.root}/infra/roles/stock"

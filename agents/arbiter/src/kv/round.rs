@@ -107,7 +107,7 @@ struct Asked<'a> {
     never: usize,
     /// The vote, where replies are compared.
     ballot: Option<&'a Arc<ReplyVote>>,
-    /// Who has been asked is not asked again.
+    /// Servers that were asked already are not asked again.
     is_over_once_tried: bool,
 }
 

@@ -29,7 +29,7 @@ pub enum Class {
     Refuse(&'static str),
 }
 
-/// What a write leaves in the session, or may.
+/// Traces that a write leaves in the session, or may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// Nothing.

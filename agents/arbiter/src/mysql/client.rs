@@ -102,7 +102,7 @@ struct Sending {
     shape: Shape,
     route: Route,
     statement: Statement,
-    /// What is sent in its place.
+    /// The bytes that are sent in its place.
     instead: Option<Packet>,
 }
 
@@ -302,7 +302,7 @@ impl Client {
 }
 
 impl Client {
-    /// What to do with a command.
+    /// The treatment of a command.
     fn plan(&mut self, packet: &Packet) -> Plan {
         let sequence = packet.next_sequence();
         let refuse = |text: &str| Plan::Answer(packet::error(sequence, 1047, "08S01", text));

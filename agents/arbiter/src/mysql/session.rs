@@ -42,16 +42,16 @@ pub struct Session {
     wrote: bool,
     /// The last command was the writer's.
     was_writer: bool,
-    /// What is left undone by a reset stays.
+    /// State that a reset does not undo stays.
     is_sticky: bool,
     pinned: Option<Pinned>,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 pub enum Served {
     /// The client has what is to be had.
     Passed(Outcome),
-    /// What it is to get.
+    /// Its reply.
     Reply(Verdict),
 }
 
@@ -284,7 +284,7 @@ impl Session {
         Ok(Box::new(writer))
     }
 
-    /// What only the writer had is undone.
+    /// State that only the writer had is undone.
     async fn reset(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.close().await;

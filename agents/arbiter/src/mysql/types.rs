@@ -19,7 +19,7 @@ pub enum Route {
     Race,
     /// To the server that answered last.
     One,
-    /// What the last write left: to the server that did it.
+    /// The last write's traces, for the server that did it.
     Left,
     /// To the server that is written to; nothing of it stays in the session.
     Write,
@@ -50,7 +50,7 @@ impl Route {
     }
 }
 
-/// What a command has to do with a prepared statement. The client knows a statement by a number of the
+/// A command's part in the life of a prepared statement. The client knows a statement by a number of the
 /// arbiter's; each server has one of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Statement {

@@ -73,7 +73,7 @@ impl Kept {
     }
 }
 
-/// What a client that is free again keeps for a moment.
+/// State that a client keeps for a moment after it is free again.
 #[derive(Default)]
 pub struct Own(Arc<Mutex<Keeping>>);
 
@@ -125,7 +125,7 @@ impl Keeping {
     }
 }
 
-/// What becomes of a client that had a connection of its own.
+/// The fate of a client that had a connection of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// It is served as others are.

@@ -1,4 +1,4 @@
-//! What keeps a client pinned: the state that its commands have left in its own connection, as far as
+//! Reasons for a client's pin: the state that its commands have left in its own connection, as far as
 //! the server's replies say that they were done. A client is free again when nothing is left.
 //!
 //! The default is the safe one: what is not known holds for good, unless the server says that it does
@@ -28,7 +28,7 @@ const BLOCKING: [&str; 11] = [
 /// Subcommands of `CLIENT` that only ask.
 const ASKS_OF_CLIENT: [&[u8]; 5] = [b"GETREDIR", b"HELP", b"INFO", b"TRACKINGINFO", b"UNBLOCK"];
 
-/// What the client's own connection has to be told first.
+/// Commands that the client's own connection needs first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manners {
     /// It speaks RESP3.
@@ -51,7 +51,7 @@ impl Manners {
     }
 }
 
-/// What a command leaves behind once it is done.
+/// State that a command leaves behind once it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.

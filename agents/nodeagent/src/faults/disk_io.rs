@@ -39,7 +39,7 @@ pub struct Asked {
     seed: u64,
 }
 
-/// What a look says of a fault: asked, measured, and whether it bit.
+/// The finding of a look at a fault: asked, measured, and whether it bit.
 type Told = (Option<f64>, Option<f64>, Option<bool>);
 
 /// A harm of the pass-through.
@@ -239,7 +239,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
     type Parameters = D::Parameters;
     type Record = IoFault;
 
-    /// Whether a pass-through can be mounted here, and passes through: tried once for all its faults.
+    /// Mounts a pass-through and reads through it: tried once for all its faults.
     fn capability(&self, machine: &Machine) -> Result<()> {
         static TRIED: OnceLock<Result<(), String>> = OnceLock::new();
         let tried = TRIED.get_or_init(|| mount_one(machine).map_err(|error| format!("{error:#}")));
