@@ -29,25 +29,34 @@ step() { # name, command...
   say "$1: $((SECONDS - started)) s"
 }
 
-# Runs jobs side by side. The first one's output is seen; what the others say comes after it.
+# Runs jobs side by side. The first one's output is seen; what the others say comes after it, and last what failed.
 at_once() { # functions
-  local logs job failed=0 running=()
+  local logs job failed=() passed=()
+  declare -A running=()
   logs=$(mktemp -d)
   set -m # process groups of their own, so that all of them can be ended
   for job in "${@:2}"; do
     (set -e; "$job") >"$logs/$job" 2>&1 </dev/null &
-    running+=("$!")
+    running[$job]=$!
   done
-  (set -e; "$1") </dev/null &
-  running+=("$!")
+  (set -e; "$1") > >(trap '' INT; exec tee "$logs/$1") 2>&1 </dev/null &
+  running[$1]=$!
   set +m
   # TERM as well, for those that were started with INT ignored.
   trap 'kill -INT -- "${running[@]/#/-}"; sleep 5; kill -TERM -- "${running[@]/#/-}" 2>/dev/null; wait; rm -rf "$logs"; exit 130' HUP INT TERM
-  for job in "${running[@]}"; do wait "$job" || failed=1; done
+  for job in "$@"; do
+    if wait "${running[$job]}"; then passed+=("$job"); else failed+=("$job"); fi
+  done
   trap - HUP INT TERM
-  for job in "${@:2}"; do cat "$logs/$job"; done
+  for job in "${passed[@]}" "${failed[@]}"; do
+    [ "$job" = "$1" ] || cat "$logs/$job"
+  done
+  for job in "${failed[@]}"; do
+    say "FAILED: $job, which ended so:"
+    tail -n 40 "$logs/$job"
+  done
   rm -rf "$logs"
-  return "$failed"
+  [ ${#failed[@]} -eq 0 ]
 }
 
 # A hash of files' names and contents, and of words. Files that are built or hidden do not count.
