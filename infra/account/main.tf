@@ -8,7 +8,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "6.47.1"
+      version = "6.47.0"
     }
   }
 }

@@ -26,6 +26,7 @@ _PRIVATE = 0o077  # a state holds the key of the fleet's authority
 _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
 _FLEET, _PLATFORM, _STATE = "fleet.tfvars", "platform.tfvars.json", "terraform.tfstate"
+_LOCK = ".terraform.lock.hcl"
 _DEFAULT = "default"  # the workspace that every backend has
 _OUTPUT_S = 60.0
 
@@ -189,8 +190,9 @@ class Stack:
         return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
 
     def _init(self) -> None:
+        kept = ["-lockfile=readonly"] if _is_committed(self.directory / _LOCK) else []
         # A backend that is new to this checkout refuses a workspace that it does not hold.
-        self._run(["init", "-input=false", "-no-color"], workspace=_DEFAULT)
+        self._run(["init", "-input=false", "-no-color", *kept], workspace=_DEFAULT)
 
     def _text(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
@@ -325,6 +327,17 @@ def _environment(workspace: str | None) -> dict[str, str]:
     if not Path(environment.get("TF_CLI_CONFIG_FILE", "/")).exists():
         del environment["TF_CLI_CONFIG_FILE"]
     return environment
+
+
+def _is_committed(lock: Path) -> bool:
+    """True for a lock file that came with the checkout: it has checksums of what a registry serves,
+    none of our own provider, which is built here. Terraform would add that one, and so change a
+    file that is under version control."""
+    text = lock.read_text() if lock.exists() else ""
+    block = re.search(
+        rf'^provider "\S+/{_PROVIDER}" \{{$(.*?)^\}}$', text, re.DOTALL | re.MULTILINE
+    )
+    return block is not None and "hashes" not in block[1]
 
 
 def stated(stack: Path) -> list[str]:
