@@ -1,6 +1,6 @@
 # Every target does the set-up it needs; nothing has to be run before it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo nightly-demo check test test-all test-change lint fmt bench soak clean
+.PHONY: help setup build demo nightly-demo check test test-all test-change test-boot lint fmt bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -28,6 +28,9 @@ test-all: ## every test: before an issue is resolved
 
 test-change: ## test, then of the rest what changed since ci/tested touches, and a quarter of the others
 	@ci/test change
+
+test-boot: ## a host that is restarted, on a virtual machine; once a week, as root; first: ci/vm packages
+	@ci/test boot
 
 lint: ## formatting, lint and types of every language
 	@ci/lint
