@@ -29,6 +29,12 @@ step() { # name, command...
   say "$1: $((SECONDS - started)) s"
 }
 
+# Cargo's tests, whose compiler is clippy's: what was looked through is not compiled again to be run.
+linted_tests() { # arguments of cargo test
+  RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ \
+    cargo test --quiet --locked --manifest-path agents/Cargo.toml --workspace "$@"
+}
+
 # Runs jobs side by side. The first one's output is seen; what the others say comes after it, and last what failed.
 at_once() { # functions
   local logs job failed=() passed=()
