@@ -38,7 +38,7 @@ lint: ## formatting, lint and types of every language
 fmt: ## format every language
 	@ci/fmt
 
-bench: ## measure speed side by side with peers; writes bench/latest.json
+bench: ## measure speed side by side with peers; writes bench/runs/DATE.json
 	@ci/bench
 
 soak: ## ten minutes and ten million checked requests through an arbiter in trouble

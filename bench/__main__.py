@@ -48,7 +48,6 @@ def main() -> None:
             sys.stderr.write(f"bench: {title}\n")
             result |= measure()
             kept.write_text(json.dumps(result, indent=1) + "\n")
-    (FOLDER / "latest.json").write_text(kept.read_text())
     for line in _lines(result):
         sys.stdout.write(line + "\n")
 

@@ -38,7 +38,7 @@ def test_figures_have_a_unit_and_sizes_are_in_order() -> None:
 def test_what_nobody_wrote_words_for_is_not_lost_and_torn_files_are(tmp_path: Path) -> None:
     assert bench_tables(tmp_path) == []
     (tmp_path / "20260101T000000Z.json").write_text('{"http": {"1"')
-    (tmp_path / "latest.json").write_text("{}")
+    (tmp_path / "notes.json").write_text("{}")
     body = {"smtp": {"ratio": 2.0}, "http": {"1": {"ratio": 1.5}}}
     (tmp_path / "20260102T030405Z.json").write_text(json.dumps(body))
     http, others = bench_tables(tmp_path)
