@@ -21,6 +21,7 @@ from experiments.commands import dry_run
 from experiments.commands.options import RESULTS, DesignArgument, JsonOption, err, out
 from experiments.console import Narrator
 from experiments.design import Design, load_design
+from experiments.design.endpoint import KIND as ENDPOINT
 from experiments.design.experiment import Arm
 from experiments.design.feasible import feasibility_problems, infeasible, infeasible_words
 from experiments.design.locustfile import (
@@ -86,6 +87,13 @@ def _deep(design: Design, narrator: Narrator) -> list[dict[str, Any]]:
     """Each operation's answer on the smallest fleet."""
     from experiments.run.deep_check import deep_check, small_name
 
+    if design.is_endpoint:
+        raise InputError(
+            "sparecraft check --deep",
+            expected="a design whose fleet can be made",
+            got=f"{design.name}, of kind {design.experiment.kind}, which makes none",
+            hint="Leave --deep out.",
+        )
     if design.experiment.load.user not in design.workloads:
         raise InputError(
             "sparecraft check --deep",
@@ -118,7 +126,7 @@ def show(found: Mapping[str, Any]) -> None:
 
 def checked(design: Design) -> Design:
     """The same design. Raises one InputError for all that is wrong with it."""
-    errors = list(script_errors(design.fleet, design.roles))
+    errors = [] if design.is_endpoint else list(script_errors(design.fleet, design.roles))
     errors += _operation_errors(design)
     try:
         kinds.section_of(kinds.kind_of(design), design)
@@ -235,6 +243,9 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The same for a person: what, and in words."""
     yield "experiment", f"{found['experiment']}, kind {found['kind']}"
     yield "folder", found["folder"]
+    if found["kind"] == ENDPOINT:
+        yield from _endpoint_rows(found)
+        return
     for name, tier in found["tiers"].items():
         words = [f"{tier['nodes']} x {tier['role']}"]
         words += [f"{tier['standby']} standby"] if tier["standby"] else []
@@ -265,6 +276,16 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "price", _price(cost) if cost else "unknown: a tier's instance_type has no EC2 price"
     for note in found["notes"]:
         yield "note", note["text"]
+
+
+def _endpoint_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What there is to say without a fleet."""
+    load = found["load"]
+    yield "service", load["target"] or "named by --target"
+    yield "load", _load_words(load)
+    yield "sent by", found["worker"] or "nobody"
+    yield from _guard_rows(found["guard"], found["unguarded"])
+    yield "load for", f"{found['load_s']:g} s"
 
 
 def _price(cost: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.check import checked, show, summary_of
 from experiments.commands.on_platform import Chosen
+from experiments.commands.on_target import target_of, with_target
 from experiments.commands.options import (
     RESULTS,
     DesignArgument,
@@ -29,6 +30,7 @@ from experiments.commands.options import (
 )
 from experiments.console import Narrator
 from experiments.design import Design, load_design
+from experiments.design.endpoint import KIND as ENDPOINT
 from experiments.design.experiment import Pattern
 from experiments.record.result import passed
 from experiments.run.kind import Kind
@@ -78,6 +80,24 @@ def run(
             "a workspace of infra/stacks/local.",
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="URL",
+            help="Send the design's load to a service that somebody else runs, http://HOST:PORT, "
+            "and make no fleet: latencies, errors and the SLO, without agents and arbiters.",
+        ),
+    ] = None,
+    allow_hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="HOST",
+            help="With --target: the host once more, where it is not this machine. Only ask "
+            "services that are yours to load.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -98,6 +118,9 @@ def run(
     """
     _check_attach(attach, chosen, keep, close)
     wanted = _with_pattern(load_design(design, seed=seed), interference)
+    if target is not None:
+        others = {"--attach": attach, "--keep": keep, "--close": close}
+        wanted = with_target(wanted, target, allow_hosts or (), others, err if as_json else out)
     kind = kinds.kind_of(wanted)
     if close:
         _check_closes(wanted, chosen)
@@ -123,10 +146,11 @@ def run(
             _shown(kind, read_result(folder), kind.write_page(folder), as_json)
     if close:
         _close(kind, wanted, chosen, results, keep, as_json, quiet_wait_s)
+    section = kinds.section_of(kind, wanted)
     carried_out(
         kind,
         wanted,
-        kinds.section_of(kind, wanted),
+        target_of(wanted, allow_hosts or ()) if kind.name == ENDPOINT else section,
         platform=_platform(attach, chosen, wanted),
         results=results,
         keep=keep,

@@ -15,6 +15,14 @@ from typing import Any, TypeVar
 from core.config_file import ConfigFile, Strict, check, raise_all, read_tfvars, read_toml
 from core.errors import InputError
 from experiments.design.checks import experiment_problems
+from experiments.design.endpoint import (
+    KIND,
+    endpoint_problems,
+    fleet_of,
+    is_endpoint,
+    with_defaults,
+    with_role,
+)
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.guard_checks import guard_problems
@@ -46,6 +54,11 @@ class Design:
     workloads: Mapping[str, Workload] = field(default_factory=dict, compare=False, repr=False)
     source: ConfigFile | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_endpoint(self) -> bool:
+        """True where it asks a service that is there; its fleet then only stands for that."""
+        return self.experiment.kind == KIND
+
     def section(
         self, model: type[Section], kind: str = "", options: Mapping[str, Any] | None = None
     ) -> Section:
@@ -72,10 +85,14 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     Raises InputError with file, line and key, what was expected and what came.
     """
     directory = _find(name_or_path, root)
-    tfvars = read_tfvars(directory / "fleet.tfvars")
-    toml = _with_seed(read_toml(directory / "experiment.toml"), seed)
+    toml = read_toml(directory / "experiment.toml")
+    if endpoint := is_endpoint(toml, directory):
+        toml, tfvars = with_defaults(toml), fleet_of(directory)
+    else:
+        tfvars = read_tfvars(directory / "fleet.tfvars")
+    toml = _with_seed(toml, seed)
     roles, workloads, fleet, experiment = _all_of(
-        lambda: find_roles(directory),
+        lambda: with_role(find_roles(directory)) if endpoint else find_roles(directory),
         lambda: find_workloads(directory),
         lambda: check(tfvars, Fleet),
         lambda: check(_without_section(toml), Experiment),
@@ -87,6 +104,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     workloads = {**workloads, **locustfile_workload(experiment.load, directory, fleet, roles)}
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
     toml.refuse_all(guard_problems(experiment, fleet))
+    toml.refuse_all(endpoint_problems(experiment))
     _check_worker(toml, experiment, directory)
     prediction = _prediction(toml, fleet, experiment)
     name = directory.name

@@ -130,6 +130,13 @@ class Load(Requests):
     of its users, of which `max_in_flight` wait."""
     task_timeout_s: Annotated[float, Field(gt=0, le=600)] | None = None
     """Limit of a task of the locustfile; 30 s where it is not said."""
+    target: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """URL of a service that somebody else runs, in kind endpoint; `--target` goes before it."""
+    allow_hosts: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=253)], ...],
+        Field(strict=False, max_length=20),
+    ] = ()
+    """Hosts that a `target` may name beside this machine; `--allow-host` adds to them."""
 
     @model_validator(mode="after")
     def _who(self) -> Load:

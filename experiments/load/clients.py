@@ -8,6 +8,7 @@ from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS
 from experiments.design.workloads import MODULE, module_at
 from experiments.load.client import Client
+from experiments.load.http_operation import host_of
 from experiments.load.plan import ClientClass, LoadPlan, entry_url
 from experiments.load.protocols import client_class
 from experiments.paths import ROOT
@@ -19,18 +20,25 @@ def clients_of(plan: LoadPlan, clock: Callable[[], float]) -> dict[str, Client]:
 
 
 def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
-    parts = entry_url(url)
+    parts = entry_url(url, plan.target)
     kind = own_class(plan.client) if plan.client else client_class(parts.scheme)
     known = PROTOCOLS.get(parts.scheme)
     port = parts.port or (known.default_port if known else None)
     if port is None:
         raise InputError("load: entry", expected="a port", got=url, hint="Add it to the URL.")
+    named = {"authority": plan.target.authority} if plan.target and not plan.client else {}
     return kind(
         (str(parts.hostname), port),
         connect_timeout_s=plan.load.connect_timeout_s,
         response_timeout_s=plan.load.response_timeout_s,
         clock=clock,
+        **named,
     )
+
+
+def host_header(plan: LoadPlan, client: Client) -> str:
+    """The Host header of requests that `client` sends for `plan`."""
+    return plan.target.authority if plan.target else host_of(client.address)
 
 
 def own_class(client: ClientClass) -> type[Client]:

@@ -22,6 +22,7 @@ from experiments.design.schedule import (
     block_length_s,
     phase_windows,
 )
+from experiments.design.target import Target
 from experiments.design.workloads import (
     Operation,
     Population,
@@ -58,6 +59,14 @@ class LocustFile:
     file: str
     weights: dict[str, float]
     task_timeout_s: float
+
+
+@dataclass(frozen=True)
+class PlanTarget:
+    """A service that somebody else runs: the one address that load goes to, and its Host header."""
+
+    address: str
+    authority: str
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ class LoadPlan:
     client: ClientClass | None = None
     locustfile: LocustFile | None = None
     remote: RemoteWorkers | None = None
+    target: PlanTarget | None = None
     first: int = 0
     step: int = 1
     sessions: tuple[SessionSize, ...] = ()
@@ -115,7 +125,7 @@ class LoadPlan:
 
     def __post_init__(self) -> None:
         for url in (url for urls in self.entries.values() for url in urls):
-            entry_url(url)
+            entry_url(url, self.target)
 
     @property
     def length_s(self) -> float:
@@ -160,12 +170,15 @@ class LoadPlan:
 PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
 
 
-def entry_url(url: str) -> SplitResult:
-    """An entry's URL in its parts. Refuses anything but this machine's own fleet."""
+def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
+    """An entry's URL in its parts. Refuses anything but this machine's own fleet, or, where a plan
+    has a `target`, anything but that."""
     parts = urlsplit(url)
     try:
         address = ipaddress.ip_address(parts.hostname or "")
         networks = [*ALLOWED_NETWORKS, *([EC2_NETWORK] if _on_load_machine() else [])]
+        if target is not None:
+            networks = [ipaddress.ip_network(target.address)]
         allowed = bool(parts.scheme) and any(address in network for network in networks)
     except ValueError:
         allowed = False
@@ -185,11 +198,16 @@ def _on_load_machine() -> bool:
 
 
 def plan_block(
-    entries: Mapping[str, Sequence[str]], experiment: Experiment, block: Block, workload: Workload
+    entries: Mapping[str, Sequence[str]],
+    experiment: Experiment,
+    block: Block,
+    workload: Workload,
+    target: Target | None = None,
 ) -> LoadPlan:
     """The plan of one block: equal seeds give equal arrivals and operations, whatever the arm.
 
-    Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first.
+    Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first;
+    target, the service that all of them are, where it is no fleet.
     """
     load = experiment.load.sent
     population = population_of(workload)
@@ -208,6 +226,7 @@ def plan_block(
         operation_of=drawn.operation_of,
         client=client_class_of(workload),
         locustfile=locustfile_in(workload, population, experiment.load),
+        target=None if target is None else PlanTarget(target.address, target.authority),
         sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
         session_of=drawn.session_of,
         after=drawn.after,
@@ -222,7 +241,7 @@ def plan_block(
     asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
     if workload.client is None and workload.locustfile is None:
         for url in (url for urls in asked.values() for url in urls):
-            check_protocol(entry_url(url).scheme)
+            check_protocol(urlsplit(url).scheme)
     return replace(plan, operations=operations, entries=asked)
 
 

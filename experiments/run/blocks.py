@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
-from experiments.load.generator import LoadGenerator, remote_workers
+from experiments.load.generator import LoadGenerator, LoadHandle, remote_workers
 from experiments.record import manifest as manifests
 from experiments.record.metrics.saturation import lost_text
 from experiments.record.records import REQUESTS, write_table
 from experiments.run.block import BlockRun
+from experiments.testbed.host import HostBlock
 from experiments.testbed.testbed import Testbed
+
+
+class Sent(Protocol):
+    """Blocks that were sent: each one's records, those set aside, and the host under them."""
+
+    @property
+    def handles(self) -> Sequence[LoadHandle]: ...
+    @property
+    def discarded(self) -> Sequence[LoadHandle]: ...
+    @property
+    def host(self) -> Sequence[HostBlock]: ...
 
 
 def blocks_on(testbed: Testbed) -> BlockRun:
@@ -33,12 +46,13 @@ def blocks_on(testbed: Testbed) -> BlockRun:
         testbed.quiet_wait_s,
     )  # fmt: skip
     testbed.setup_s["warm_up"] = testbed.design.experiment.phases.warm_up
-    testbed.keep(lambda folder: _write(testbed, runner, folder))
+    testbed.keep(lambda folder: write_blocks(testbed, runner, folder))
     return runner
 
 
-def _write(testbed: Testbed, runner: BlockRun, folder: Path) -> dict[str, Any] | None:
-    """The requests of all blocks, and what the manifest says of load and host."""
+def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, Any] | None:
+    """Write the requests of all blocks; returns what the manifest says of load and host, None
+    where no block was begun."""
     if not runner.handles:
         return None
     requests = pl.concat([handle.records() for handle in runner.handles])
@@ -51,7 +65,7 @@ def _write(testbed: Testbed, runner: BlockRun, folder: Path) -> dict[str, Any] |
     return {"host": host, "load": {"blocks": _loads(testbed, runner, requests)}}
 
 
-def _loads(testbed: Testbed, runner: BlockRun, requests: pl.DataFrame) -> list[dict[str, Any]]:
+def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[str, Any]]:
     """The load's workers, block by block; a request lost with one fails the measurement."""
     blocks = []
     for handle in runner.handles:

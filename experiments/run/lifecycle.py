@@ -167,6 +167,8 @@ def _left(testbed: Testbed) -> str:
     """The fate of the fleet and of what was measured."""
     became = "stays" if testbed.platform.is_attached else "was removed"
     said = f"Faults were undone and the fleet {became}."
+    if not testbed.has_fleet:
+        said = "Nothing was disturbed."
     if not testbed.is_removed:
         name = testbed.design.fleet.experiment
         said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."

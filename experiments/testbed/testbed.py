@@ -103,6 +103,11 @@ class Testbed:
         self.is_removed = True  # also where there was never anything to remove
         self.stopped: dict[str, Any] | None = None
 
+    @property
+    def has_fleet(self) -> bool:
+        """True once a fleet was asked for: a kind that needs none has none."""
+        return self._applied
+
     def keep(self, write: Keep) -> None:
         """Have `write(folder)` called at the end, however the run ends: it writes files, and what
         it returns goes into manifest.json; None where there is nothing worth keeping."""

@@ -23,11 +23,13 @@ class Asked:
 
 @dataclass
 class Shop:
-    """Its URL, and what it was asked; `gives_tokens` may be changed."""
+    """Its URL, and what it was asked; `gives_tokens` and `moved_to`, where `/moved` leads, may be
+    changed."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     gives_tokens: bool = True
+    moved_to: str = ""
 
     def answer(self, one: Asked) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body."""
@@ -42,6 +44,8 @@ class Shop:
             return (201, {"Location": "/cart/1"}, b"{}") if ok else (401, {}, b"who?")
         if one.path == "/echo":
             return 200, {"Content-Type": "text/plain"}, one.body
+        if one.path == "/moved" and self.moved_to:
+            return 302, {"Location": self.moved_to}, b""
         if one.path == "/empty":
             return 204, {}, b""
         return 404, {}, b"none"

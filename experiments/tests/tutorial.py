@@ -20,6 +20,7 @@ RUN = f"sparecraft run {EXPERIMENT}"
 LOCUST_EXPERIMENT = "my-flags"
 LOCUST_RUN = f"sparecraft run {LOCUST_EXPERIMENT}"
 GREETER = "my-greeter"  # the experiment of the Compose file
+RUN_ENDPOINT = "sparecraft run my-endpoint --target http://localhost:8000"
 RUN_GREETER = f"sparecraft run {GREETER}"
 
 

@@ -64,6 +64,7 @@ def read_results(run_dir: Path) -> Results:
             hint="Run the design first.",
         )
     manifest = read_manifest(run_dir)
+    _check_fleet(run_dir, manifest)
     requests = _table(run_dir / "requests.parquet", _REQUESTS)
     events = without_discarded(_events(run_dir / "events.jsonl"))
     spans = windows(events, run_end_s(requests, events, manifest))
@@ -79,6 +80,17 @@ def read_results(run_dir: Path) -> Results:
         failovers=failovers(events),
         against=against_run(run_dir),
     )
+
+
+def _check_fleet(run_dir: Path, manifest: Mapping[str, Any]) -> None:
+    """Raises InputError for a run on a service that somebody else runs."""
+    if service := (manifest.get("spec") or {}).get("endpoint"):
+        raise InputError(
+            str(run_dir),
+            expected="a run that measured a fleet, with agents and arbiters",
+            got=f"one that asked {service.get('host')} from outside: no CPU, no figures of servers",
+            hint="Run the load on a fleet of the design's own, or plan by `--input plan.toml`.",
+        )
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:

@@ -16,9 +16,9 @@ from experiments.load.http_operation import Expected, host_of
 class HttpClient(ByteClient):
     """Page views and operations on one address."""
 
-    def __init__(self, address: tuple[str, int], **limits: Any) -> None:
+    def __init__(self, address: tuple[str, int], *, authority: str = "", **limits: Any) -> None:
         super().__init__(address, **limits)
-        host = host_of(address)
+        host = authority or host_of(address)
         self._head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n\r\n"
 
     def request(self, text: str) -> bytes:

@@ -64,7 +64,7 @@ def run_verdicts(
     _add_reasons(found["measurement"], [*measurement_reasons(arms, limit), *against])
     _add_reasons(found["injection"], _injection_reasons(manifest, faults))
     _add_reasons(found["injection"], dose_reasons(faults.get("doses") or []))
-    _add_reasons(found["revert"], _revert_reasons(disturbances, faults))
+    _add_reasons(found["revert"], _revert_reasons(manifest, disturbances, faults))
     return found
 
 
@@ -105,7 +105,9 @@ def _injection_reasons(manifest: Mapping[str, Any], faults: Mapping[str, Any]) -
     ]
 
 
-def _revert_reasons(disturbances: Sequence[Window], faults: Mapping[str, Any]) -> list[str]:
+def _revert_reasons(
+    manifest: Mapping[str, Any], disturbances: Sequence[Window], faults: Mapping[str, Any]
+) -> list[str]:
     reasons = [
         f"{window.kind} on {window.machine or 'an unnamed machine'} at {window.start_s:.1f} s: "
         "no revert was recorded"
@@ -114,7 +116,7 @@ def _revert_reasons(disturbances: Sequence[Window], faults: Mapping[str, Any]) -
     ]
     if faults["fingerprint_clean"] is False:
         reasons.append("a machine's fingerprint differs from before the run")
-    elif faults["fingerprint_clean"] is None:
+    elif faults["fingerprint_clean"] is None and manifest.get("fleet", True) is not None:
         reasons.append("the machines' fingerprints were not checked")
     return reasons
 

@@ -306,7 +306,7 @@ class FileUsers:
 
 
 def _addresses(plan: LoadPlan) -> list[tuple[str, int]]:
-    urls = [entry_url(url) for urls in plan.entries.values() for url in urls]
+    urls = [entry_url(url, plan.target) for urls in plan.entries.values() for url in urls]
     return [(str(one.hostname), one.port or _PORTS.get(one.scheme, 0)) for one in urls]
 
 

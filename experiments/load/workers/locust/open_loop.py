@@ -24,8 +24,8 @@ from core.statistics.percentiles import OK
 from experiments.design.http_request import HttpRequest
 from experiments.design.workloads import Operation
 from experiments.load.client import Answer
-from experiments.load.clients import clients_of
-from experiments.load.http_operation import Expected, VirtualUser, bytes_of, host_of
+from experiments.load.clients import clients_of, host_header
+from experiments.load.http_operation import Expected, VirtualUser, bytes_of
 from experiments.load.plan import LoadPlan
 from experiments.load.workers.locust.timer import Alarm
 
@@ -269,7 +269,7 @@ class OpenLoop(Arrivals):
         if isinstance(request, HttpRequest):
             assert user is not None  # each arrival of a plan with such operations has one
             wanted = Expected(request, user)
-            request = bytes_of(request, host_of(self._clients[url].address), user)
+            request = bytes_of(request, host_header(self._plan, self._clients[url]), user)
         self._in_flight += 1
         try:
             answer = self._clients[url].fetch(request, wanted, sent_s)

@@ -12,7 +12,10 @@ import pytest
 
 from experiments.paths import ROOT
 
-SPECIAL_OF = {"schemes": "compare"}  # a kind that is another with something added
+SPECIAL_OF = {
+    "endpoint": "compare",
+    "schemes": "compare",
+}  # a kind that is another with something added
 EVERYWHERE = {"console", "paths", "program"}
 # A folder of experiments/ and those that it may import.
 MAY_IMPORT: dict[str, set[str]] = {

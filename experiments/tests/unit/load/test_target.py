@@ -29,3 +29,11 @@ def test_a_private_address_is_allowed_on_a_load_machine_only(
     assert plan.entry_url("http://10.80.0.11/").hostname == "10.80.0.11"
     with pytest.raises(InputError, match="nowhere else"):
         plan.entry_url("http://93.184.215.14/")
+
+
+def test_a_plan_for_a_target_admits_that_address_and_no_other() -> None:
+    target = plan.PlanTarget("10.80.0.11", "shop.test")
+    assert plan.entry_url("http://10.80.0.11:8080/", target).port == 8080
+    for host in ("10.80.0.12", "127.0.0.1", "198.18.0.11", "shop.test"):
+        with pytest.raises(InputError):
+            plan.entry_url(f"http://{host}/", target)

@@ -1,0 +1,161 @@
+"""Designs of kind endpoint: a service that somebody else runs is asked, and no fleet is made.
+
+Such a design is an experiment.toml with [load], [phases] and [slo], and no fleet.tfvars. Any other
+design with a load becomes one (`sparecraft run DESIGN --target URL`): its load, phases and SLO are
+kept, and what needs agents or arbiters is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.config_file import ConfigFile, Problem
+from core.errors import InputError
+from experiments.design.experiment import Arm, Experiment, Interference, Order
+from experiments.design.guard import Guard
+from experiments.design.roles import Role, Roles
+
+if TYPE_CHECKING:
+    from experiments.design.design import Design
+
+KIND = "endpoint"
+ARM = "target"  # the one arm, tier and role of such a design
+REPEATS_MAX = 100
+ERROR_SHARE_MAX = 0.5  # ends the run, unless the design's own guard says otherwise
+REQUESTS_MAX = 1_000_000  # of a run
+LOAD_S_MAX = 3600.0
+RATE_PER_S_MAX = 2000.0
+_UNKNOWN = 0.5  # availability, which nothing here can say
+_NO_MACHINE = {"role": ARM, "nodes": 1, "cpus": 0.1, "memory_mb": 64, "nic_mbps": 1, "disk_mbps": 1}
+
+
+def is_endpoint(toml: ConfigFile, directory: Path) -> bool:
+    """True of a design that says so, or that has neither a fleet nor arms."""
+    if (kind := toml.values.get("kind")) is not None:
+        return bool(kind == KIND)
+    return "arms" not in toml.values and not (directory / "fleet.tfvars").exists()
+
+
+def with_defaults(toml: ConfigFile) -> ConfigFile:
+    """The file with the tables that an endpoint leaves nothing to say in."""
+    values: dict[str, Any] = {"kind": KIND, "arms": {ARM: {}}, **toml.values}
+    defaults: dict[str, dict[str, Any]] = {
+        "design": {"order": "A", "repeats": 1},
+        "guard": {"error_share_max": ERROR_SHARE_MAX, "requests_min": 10},
+    }
+    for table, said in defaults.items():
+        stated = values.setdefault(table, {})
+        if isinstance(stated, dict) and "unguarded" not in stated:
+            values[table] = {**said, **values[table]}
+    if isinstance(values.get("slo"), dict):
+        values["slo"] = {"availability": _UNKNOWN, **values["slo"]}
+    return toml.having(values)
+
+
+def fleet_of(directory: Path) -> ConfigFile:
+    """The file of a fleet of one nameless machine, which stands for the service and is not made."""
+    name = re.sub(r"[^a-z0-9]+", "-", directory.name.lower()).strip("-")[:30].strip("-")
+    name = name if name[:1].isalpha() else f"endpoint-{name}"[:30].strip("-")
+    values = {"experiment": name, "scheme": "on-prem", "tiers": {ARM: dict(_NO_MACHINE)}}
+    return ConfigFile(directory / "fleet.tfvars", values)
+
+
+def with_role(roles: Roles) -> Roles:
+    """The roles, and that of the service."""
+    role = Role(summary="A service that somebody else runs", protocol="http", port=80)
+    return {**roles, ARM: role}
+
+
+def endpoint_problems(experiment: Experiment) -> Iterator[Problem]:
+    """What an endpoint cannot be asked for, and more load than may be sent to one."""
+    if experiment.kind != KIND:
+        if experiment.load.target is not None:
+            expected = f"no target in kind {experiment.kind}, which asks its own fleet"
+            hint = "Take it out; `--target URL` on the command line asks a service."
+            yield Problem(("load", "target"), expected, experiment.load.target, hint)
+        return
+    disturbing = {
+        "interference": experiment.interference.pattern != "none",
+        "faults": bool(experiment.faults),
+        "failover": experiment.failover is not None,
+    }
+    for table, stated in disturbing.items():
+        if stated:
+            yield Problem((table,), "none: nothing is disturbed without agents", "some")
+    for name, arm in experiment.arms.items():
+        if arm.settings or name != ARM:
+            yield Problem(("arms", name), f"no arms: there are no arbiters, only {ARM}", name)
+    yield from _bound_problems(experiment)
+
+
+def _bound_problems(experiment: Experiment) -> Iterator[Problem]:
+    phases, order = experiment.phases, experiment.design
+    blocks = len(order.order) * order.repeats
+    length_s = phases.settle + blocks * (phases.warm_up + phases.measure)
+    if length_s > LOAD_S_MAX:
+        expected = f"at most {LOAD_S_MAX:g} s of load in all blocks of an endpoint's run"
+        yield Problem(("phases", "measure"), expected, f"{length_s:g} s")
+    rate_per_s = experiment.load.rate_per_s
+    if rate_per_s is None:
+        return
+    if rate_per_s > RATE_PER_S_MAX:
+        expected = f"at most {RATE_PER_S_MAX:g} to an endpoint"
+        yield Problem(("load", "rate_per_s"), expected, f"{rate_per_s:g}")
+    if rate_per_s * length_s > REQUESTS_MAX:
+        expected = f"at most {REQUESTS_MAX:,} requests in an endpoint's run"
+        yield Problem(("load", "rate_per_s"), expected, f"about {rate_per_s * length_s:,.0f}")
+
+
+def as_endpoint(design: Design) -> Design:
+    """The same load, phases and SLO, asked of an endpoint. Raises InputError for a design that has
+    no load, or whose load has more than one entry."""
+    asked = design.experiment
+    if asked.kind == KIND:
+        return design
+    if "load" not in asked.model_fields_set or design.source is None:
+        raise InputError(
+            "--target",
+            expected="a design with a [load]",
+            got=f"{design.name}, of kind {asked.kind}, which asks by itself",
+            hint="Write one with [load], [phases] and [slo].",
+        )
+    if len(design.fleet.entry_tiers) > 1:
+        raise InputError(
+            "--target",
+            expected="a design whose load asks one entry tier",
+            got=", ".join(design.fleet.entry_tiers),
+            hint="Write a design of its own for each.",
+        )
+    repeats = asked.design.order.count("A") * asked.design.repeats
+    order = Order(order="A", repeats=min(repeats, REPEATS_MAX), seed=asked.design.seed)
+    guard = asked.guard
+    if not guard.looks_at_requests:
+        guard = Guard(error_share_max=ERROR_SHARE_MAX, requests_min=10)
+    experiment = asked.model_copy(
+        update={
+            "kind": KIND,
+            "arms": {ARM: Arm()},
+            "interference": Interference(pattern="none"),
+            "faults": (),
+            "failover": None,
+            "guard": guard,
+            "design": order,
+        }
+    )
+    design.source.refuse_all(endpoint_problems(experiment))
+    return replace(design, experiment=experiment, prediction=None)
+
+
+def left_out(asked: Experiment) -> str:
+    """What a design asks for and an endpoint cannot have, in words; "" where that is nothing."""
+    parts = {
+        "arms": len(asked.arms) > 1,
+        "interference": asked.interference.pattern != "none",
+        "faults": bool(asked.faults),
+        "fail-over": asked.failover is not None,
+    }
+    return ", ".join(name for name, stated in parts.items() if stated)

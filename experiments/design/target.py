@@ -1,0 +1,117 @@
+"""A service that somebody else runs, at its URL: which hosts may be asked, and where they are.
+
+Loopback may be asked as it is. Every other host has to be typed twice, in the URL and in the list
+of those allowed, so that a slip of the pen sends load to nobody. Its name is resolved once; load
+goes to that address, whatever the name says later.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Collection, Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from core.config_file import Strict
+from core.errors import InputError
+
+SCHEMES = {"http": 80}
+_NEVER = ipaddress.ip_network("0.0.0.0/8")
+_HOW = "Say it as http://HOST:PORT."
+
+Lookup = Callable[[str], Sequence[str]]
+
+
+class Target(Strict):
+    """The service, its name resolved."""
+
+    scheme: str
+    """One of SCHEMES."""
+    host: str
+    """As the URL has it, in small letters: a name or an IPv4 address."""
+    port: int
+    address: str
+    """IPv4, to which all of a run's load goes."""
+
+    @property
+    def url(self) -> str:
+        """Its URL by name."""
+        return f"{self.scheme}://{self.authority}/"
+
+    @property
+    def entry(self) -> str:
+        """Its URL by address."""
+        return f"{self.scheme}://{self.address}:{self.port}/"
+
+    @property
+    def authority(self) -> str:
+        """The Host header of requests to it."""
+        return self.host if self.port == SCHEMES[self.scheme] else f"{self.host}:{self.port}"
+
+
+def ipv4_addresses(host: str) -> list[str]:
+    """All of a name, as this host's resolver gives them. Raises OSError where there is none."""
+    found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+def resolved(
+    place: str, url: str, allowed: Collection[str], lookup: Lookup = ipv4_addresses
+) -> Target:
+    """The service at `url`. Raises InputError at `place` for a URL that is none, a host that is not
+    allowed, and one without an address that load may go to."""
+    parts = _parts(place, url)
+    host = str(parts.hostname)
+    address = _address(place, host, lookup)
+    if not address.is_loopback and host not in {one.lower() for one in allowed}:
+        raise InputError(
+            place,
+            expected="a host of this machine, or one that is allowed by its name",
+            got=f"{host}, at {address}",
+            hint=f"If load may go there, repeat it: --allow-host {host}, or allow_hosts = "
+            f'["{host}"] under [load].',
+        )
+    port = parts.port or SCHEMES[parts.scheme]
+    return Target(scheme=parts.scheme, host=host, port=port, address=str(address))
+
+
+def _parts(place: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise InputError(place, expected="a URL", got=f"{url} ({error})", hint=_HOW) from error
+    if parts.scheme not in SCHEMES or not host or port == 0:
+        expected = f"{' or '.join(SCHEMES)}://HOST, with or without :PORT"
+        raise InputError(place, expected=expected, got=url, hint=_HOW)
+    if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise InputError(
+            place,
+            expected="a URL without path, query and account: the operations have these",
+            got=url.replace(parts.netloc, parts.netloc.rpartition("@")[2]),
+            hint=_HOW,
+        )
+    return parts
+
+
+def _address(place: str, host: str, lookup: Lookup) -> ipaddress.IPv4Address:
+    if ":" in host:
+        raise InputError(place, expected="a name, or an IPv4 address", got=host, hint=_HOW)
+    try:
+        found = [ipaddress.IPv4Address(one) for one in lookup(host)]
+    except (OSError, ValueError, UnicodeError) as error:
+        raise InputError(
+            place,
+            expected="a host with an IPv4 address",
+            got=f"{host}: {getattr(error, 'strerror', None) or error}",
+            hint="Correct the name, or give the address itself.",
+        ) from error
+    for one in found:
+        if one.is_link_local or one.is_multicast or one.is_reserved or one in _NEVER:
+            raise InputError(
+                place,
+                expected="a host of the network",
+                got=f"{host}, at {one}: link-local, multicast or reserved",
+                hint="No load is sent there.",
+            )
+    return found[0]

@@ -1,0 +1,115 @@
+"""Blocks of load on a service that somebody else runs: each ends by its plan, its guard or halt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.statistics.percentiles import time_out_ms
+from experiments.design.design_files import FOLDER, copy_design_files
+from experiments.design.endpoint import ARM
+from experiments.design.experiment import Experiment
+from experiments.design.schedule import Block, blocks, pair_seed
+from experiments.design.target import Target
+from experiments.load.generator import LoadGenerator, LoadHandle
+from experiments.load.plan import plan_block
+from experiments.run.blocks import write_blocks
+from experiments.testbed.guard import GuardWatch
+from experiments.testbed.host import HostBlock, HostWatch, wait_until_quiet
+from experiments.testbed.testbed import Testbed
+
+PLATFORM = "endpoint"  # in a result's head
+_SETTLING = -1
+_LEAD_S = 0.5
+_DRAIN_S = 2.0
+_TICK_S = 0.25
+
+
+def measure(testbed: Testbed, target: Target) -> None:
+    """All blocks of the design, and before them what settles."""
+    design = testbed.design
+    copy_design_files(design.directory, design.experiment.load, testbed.folder / FOLDER)
+    run = EndpointRun(testbed, target)
+    testbed.keep(run.write)
+    asked = design.experiment
+    with testbed.narrator.step(f"Measuring {target.url}"):
+        if asked.phases.settle > 0.0:
+            phases = {"warm_up": asked.phases.settle, "measure": 0.0}
+            calm = asked.model_copy(update={"phases": asked.phases.model_copy(update=phases)})
+            run.block(Block(_SETTLING, 0, ARM, pair_seed(asked.design.seed, _SETTLING)), calm)
+            run.handles.clear()
+            run.host.clear()
+        for block in blocks(asked):
+            run.block(block, asked)
+
+
+@dataclass
+class EndpointRun:
+    """The blocks that were sent so far; each one's records, however it ended."""
+
+    testbed: Testbed
+    target: Target
+    handles: list[LoadHandle] = field(default_factory=list)
+    discarded: list[LoadHandle] = field(default_factory=list)
+    host: list[HostBlock] = field(default_factory=list)
+
+    def block(self, block: Block, asked: Experiment) -> None:
+        """Send one block. Raises Stopped where the guard ends it."""
+        testbed, design = self.testbed, self.testbed.design
+        waited_s = wait_until_quiet(testbed.quiet_wait_s)
+        workload = design.workloads[asked.load.user]
+        entries = dict.fromkeys(design.fleet.entry_tiers, (self.target.entry,))
+        plan = plan_block(entries, asked, block, workload, self.target)
+        generator = LoadGenerator(
+            testbed.folder / "load",
+            t0_monotonic_s=testbed.clock.monotonic,
+            worker=asked.load.worker,
+            design=design.directory,
+        )
+        handle = generator.start(plan)
+        self.handles.append(handle)
+        try:
+            handle.wait_ready()
+            watch = HostWatch()
+            origin = time.monotonic() + _LEAD_S
+            handle.go(testbed.clock.since_s(origin))
+            try:
+                self._follow(handle, block, asked, origin, watch)
+            finally:
+                self.host.append(watch.block(block, waited_s))
+        finally:
+            handle.stop()
+
+    def _follow(
+        self, handle: LoadHandle, block: Block, asked: Experiment, origin: float, watch: HostWatch
+    ) -> None:
+        plan, load = handle.plan, asked.load
+        limit_s = plan.length_s + plan.drain_s + _DRAIN_S
+        time_out = time_out_ms(load.connect_timeout_s, load.response_timeout_s)
+        guard = GuardWatch(asked.guard, origin, time_out)
+        title = f"  block {block.repeat + 1}: {load.user} at {load.sent_per_s:g}/s"
+        if block.repeat == _SETTLING:
+            title = f"  settling, {plan.length_s:g} s"
+        with self.testbed.narrator.bar(title, plan.length_s) as show:
+            while True:
+                status = handle.poll()
+                now = time.monotonic()
+                now_s = now - origin
+                watch.tick()
+                guard.requests(now, status.records)
+                guard.look(now, {}, (), {})
+                show(min(now_s, plan.length_s), f"{status.recorded} requests")
+                if status.state == "done" and now_s >= plan.length_s:
+                    return
+                if status.state in ("stopped", "failed") or now_s > limit_s:
+                    ended = status.problem or f"state {status.state} after {now_s:.0f} s"
+                    raise handle.failure(ended)
+                time.sleep(_TICK_S)
+
+    def write(self, folder: Path) -> Mapping[str, Any] | None:
+        """The requests of all blocks, and what the manifest says of load, host and service."""
+        found = write_blocks(self.testbed, self, folder)
+        return found and {**found, "platform": PLATFORM}

@@ -1,0 +1,123 @@
+"""`sparecraft run DESIGN --target URL` on a service of this process, from check to compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.tests.called import call, refusal
+from experiments.tests.rest_shop import Shop, rest_shop
+
+DESIGN = """\
+[load]
+arrivals = "constant"
+rate_per_s = 20.0
+
+[[load.operations]]
+name = "log in"
+method = "POST"
+path = "/login"
+body = { json = { user = "ann" } }
+
+[[load.operations]]
+name = "gone"
+path = "/gone"
+expect = STATUS
+
+[phases]
+warm_up = 0.5
+measure = 2
+
+[slo]
+p95_ms = 5000.0
+p99_ms = 5900.0
+max_error_share = 0.01
+
+[design]
+order = "A"
+repeats = 2
+"""
+
+
+@pytest.fixture
+def design(tmp_path: Path) -> Path:
+    folder = tmp_path / "asked"
+    folder.mkdir()
+    (folder / "experiment.toml").write_text(DESIGN.replace("STATUS", "404"))
+    return folder
+
+
+def run(design: Path, shop: Shop, *more: str) -> dict[str, Any]:
+    """The result, in the folder `results` beside the design."""
+    results = str(design.parent / "results")
+    url = shop.url.rstrip("/")
+    done = call("run", str(design), "--target", url, "--results", results, "--json", *more)
+    assert done.stdout.startswith("{"), done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_service_is_measured_reported_compared_and_not_planned_from(design: Path) -> None:
+    with rest_shop() as shop:
+        one, other = run(design, shop), run(design, shop)
+    host = shop.url.split("//")[1].rstrip("/")
+    assert {asked.headers["Host"] for asked in shop.asked} == {host}
+    assert (one["kind"], one["platform"]) == ("endpoint", "endpoint")
+    found = one["endpoint"]
+    assert found["target"].endswith(host)
+    assert [block["repeat"] for block in found["blocks"]] == [0, 1]
+    assert found["arms"]["target"]["requests"] == 80
+    assert found["arms"]["target"]["error_share"] == 0.0
+    assert set(found["operations"]) == {"log in", "gone"}
+    assert all(one["verdicts"][name]["ok"] for name in ("injection", "revert", "cleanup"))
+    assert "availability" not in one["slo"]["asked"]
+    folders = [str(design.parent / "results" / "asked" / each["run"]) for each in (one, other)]
+    page = Path(folders[0]) / "report.html"
+    page.unlink()
+    assert call("report", folders[0]).exit_code == 0
+    assert found["not_measured"] in page.read_text().replace("&#39;", "'")
+    side_by_side = json.loads(call("compare", *folders, "--json").stdout)["runs"]
+    assert [each["service"] for each in side_by_side] == [found["target"]] * 2
+    assert refusal("plan", "--from", folders[0]).place == folders[0]
+
+
+def test_a_redirect_to_another_host_is_an_answer_and_is_not_followed(design: Path) -> None:
+    with rest_shop() as other, rest_shop() as shop:
+        shop.moved_to = f"{other.url.rstrip('/')}/elsewhere"
+        text = DESIGN.replace("STATUS", "200").replace("repeats = 2", "repeats = 1")
+        text += "[guard]\nerror_share_max = 0.99\n"
+        (design / "experiment.toml").write_text(text.replace('"/gone"', '"/moved"'))
+        found = run(design, shop)["endpoint"]
+        assert any(one.path == "/moved" for one in shop.asked)
+        assert other.asked == []
+    moved = found["operations"]["gone"]["target"]
+    assert moved["reasons"] == {"status 302": moved["requests"]}
+
+
+def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design: Path) -> None:
+    text = DESIGN.replace("STATUS", "200").replace("measure = 2", "measure = 60")
+    (design / "experiment.toml").write_text(text + "[guard]\nerror_share_max = 0.2\n")
+    with rest_shop() as shop:
+        results = str(design.parent / "results")
+        url = shop.url.rstrip("/")
+        error = refusal("run", str(design), "--target", url, "--results", results)
+    assert "error_share_max" in error.got
+    (kept,) = (design.parent / "results" / "asked").glob("2*/result.json")
+    assert json.loads(kept.read_text())["stopped"]["condition"] == "error_share_max"
+
+
+def test_a_host_that_may_not_be_asked_is_refused_before_anything_is_made(design: Path) -> None:
+    results = design.parent / "results"
+    for given in (
+        ("--target", "http://203.0.113.7:80"),
+        ("--target", "http://203.0.113.7:80", "--allow-host", "203.0.113.8"),
+        ("--target", "http://no-such-host.invalid"),
+        ("--target", "http://127.0.0.1:1", "--keep"),
+        (),
+    ):
+        error = refusal("run", str(design), "--results", str(results), *given)
+        assert error.place == "--target"
+    assert not results.exists()

@@ -1,0 +1,92 @@
+"""Which hosts may be asked by `--target`, and that a name is resolved once."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from core.errors import InputError
+from experiments.design.target import Target, resolved
+
+
+class Names:
+    """A resolver that knows these, and counts how often it was asked."""
+
+    def __init__(self, **known: str) -> None:
+        self.known = {name.replace("_", "."): found.split() for name, found in known.items()}
+        self.asked = 0
+
+    def __call__(self, host: str) -> Sequence[str]:
+        self.asked += 1
+        if host in self.known:
+            return self.known[host]
+        if host.replace(".", "").isdigit():
+            return [host]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+NAMES = Names(localhost="127.0.0.1", shop_test="10.1.2.3", two_test="10.1.2.4 10.1.2.5",
+              inner_test="127.0.0.1", meta_test="10.1.2.3 169.254.169.254",
+              six_test="")  # fmt: skip
+
+
+def refused(url: str, *allowed: str) -> InputError:
+    with pytest.raises(InputError) as found:
+        resolved("--target", url, allowed, NAMES)
+    return found.value
+
+
+def test_a_name_of_this_machine_may_be_asked_as_it_is() -> None:
+    for url in ("http://localhost:81", "http://127.0.0.1:81/", "http://inner.test:81"):
+        assert resolved("--target", url, (), NAMES).entry == "http://127.0.0.1:81/"
+
+
+def test_any_other_host_has_to_be_typed_twice() -> None:
+    for host, at in (("shop.test", "10.1.2.3"), ("10.1.2.3", "10.1.2.3"), ("8.8.8.8", "8.8.8.8")):
+        assert host in refused(f"http://{host}/").got
+        assert host in refused(f"http://{host}/", "other.test").got
+        found = resolved("--target", f"http://{host.upper()}", (host,), NAMES)
+        assert (found.host, found.address, found.port) == (host, at, 80)
+
+
+def test_a_name_is_resolved_once_and_load_goes_to_its_first_address() -> None:
+    names = Names(two_test="10.1.2.4 10.1.2.5")
+    found = resolved("--target", "http://two.test:8080", ("two.test",), names)
+    assert names.asked == 1
+    assert found == Target(scheme="http", host="two.test", port=8080, address="10.1.2.4")
+    assert (found.entry, found.authority) == ("http://10.1.2.4:8080/", "two.test:8080")
+
+
+def test_an_unknown_host_is_named() -> None:
+    assert "nowhere.test" in refused("http://nowhere.test", "nowhere.test").got
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "224.0.0.1", "255.255.255.255", "0.0.0.0", "meta.test"]
+)
+def test_a_host_of_no_network_is_refused_though_it_is_allowed(host: str) -> None:
+    assert host in refused(f"http://{host}/", host).got
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "shop.test",
+        "ftp://shop.test",
+        "http://",
+        "http://shop.test:0",
+        "http://shop.test:99999",
+        "http://shop.test/path",
+        "http://shop.test/?query",
+        "http://[::1]/",
+        "http://[",
+    ],
+)
+def test_what_is_no_url_of_a_host_is_refused(url: str) -> None:
+    assert refused(url, "shop.test").place == "--target"
+
+
+def test_an_account_in_the_url_is_refused_and_not_shown() -> None:
+    assert "secret" not in str(refused("http://ann:secret@shop.test/", "shop.test"))
