@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.kinds.limplock.result import CLASSES, over
+from experiments.kinds.limplock.judge.result import CLASSES, over
+from experiments.kinds.limplock.judge.rule import Verdict
 from experiments.kinds.limplock.row import Row, rows
-from experiments.kinds.limplock.rule import Verdict
 from experiments.paths import ROOT
 
 DATA = ROOT / "docs" / "results" / "limplock.toml"

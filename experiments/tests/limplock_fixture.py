@@ -12,7 +12,7 @@ import polars as pl
 
 from core.runfiles.result import FILE, Result
 from experiments.design import load_design
-from experiments.kinds.limplock.result import analyse
+from experiments.kinds.limplock.judge.result import analyse
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import CLOSING
 from experiments.kinds.limplock.section import LimplockSection

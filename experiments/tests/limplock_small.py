@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
-from experiments.kinds.limplock.clients import Clients, Task
-from experiments.kinds.limplock.repeat import Repeat
+from experiments.kinds.limplock.clients.process import Clients, Task
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, System
+from experiments.kinds.limplock.measure.repeat import Repeat
 from experiments.kinds.limplock.row import Load, Row, rows
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import Node, NotStable, Parts, System
 
 NODES = [Node(name, f"198.18.0.{k}", f"198.19.0.{k}") for k, name in enumerate("abc", start=1)]
 # A client that answers at once, again and again, dies when asked to, and hangs when asked to.

@@ -1,7 +1,8 @@
 """Slowdown of an operation beside a limping machine, as a run of kind limplock says.
 
-Its slowdown has bounds that hold for few repeats (experiments/kinds/limplock/slowdown.py). Where
-waits were cut short it is an "at least", and there may be no upper bound.
+Its slowdown has bounds that hold for few repeats
+(experiments/kinds/limplock/judge/slowdown.py). Where waits were cut short it is an "at least", and
+there may be no upper bound.
 """
 
 from __future__ import annotations

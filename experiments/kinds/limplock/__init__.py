@@ -1,5 +1,5 @@
 """Which limplock a slow card or disk leads to, row by row of the paper's Table 1. Begin with
-rule.py, then measure.py."""
+judge/rule.py, then measure/blocks.py."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ class LimplockKind(Kind):
 
     def measure(self, testbed: Testbed, section: LimplockSection) -> None:
         """Every repeat of every row."""
-        from experiments.kinds.limplock.measure import Rows
+        from experiments.kinds.limplock.measure.blocks import Rows
 
         Rows(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """The verdicts of each row and scenario."""
-        from experiments.kinds.limplock.result import analyse
+        from experiments.kinds.limplock.judge.result import analyse
 
         return analyse(folder)
 
     def write_page(self, folder: Path) -> Path:
         """Table 1 and Figures 1, 2a, 2b, 2c and 4, ours beside the paper's."""
-        from experiments.kinds.limplock.page import write_page
+        from experiments.kinds.limplock.page.report import write_page
 
         return write_page(folder)
 
     def print_result(self, result: Result, console: Console, page: Path) -> None:
         """A line for each row."""
-        from experiments.kinds.limplock.page import print_rows
+        from experiments.kinds.limplock.page.report import print_rows
         from experiments.record.result import flat
 
         print_rows(flat(result), console, page)

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Strict, check, read_toml, refusal
-from experiments.kinds.limplock.dose import Mechanism
-from experiments.kinds.limplock.probes import Needs
+from experiments.kinds.limplock.judge.dose import Mechanism
+from experiments.kinds.limplock.judge.probes import Needs
 
 FOLDER = Path(__file__).parent / "rows"
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")]

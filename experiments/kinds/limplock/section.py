@@ -11,12 +11,12 @@ from core.config_file import Share, Strict
 from core.errors import InputError
 from experiments.design import Design
 from experiments.design.injections import HELD_S_MAX
-from experiments.kinds.limplock.endure import Endure
+from experiments.kinds.limplock.clients.system import MODULE, adapter_of
+from experiments.kinds.limplock.judge.rule import Rule
+from experiments.kinds.limplock.judge.search import Search
+from experiments.kinds.limplock.measure.endure import Endure
 from experiments.kinds.limplock.row import Row, rows
-from experiments.kinds.limplock.rule import Rule
 from experiments.kinds.limplock.scenarios import Scenario, scenarios_of
-from experiments.kinds.limplock.search import Search
-from experiments.kinds.limplock.system import MODULE, adapter_of
 
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]  # each once: check
 Factor = Annotated[float, Field(gt=1, le=1e6)]

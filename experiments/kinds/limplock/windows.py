@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
+from experiments.kinds.limplock.judge.slowdown import Waited
 from experiments.kinds.limplock.scenarios import BASE
-from experiments.kinds.limplock.slowdown import Waited
 from experiments.record.records import write_json
 
 FILE, ASKED_FILE, WHITEBOX_FILE = "limplock.json", "asked.parquet", "whitebox.parquet"

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from core.errors import InputError
-from experiments.kinds.limplock.clients import Clients, Task
-from experiments.kinds.limplock.jvm import exported, read_jvm, samples
+from experiments.kinds.limplock.clients.jvm import exported, read_jvm, samples
+from experiments.kinds.limplock.clients.process import Clients, Task
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}
 _OPERATIONS = ("get", "put")

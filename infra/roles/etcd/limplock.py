@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import httpx
 
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.leader_follower import LeaderFollower
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
+from experiments.kinds.limplock.clients.system import Parts, Shown
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import Parts, Shown
 
 _PORT = 2379
 _BEHIND_MOST = 100  # entries of the log that a follower has yet to commit

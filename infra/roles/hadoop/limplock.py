@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 
 from core.errors import InputError
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.clients import Clients, Task
-from experiments.kinds.limplock.jvm import look_at_jvm_by_page
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
+from experiments.kinds.limplock.clients.process import Clients, Task
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _PREPARED_S = 120.0
 _CLEARED_S = 60.0

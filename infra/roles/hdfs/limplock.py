@@ -20,11 +20,11 @@ import numpy as np
 
 from core.errors import InputError, MeasurementFailed
 from experiments.design.workloads import module_at
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.clients import Clients, Lane, Task
-from experiments.kinds.limplock.jvm import look_at_jvm_by_page
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
+from experiments.kinds.limplock.clients.process import Clients, Lane, Task
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
 from experiments.kinds.limplock.row import Load, Row
-from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown, System
 
 _placement = module_at(Path(__file__).with_name("placement.py"))
 _MOVES = _placement.MOVES

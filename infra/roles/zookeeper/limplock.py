@@ -10,11 +10,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.kinds.limplock.clients import Clients
-from experiments.kinds.limplock.jvm import look_at_jvm
-from experiments.kinds.limplock.leader_follower import LeaderFollower
+from experiments.kinds.limplock.clients.jvm import look_at_jvm
+from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
+from experiments.kinds.limplock.clients.process import Clients
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import Node, NotStable, Parts, Shown
 
 _PORT = 2181
 _WORD_S = 2.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.design import load_design
-from experiments.kinds.limplock.clients import Clients, Task, command
+from experiments.kinds.limplock.clients.process import Clients, Task, command
 from experiments.paths import ROOT
 from experiments.tests.load_fixture import free_port
 from experiments.tests.started import until

@@ -15,9 +15,9 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.clients.process import Clients, Task
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"ring-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3)]
 # Lines as 5.0.2 exports them, seconds after one of its peers was stopped.

@@ -14,17 +14,17 @@ import pytest
 
 from experiments.design import load_design
 from experiments.design.schedule import Block
-from experiments.kinds.limplock import repeat as module
-from experiments.kinds.limplock.clients import Clients
-from experiments.kinds.limplock.dose import Dose, dose_of
-from experiments.kinds.limplock.measure import Rows
-from experiments.kinds.limplock.page import headline, scenario_table, summary_table
-from experiments.kinds.limplock.probes import SCHEMA
+from experiments.kinds.limplock.clients.process import Clients
+from experiments.kinds.limplock.judge.dose import Dose, dose_of
+from experiments.kinds.limplock.judge.probes import SCHEMA
+from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
+from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.measure import repeat as module
+from experiments.kinds.limplock.measure.blocks import Rows
+from experiments.kinds.limplock.page.report import headline, scenario_table, summary_table
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.rule import Limplock, Measured, Rule, judge
 from experiments.kinds.limplock.scenarios import CLOSING, Scenario, scenarios_of, shuffled
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.windows import WHITEBOX, Window, read_windows
 from experiments.record.result import flat
 from experiments.tests.limplock_fixture import SLOW_FOLLOWER, SLOW_LEADER, Made

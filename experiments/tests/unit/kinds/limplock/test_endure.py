@@ -13,12 +13,12 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock import endure as lasting_module
-from experiments.kinds.limplock import repeat as module
-from experiments.kinds.limplock.clients import Clients
-from experiments.kinds.limplock.endure import OUT_OF_MEMORY, Deaths, Endure
-from experiments.kinds.limplock.lasting import BIN_S, courses, lasting_figures
-from experiments.kinds.limplock.page import scenario_table
+from experiments.kinds.limplock.clients.process import Clients
+from experiments.kinds.limplock.judge.lasting import BIN_S, courses, lasting_figures
+from experiments.kinds.limplock.measure import endure as lasting_module
+from experiments.kinds.limplock.measure import repeat as module
+from experiments.kinds.limplock.measure.endure import OUT_OF_MEMORY, Deaths, Endure
+from experiments.kinds.limplock.page.report import scenario_table
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection

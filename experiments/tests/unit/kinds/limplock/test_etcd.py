@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
 from experiments.kinds.limplock.row import Row, rows
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 from experiments.paths import ROOT
 
 ROLE = ROOT / "infra" / "roles" / "etcd"

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.node_roles import assign_roles
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
+from experiments.kinds.limplock.measure.node_roles import assign_roles
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 JOBS, HISTORY, MAPS, BOTH, REDUCES = (
     Node(f"jobs-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 6)

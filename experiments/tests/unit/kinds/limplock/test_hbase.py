@@ -10,11 +10,11 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.node_roles import assign_roles
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
+from experiments.kinds.limplock.measure.node_roles import assign_roles
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import injected_tier
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 MASTER, FIRST, SECOND, LAST = (
     Node(f"regions-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3, 4)

@@ -12,10 +12,10 @@ import pytest
 
 from core.errors import InputError, MeasurementFailed
 from experiments.design import load_design
-from experiments.kinds.limplock import metrics_client
-from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.process import Clients, Lane, Task, Work
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"store-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 7)]
 MASTER, SECONDARY, *DATANODES = [node.name for node in NODES]

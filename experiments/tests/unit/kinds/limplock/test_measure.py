@@ -12,9 +12,10 @@ import pytest
 
 from core.errors import DiskFull
 from experiments.design import Design, load_design
-from experiments.kinds.limplock import clients, measure
-from experiments.kinds.limplock.clients import Clients, Did, Lane, Task, command
-from experiments.kinds.limplock.measure import Rows
+from experiments.kinds.limplock.clients import process
+from experiments.kinds.limplock.clients.process import Clients, Did, Lane, Task, command
+from experiments.kinds.limplock.measure import blocks
+from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -76,8 +77,8 @@ def test_a_client_that_finds_the_disk_full_is_not_started(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = load_design("limplock-zookeeper").roles["zookeeper"]
-    monkeypatch.setattr(clients, "_compiled", lambda *_: small_disk)
-    monkeypatch.setattr(clients, "_program", lambda name: name)
+    monkeypatch.setattr(process, "_compiled", lambda *_: small_disk)
+    monkeypatch.setattr(process, "_program", lambda name: name)
     names = {f"198.18.0.{k}": f"ensemble-{k}" for k in (1, 2, 3)}
     asked = (role, "new", ("ZooKeeperClient.java",), "ZooKeeperClient")
     command(*asked, names, small_disk)
@@ -137,7 +138,7 @@ def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
         def measure(self) -> None:
             """Nothing."""
 
-    monkeypatch.setattr(measure, "Repeat", Leaves)
+    monkeypatch.setattr(blocks, "Repeat", Leaves)
     section = LimplockSection(rows=("Z3",))
     rows, nothing = Written(load_design("limplock-zookeeper"), section), cast(Any, None)
     for _ in range(2):

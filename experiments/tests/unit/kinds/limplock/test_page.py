@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.kinds.limplock.cascade import cascade_figures, steps
-from experiments.kinds.limplock.figures import course_figures
-from experiments.kinds.limplock.page import resource_table, write_page
-from experiments.kinds.limplock.resources import Machine, resources
-from experiments.kinds.limplock.system import Shown
+from experiments.kinds.limplock.clients.system import Shown
+from experiments.kinds.limplock.judge.resources import Machine, resources
+from experiments.kinds.limplock.page.cascade import cascade_figures, steps
+from experiments.kinds.limplock.page.figures import course_figures
+from experiments.kinds.limplock.page.report import resource_table, write_page
 from experiments.kinds.limplock.windows import (
     ASKED,
     PROBE,

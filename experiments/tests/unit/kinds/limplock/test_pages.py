@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from experiments.kinds.limplock import metrics_client
+from experiments.kinds.limplock.clients import metrics_client
 
 _BEANS = {
     "Hadoop:service=NameNode,name=FSNamesystem": '{"beans": [{"BlocksTotal": 7}]}',

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.kinds.limplock import progress
-from experiments.kinds.limplock.progress import (
+from experiments.kinds.limplock.page import progress
+from experiments.kinds.limplock.page.progress import (
     Mark,
     course_of,
     mark_of,

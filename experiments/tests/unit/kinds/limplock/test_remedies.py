@@ -19,13 +19,13 @@ from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.kinds.limplock import KIND
-from experiments.kinds.limplock.remedies import Ratio, Remedy, ratio, remedies_of
-from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
-from experiments.kinds.limplock.result import analyse
-from experiments.kinds.limplock.rule import Rule
+from experiments.kinds.limplock.judge.remedies import Ratio, Remedy, ratio, remedies_of
+from experiments.kinds.limplock.judge.result import analyse
+from experiments.kinds.limplock.judge.rule import Rule
+from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from core.errors import EnvironmentMissing, MeasurementFailed
-from experiments.kinds.limplock import repeat as module
-from experiments.kinds.limplock.clients import ClientEnded, Clients, Task
-from experiments.kinds.limplock.repeat import Moved
+from experiments.kinds.limplock.clients.process import ClientEnded, Clients, Task
+from experiments.kinds.limplock.measure import repeat as module
+from experiments.kinds.limplock.measure.repeat import Moved
 from experiments.kinds.limplock.scenarios import BASE, Scenario
 from experiments.tests.limplock_small import (
     A_LEADS,

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from core.errors import InputError
-from experiments.kinds.limplock import calibrate
-from experiments.kinds.limplock.calibrate import SCENARIOS, Scenario, verdicts
-from experiments.kinds.limplock.model import HOLDER, Cluster, Repeat
-from experiments.kinds.limplock.probes import SCHEMA, Needs, Outcome, Stream
-from experiments.kinds.limplock.rule import Limplock, Measured, Rule, judge
-from experiments.kinds.limplock.slowdown import Waited, median, slowdown
+from experiments.kinds.limplock.judge import calibrate
+from experiments.kinds.limplock.judge.calibrate import SCENARIOS, Scenario, verdicts
+from experiments.kinds.limplock.judge.model import HOLDER, Cluster, Repeat
+from experiments.kinds.limplock.judge.probes import SCHEMA, Needs, Outcome, Stream
+from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
+from experiments.kinds.limplock.judge.slowdown import Waited, median, slowdown
 
 RNG = np.random.default_rng
 FAULT_S = 60.0

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from experiments import kinds
-from experiments.kinds.limplock.coverage import missing_measurements
-from experiments.kinds.limplock.node_roles import labels_of
-from experiments.kinds.limplock.page import headline, scenario_table
+from experiments.kinds.limplock.judge.coverage import missing_measurements
+from experiments.kinds.limplock.measure.node_roles import labels_of
+from experiments.kinds.limplock.page.report import headline, scenario_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.windows import Window, read_windows, write_windows
 from experiments.record.result import flat

@@ -19,10 +19,11 @@ from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.dry_run import disturbances
-from experiments.kinds.limplock.page import headline
-from experiments.kinds.limplock.result import analyse
+from experiments.kinds.limplock.judge.result import analyse
+from experiments.kinds.limplock.judge.search import Search, searched
+from experiments.kinds.limplock.page.report import headline
+from experiments.kinds.limplock.page.zones import AXES
 from experiments.kinds.limplock.scenarios import BASE, UNITS, Scenario, label
-from experiments.kinds.limplock.search import Search, searched
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -34,7 +35,6 @@ from experiments.kinds.limplock.windows import (
     read_windows,
     write_windows,
 )
-from experiments.kinds.limplock.zones_page import AXES
 from experiments.record.records import write_json, write_table
 from experiments.record.result import flat, result_of
 from experiments.tests.limplock_fixture import MACHINES, manifest_of

@@ -13,9 +13,9 @@ from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
+from experiments.kinds.limplock.judge.search import Search
+from experiments.kinds.limplock.page.zones import AXES
 from experiments.kinds.limplock.scenarios import UNITS, Axis
-from experiments.kinds.limplock.search import Search
-from experiments.kinds.limplock.zones_page import AXES
 
 START = Search(axis="start", low=0.5, high=5, slower=200, held_s=2)
 LEAST: Mapping[Axis, float] = {

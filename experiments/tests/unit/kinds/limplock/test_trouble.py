@@ -20,14 +20,14 @@ from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock import KIND, dry_run
-from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.clients.process import Clients, Lane, Task
+from experiments.kinds.limplock.clients.system import NotStable
 from experiments.kinds.limplock.dry_run import check_memory, needed_mb
-from experiments.kinds.limplock.node_roles import assign_roles
-from experiments.kinds.limplock.page import scale_words
-from experiments.kinds.limplock.repeat import until_settled, whole
+from experiments.kinds.limplock.measure.node_roles import assign_roles
+from experiments.kinds.limplock.measure.repeat import until_settled, whole
+from experiments.kinds.limplock.page.report import scale_words
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import NotStable
 from experiments.kinds.limplock.windows import Left, Window
 from experiments.testbed.fleet import await_ready
 from experiments.testbed.testbed import Testbed

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.kinds.limplock import whitebox
-from experiments.kinds.limplock.system import Node, Shown
-from experiments.kinds.limplock.whitebox import Whitebox
+from experiments.kinds.limplock.clients.system import Node, Shown
+from experiments.kinds.limplock.measure import whitebox
+from experiments.kinds.limplock.measure.whitebox import Whitebox
 from experiments.record.recorder import Recorder
 from experiments.tests.limplock_small import A_LEADS, Small, Three
 

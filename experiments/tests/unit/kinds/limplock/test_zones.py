@@ -10,8 +10,8 @@ import pytest
 
 from core.config_file import ConfigFile, check
 from core.errors import InputError
-from experiments.kinds.limplock.slowdown import Waited
-from experiments.kinds.limplock.zones import Point, Zones, judge_zones, search
+from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.zones import Point, Zones, judge_zones, search
 
 LONGEST_S = 1000.0
 SEVERITIES = Zones(low=1.0, high=1000.0)

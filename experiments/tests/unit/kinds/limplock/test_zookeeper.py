@@ -9,9 +9,9 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import load_design
-from experiments.kinds.limplock.jvm import read_jvm
+from experiments.kinds.limplock.clients.jvm import read_jvm
+from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
 from experiments.kinds.limplock.row import rows
-from experiments.kinds.limplock.system import Node, NotStable, System, adapter_of
 
 NODES = [Node(f"ensemble-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in (1, 2, 3)]
 LEADER = """\

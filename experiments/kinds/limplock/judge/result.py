@@ -11,15 +11,22 @@ import numpy as np
 import polars as pl
 
 from core.runfiles.manifest import manifest_if_any
-from experiments.kinds.limplock.coverage import missing_measurements
-from experiments.kinds.limplock.dose import Dose, dose_of
-from experiments.kinds.limplock.lasting import courses
-from experiments.kinds.limplock.probes import SCHEMA
-from experiments.kinds.limplock.remedies import remedies_of
+from experiments.kinds.limplock.judge.coverage import missing_measurements
+from experiments.kinds.limplock.judge.dose import Dose, dose_of
+from experiments.kinds.limplock.judge.lasting import courses
+from experiments.kinds.limplock.judge.probes import SCHEMA
+from experiments.kinds.limplock.judge.remedies import remedies_of
+from experiments.kinds.limplock.judge.rule import (
+    Judgement,
+    Limplock,
+    Measured,
+    Rule,
+    Verdict,
+    judge,
+)
+from experiments.kinds.limplock.judge.search import Search, searched, value_of
 from experiments.kinds.limplock.row import Row, rows
-from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.scenarios import BASE, CRASH, scenarios_of
-from experiments.kinds.limplock.search import Search, searched, value_of
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,

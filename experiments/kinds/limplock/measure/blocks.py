@@ -14,15 +14,16 @@ import polars as pl
 
 from core.errors import MeasurementFailed
 from experiments.design.schedule import Block, blocks
-from experiments.kinds.limplock.clients import Clients, Lane, command
-from experiments.kinds.limplock.repeat import Moved, Repeat, whole
+from experiments.kinds.limplock.clients.process import Clients, Lane, command
+from experiments.kinds.limplock.clients.system import MODULE, Node, System, adapter_of
+from experiments.kinds.limplock.judge.search import Search, relative
+from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.zones import search
+from experiments.kinds.limplock.measure.repeat import Moved, Repeat, whole
+from experiments.kinds.limplock.measure.whitebox import Whitebox
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import Scenario, shuffled
-from experiments.kinds.limplock.search import Search, relative
 from experiments.kinds.limplock.section import LimplockSection, system_tier
-from experiments.kinds.limplock.slowdown import Waited
-from experiments.kinds.limplock.system import MODULE, Node, System, adapter_of
-from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
@@ -33,7 +34,6 @@ from experiments.kinds.limplock.windows import (
     client_log,
     write_windows,
 )
-from experiments.kinds.limplock.zones import search
 from experiments.record.records import write_table
 from experiments.testbed.settings import configure
 from experiments.testbed.testbed import Testbed

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from core.errors import InputError
-from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.clients.process import Clients, Task
+from experiments.kinds.limplock.clients.system import NotStable, Parts, System
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import NotStable, Parts, System
 
 _PROBED_BYTES, _PROBED_KEYS = 100, 10
 _MADE_S = 180.0

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.kinds.limplock.rule import Rule, Verdict, judge_operation, noise
+from experiments.kinds.limplock.judge.rule import Rule, Verdict, judge_operation, noise
+from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, slowdown
 from experiments.kinds.limplock.scenarios import BASE
-from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
 from experiments.kinds.limplock.windows import Window, later_bases
 
 Gain = Literal["heals", "helps", "harms", "nothing shown", "insufficient"]

@@ -13,14 +13,14 @@ from typing import TypeVar
 from core.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
-from experiments.kinds.limplock.clients import ClientEnded, Clients, Lane
-from experiments.kinds.limplock.endure import LINES, Deaths, outlast
-from experiments.kinds.limplock.node_roles import NodeRoles, assign_roles
+from experiments.kinds.limplock.clients.process import ClientEnded, Clients, Lane
+from experiments.kinds.limplock.clients.system import NotStable, System
+from experiments.kinds.limplock.measure.endure import LINES, Deaths, outlast
+from experiments.kinds.limplock.measure.node_roles import NodeRoles, assign_roles
+from experiments.kinds.limplock.measure.whitebox import Whitebox
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, CLOSING, CRASH, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import NotStable, System
-from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import BESIDE, PROBE, ROW, Window
 from experiments.run.active_fault import active_fault
 from experiments.testbed.agents import AgentError

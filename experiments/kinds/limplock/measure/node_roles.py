@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from experiments.kinds.limplock.clients.system import NotStable, Parts, System
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import NotStable, Parts, System
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from pydantic import Field, model_validator
 from core.config_file import refusal
 from experiments.design.contracts import KINDS
 from experiments.design.injections import HELD_S_MAX
+from experiments.kinds.limplock.judge.slowdown import Waited, median
+from experiments.kinds.limplock.judge.zones import Point, Zones, judge_zones
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Scenario
-from experiments.kinds.limplock.slowdown import Waited, median
 from experiments.kinds.limplock.windows import Window, later_bases
-from experiments.kinds.limplock.zones import Point, Zones, judge_zones
 
 _DIGITS = 4
 _PARTS = {"nic": "card", "disk": "disk"}

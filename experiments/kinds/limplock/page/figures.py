@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from core.chart_style import data
-from experiments.kinds.limplock.resources import REACHED, Metrics
+from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import PROBE, ROW, Left, Window
 from experiments.report import palette

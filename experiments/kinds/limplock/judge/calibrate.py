@@ -1,6 +1,6 @@
 """Rates at which the rule is right, wrong, and undecided, where the answer is known.
 
-python -m experiments.kinds.limplock.calibrate [DRAWS]
+python -m experiments.kinds.limplock.judge.calibrate [DRAWS]
 
 Each draw is another cluster (threads, clients, service times, severity, noise of the host) and
 another course of three repeats. `model.py` says why each has the answer that is expected.
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.kinds.limplock.dose import Class, Dose
-from experiments.kinds.limplock.model import LIMPING, Cluster, Outcome, Repeat
-from experiments.kinds.limplock.probes import SCHEMA, Stream, seen
-from experiments.kinds.limplock.rule import Limplock, Measured, Rule, Verdict, judge
-from experiments.kinds.limplock.slowdown import Waited
+from experiments.kinds.limplock.judge.dose import Class, Dose
+from experiments.kinds.limplock.judge.model import LIMPING, Cluster, Outcome, Repeat
+from experiments.kinds.limplock.judge.probes import SCHEMA, Stream, seen
+from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, Verdict, judge
+from experiments.kinds.limplock.judge.slowdown import Waited
 
 REPEATS = 3
 SEVERITIES = (10.0, 100.0, 1000.0)

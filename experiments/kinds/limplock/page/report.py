@@ -12,13 +12,14 @@ from rich.console import Console
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.design.injections import HELD_S_MAX
-from experiments.kinds.limplock.cascade import cascade_figures
-from experiments.kinds.limplock.figures import course_figures, slowdown_figure
-from experiments.kinds.limplock.lasting import lasting_figures
-from experiments.kinds.limplock.progress import progress_figures
-from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
-from experiments.kinds.limplock.resources import Machine, resources
-from experiments.kinds.limplock.result import CLASSES, told_apart
+from experiments.kinds.limplock.judge.lasting import lasting_figures
+from experiments.kinds.limplock.judge.resources import Machine, resources
+from experiments.kinds.limplock.judge.result import CLASSES, told_apart
+from experiments.kinds.limplock.page.cascade import cascade_figures
+from experiments.kinds.limplock.page.figures import course_figures, slowdown_figure
+from experiments.kinds.limplock.page.progress import progress_figures
+from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
+from experiments.kinds.limplock.page.zones import zone_figures, zone_table, zone_words
 from experiments.kinds.limplock.scenarios import CRASH, label
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -28,7 +29,6 @@ from experiments.kinds.limplock.windows import (
     Left,
     read_windows,
 )
-from experiments.kinds.limplock.zones_page import zone_figures, zone_table, zone_words
 from experiments.record.records import read_table
 from experiments.record.result import flat, stopped_words
 from experiments.report.doses import dose_notes, dose_table, dose_words

@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from core.errors import InputError
-from experiments.kinds.limplock.slowdown import Waited, median
+from experiments.kinds.limplock.judge.slowdown import Waited, median
 
 Needs = Literal["limpware", "node", "neither"]
 Outcome = Literal["ok", "timeout", "error"]

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from core.errors import InputError, SparecraftError
 from experiments.design.inventory import Machine
 from experiments.design.workloads import module_at
-from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.clients.process import Clients, Lane, Task
 from experiments.kinds.limplock.row import Load, Row
 
 MODULE = "limplock.py"

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import polars as pl
 
-from experiments.kinds.limplock.system import System
+from experiments.kinds.limplock.clients.system import System
 from experiments.kinds.limplock.windows import WHITEBOX
 from experiments.record.recorder import Recorder
 

@@ -27,9 +27,9 @@ import polars as pl
 from pydantic import Field
 
 from core.config_file import Share, Strict
-from experiments.kinds.limplock.dose import Class, Dose
-from experiments.kinds.limplock.probes import Seen, Stream, seen
-from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
+from experiments.kinds.limplock.judge.dose import Class, Dose
+from experiments.kinds.limplock.judge.probes import Seen, Stream, seen
+from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, slowdown
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
 _SPREAD_LEAST = 2  # base values, without which nothing says how much they differ

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import httpx
 
-from experiments.kinds.limplock import metrics_client
+from experiments.kinds.limplock.clients import metrics_client
 
 _PORT = 9404
 _MEMORY, _COLLECTORS = "java.lang:type=Memory", "java.lang:type=GarbageCollector,*"

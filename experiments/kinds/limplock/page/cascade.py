@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from core.chart_style import data
-from experiments.kinds.limplock.figures import DASHES
+from experiments.kinds.limplock.page.figures import DASHES
 from experiments.kinds.limplock.scenarios import label
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn

@@ -1,0 +1,1 @@
+"""Stores under test: their adapters, official clients and metrics."""

@@ -1,0 +1,1 @@
+"""Measurement of rows on a fleet."""
