@@ -236,7 +236,7 @@ def kinds_page() -> str:
     sections = [
         part
         for kind in found
-        if kind.Section is not None
+        if kind.Section.model_fields
         for part in model_page(kind.Section, at=kind.name)
     ]
     introduction = "`kind` in experiment.toml; a kind's own keys stand in the table of its name."

@@ -33,7 +33,7 @@ from experiments.design import Design, load_design
 from experiments.design.endpoint import KIND as ENDPOINT
 from experiments.design.experiment import Pattern
 from experiments.record.result import passed
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, SectionT
 from experiments.testbed.platforms import DEFAULT, Platform
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ def _platform(attach: str | None, chosen: Chosen, design: Design) -> Platform:
 
 
 def carried_out(
-    kind: Kind,
+    kind: Kind[SectionT],
     design: Design,
-    section: Any,
+    section: SectionT,
     *,
     platform: Platform,
     results: Path,
@@ -212,7 +212,7 @@ def carried_out(
 
 
 def _close(
-    kind: Kind,
+    kind: Kind[Any],
     design: Design,
     chosen: Chosen,
     results: Path,
@@ -254,7 +254,7 @@ def _close(
     raise typer.Exit(0 if closed.passed else 1)
 
 
-def _shown(kind: Kind, result: Result, page: Path, as_json: bool) -> NoReturn:
+def _shown(kind: Kind[Any], result: Result, page: Path, as_json: bool) -> NoReturn:
     if as_json:
         print_json(result)
     else:

@@ -17,7 +17,7 @@ from core.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.design import Design
-    from experiments.run.kind import Kind
+    from experiments.run.kind import Kind, SectionT
 
 
 def search(paths: str) -> None:
@@ -30,7 +30,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({found.name for found in pkgutil.iter_modules(__path__) if found.ispkg}))
 
 
-def find(name: str) -> Kind:
+def find(name: str) -> Kind[Any]:
     """The kind called `name`. Raises InputError naming those there are."""
     if name not in names():
         raise InputError(
@@ -39,11 +39,11 @@ def find(name: str) -> Kind:
             got="no such kind",
             hint="Name one of these; SPARECRAFT_KINDS says where your own kinds are.",
         )
-    kind: Kind = import_module(f"experiments.kinds.{name}").KIND
+    kind: Kind[Any] = import_module(f"experiments.kinds.{name}").KIND
     return kind
 
 
-def kind_of(design: Design) -> Kind:
+def kind_of(design: Design) -> Kind[Any]:
     """The kind that a design asks for."""
     return find(design.experiment.kind)
 
@@ -60,14 +60,16 @@ def check_plans(design: Design, place: str) -> None:
         )
 
 
-def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = None) -> Any:
-    """The kind's table of experiment.toml, `options` put over it, checked; None if it has none.
+def section_of(
+    kind: Kind[SectionT], design: Design, options: Mapping[str, Any] | None = None
+) -> SectionT:
+    """The kind's table of experiment.toml, `options` put over it, checked.
 
     Raises: InputError with file and key where it, or the design, is not what the kind needs.
     """
     if design.experiment.load.utilisation is not None and not kind.calibrates:
         _refuse_utilisation(kind, design)
-    section = kind.Section and design.section(kind.Section, kind.name, options)
+    section = design.section(kind.Section, kind.name, options)
     own = design.experiment.kind == kind.name
     if own and (design.experiment.failover is not None) != kind.replaces_machines:
         raise InputError(
@@ -89,7 +91,7 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
     return section
 
 
-def _refuse_utilisation(kind: Kind, design: Design) -> None:
+def _refuse_utilisation(kind: Kind[Any], design: Design) -> None:
     calibrating = [name for name in names() if find(name).calibrates]
     source = design.source or ConfigFile(design.directory / "experiment.toml", {})
     raise source.error(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from core.config_file import Strict
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from core.config_file import Strict
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.record.result import Findings
@@ -17,16 +18,23 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class Kind:
+class NoSection(Strict):
+    """The section of a kind that has none: a table without keys."""
+
+
+SectionT = TypeVar("SectionT", bound=Strict)
+
+
+class Kind(Generic[SectionT]):
     """One folder beside this file. Its `__init__.py` is read to list the kinds, so what a method
     needs is imported in the method.
 
-    name: the folder's; Section: the model of the table `[NAME]` in experiment.toml, if it has one.
+    name: the folder's; Section: the model of the table `[NAME]` in experiment.toml.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    Section: ClassVar[type[Strict] | None] = None
+    Section: type[SectionT] = NoSection  # type: ignore[assignment]  # where a kind names none
     needs_fleet: ClassVar[bool] = True
     needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
     unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
@@ -35,24 +43,24 @@ class Kind:
     decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
-    def check(self, design: Design, section: Any) -> None:
+    def check(self, design: Design, section: SectionT) -> None:
         """Raises InputError where design and section do not fit."""
 
-    def check_host(self, design: Design, section: Any, platform: Platform) -> None:
+    def check_host(self, design: Design, section: SectionT, platform: Platform) -> None:
         """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
 
-    def disturbs(self, design: Design, section: Any) -> Sequence[Mapping[str, Any]]:
+    def disturbs(self, design: Design, section: SectionT) -> Sequence[Mapping[str, Any]]:
         """Disturbances that the kind adds, to one machine of a tier at a time, as `sparecraft
         check` says it: what, kind, parameters, at_s, machines, commands, undo, when."""
         del design, section
         return ()
 
-    def adapted(self, design: Design, section: Any) -> Design:
+    def adapted(self, design: Design, section: SectionT) -> Design:
         """The design as it is carried out."""
         del section
         return design
 
-    def load_s(self, design: Design, section: Any) -> float | None:
+    def load_s(self, design: Design, section: SectionT) -> float | None:
         """Seconds of load in all; None where that is found out while it measures."""
         from experiments.design.schedule import load_length_s
 
@@ -65,7 +73,7 @@ class Kind:
         del design, results
         return None
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
+    def measure(self, testbed: Testbed, section: SectionT) -> None:
         """Everything that is measured; `stage.keep` sees to it that it is written, also when the
         run is cut short."""
         raise NotImplementedError

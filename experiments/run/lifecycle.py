@@ -19,7 +19,7 @@ from experiments.console import Narrator
 from experiments.design import Design
 from experiments.record.records import point_latest, write_json
 from experiments.record.result import passed, result_of
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, SectionT
 from experiments.testbed import runs
 from experiments.testbed.guard import Stop, Stopped
 from experiments.testbed.platforms import Platform
@@ -42,9 +42,9 @@ class Outcome:
 
 
 def run_experiment(
-    kind: Kind,
+    kind: Kind[SectionT],
     design: Design,
-    section: Any,
+    section: SectionT,
     *,
     results: Path,
     platform: Platform,
@@ -72,7 +72,7 @@ def run_experiment(
         platform,
         narrator,
         command,
-        section=section and {kind.name: section.model_dump(mode="json")},
+        section={kind.name: keys} if (keys := section.model_dump(mode="json")) else None,
         quiet_wait_s=quiet_wait_s,
     )
     with (
@@ -129,7 +129,7 @@ def _with_those_before(error: BaseException | None) -> Iterator[BaseException]:
         error = None if error.__suppress_context__ else error.__context__
 
 
-def _conclude(kind: Kind, testbed: Testbed, *, cut_short: bool) -> Outcome | None:
+def _conclude(kind: Kind[Any], testbed: Testbed, *, cut_short: bool) -> Outcome | None:
     """Write everything that was measured; None when there was nothing."""
     folder = testbed.folder
     if not folder.is_dir() or not testbed.write(cut_short=cut_short):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class BitflipsKind(Kind):
+class BitflipsKind(Kind[BitflipsSection]):
     """One bit of one result of a run is flipped, again and again (PCRAFT V, Table I; HAFT)."""
 
     name = "bitflips"

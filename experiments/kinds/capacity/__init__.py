@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class CapacityKind(Kind):
+class CapacityKind(Kind[CapacitySection]):
     """The load is raised step by step until p95 passes its limit (PCRAFT V.B)."""
 
     name = "capacity"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare.headline import headline, is_a_chain
 from experiments.report.text import factor, interval, statistic, usd
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, NoSection, SectionT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class CompareKind(Kind):
+class CompareKind(Kind[SectionT]):
     """Interleaved blocks of arms, each pair on the same arrivals, neighbours and faults."""
 
     name = "compare"
@@ -34,7 +34,7 @@ class CompareKind(Kind):
 
         return foreseen(design, results)
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
+    def measure(self, testbed: Testbed, section: SectionT) -> None:
         """Every block of the design."""
         from experiments.kinds.compare.measure import measure
 
@@ -133,4 +133,4 @@ def _planned_usd(body: Mapping[str, Any]) -> float | None:
     return planned
 
 
-KIND = CompareKind()
+KIND = CompareKind[NoSection]()

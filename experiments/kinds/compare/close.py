@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 
@@ -58,7 +59,7 @@ class Loop:
 
     def half(
         self,
-        kind: Kind,
+        kind: Kind[Any],
         design: Design,
         *,
         keep: bool = False,
@@ -90,7 +91,7 @@ class Loop:
         return tuple(platform.left())
 
 
-def close(kind: Kind, design: Design, loop: Loop, tell: Callable[[Outcome], None]) -> Closed:
+def close(kind: Kind[Any], design: Design, loop: Loop, tell: Callable[[Outcome], None]) -> Closed:
     """Carry out both halves; `tell` is given the first one's outcome before the second begins.
 
     Raises what ended a half early, or came between them, after clean-up and with the data kept.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.design.target import Target
 from experiments.kinds.compare import CompareKind
 from experiments.report.text import milliseconds, percent
 
@@ -14,12 +15,11 @@ if TYPE_CHECKING:
 
     from core.runfiles.result import Result
     from experiments.design import Design
-    from experiments.design.target import Target
     from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
 
-class EndpointKind(CompareKind):
+class EndpointKind(CompareKind[Target]):
     """A comparison's blocks of load and figures, without a fleet: of what is asked from outside."""
 
     name = "endpoint"
@@ -29,7 +29,7 @@ class EndpointKind(CompareKind):
     decides = False
     calibrates = False
 
-    def load_s(self, design: Design, section: Any) -> float:
+    def load_s(self, design: Design, section: Target) -> float:
         """Seconds of load in all."""
         from experiments.design.schedule import load_length_s
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class FailoverKind(Kind):
+class FailoverKind(Kind[FailoverSection]):
     """The server that a client uses is struck again and again (Lawrance et al., the seed on
     real-time fault tolerance)."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class LimplockKind(Kind):
+class LimplockKind(Kind[LimplockSection]):
     """Rows of limpbench (Do et al., SoCC 2013): one part limps, and who slows down is measured."""
 
     name = "limplock"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class PerformabilityKind(Kind):
+class PerformabilityKind(Kind[PerformabilitySection]):
     """Each of the design's faults alone in a block, on every arm, repeat by repeat."""
 
     name = "performability"
@@ -39,7 +39,7 @@ class PerformabilityKind(Kind):
         """A block for each fault in the place of one."""
         experiment = design.experiment
         settle_s = experiment.phases.settle
-        whole_s = super().load_s(design, None) or 0.0
+        whole_s = super().load_s(design, section) or 0.0
         blocks_s = (whole_s - settle_s) * len(experiment.faults)
         rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
         fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0

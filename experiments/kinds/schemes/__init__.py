@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare import CompareKind
+from experiments.run.kind import NoSection
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from experiments.record.result import Findings
 
 
-class SchemesKind(CompareKind):
+class SchemesKind(CompareKind[NoSection]):
     """A comparison (of one arm, as a rule) with `[failover]` at work in its blocks."""
 
     name = "schemes"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.testbed.testbed import Testbed
 
 
-class TuneKind(Kind):
+class TuneKind(Kind[TuneSection]):
     """The replication factors of every tier, found on the live fleet with a test at each step."""
 
     name = "tune"

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +19,7 @@ from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.paths import ROOT
 from experiments.record.result import Findings, stopped_words
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, NoSection
 from experiments.run.lifecycle import run_experiment
 from experiments.testbed.guard import Stopped
 from experiments.testbed.platforms import entry
@@ -60,7 +59,7 @@ def test_what_ends_a_whole_session_leaves_it_until_the_run_has_ended(tmp_path: P
     os.kill(pid, signal.SIGKILL)
 
 
-class _Measuring(Kind):
+class _Measuring(Kind[NoSection]):
     """Does as it is told, and has something to keep."""
 
     name = "measuring"
@@ -70,8 +69,8 @@ class _Measuring(Kind):
     def __init__(self, then: Callable[[], None]) -> None:
         self.then = then
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
-        assert section is None
+    def measure(self, testbed: Testbed, section: NoSection) -> None:
+        assert section == NoSection()
         testbed.keep(lambda _: {"measured": 3})
         self.then()
 
@@ -92,7 +91,8 @@ def test_its_end_ends_the_run_whose_data_are_kept(tmp_path: Path) -> None:
 
     with pytest.raises(Stopped) as stopped:
         run_experiment(
-            _Measuring(die), load_design(SMALL), None, results=tmp_path / "results",
+            _Measuring(die), load_design(SMALL), NoSection(),
+            results=tmp_path / "results",
             platform=entry("local").for_run("tst-small"), keep=False,
             command=["sparecraft", "run"], narrator=Narrator(Console(file=io.StringIO())),
         )  # fmt: skip

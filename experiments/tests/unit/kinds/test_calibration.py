@@ -34,6 +34,7 @@ from experiments.kinds.calibration import (
     work_of,
 )
 from experiments.record.records import HOSTS
+from experiments.run.kind import NoSection
 from experiments.tests.spec_fixture import TOML, design, write
 
 ASKED = TOML.replace("rate_per_s = 5  # pages", "utilisation = 0.12")
@@ -295,6 +296,6 @@ def test_a_kind_that_does_not_calibrate_refuses_the_key(tmp_path: Path, name: st
 def test_the_kinds_that_plan_or_tune_take_the_key(tmp_path: Path) -> None:
     calibrating = {name for name in kinds.names() if kinds.find(name).calibrates}
     assert calibrating == {"compare", "schemes", "tune"}
-    assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) is None
+    assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) == NoSection()
     tuned = kinds.section_of(kinds.find("tune"), asked(tmp_path), {"target": "p95"})
     assert tuned.target == "p95"

@@ -112,6 +112,7 @@ def test_every_design_here_is_one_of_its_kind() -> None:
     [
         ("schemes", "", "failover"),
         ("compare", "[failover]\nheartbeat_s = 1.0\n", "failover"),
+        ("compare", "[compare]\nwide = 1.0\n", "compare.wide"),
         ("capacity", "", "interference"),
         ("tune", "", "tune.target"),
         ("tune", '[tune]\ntarget = "p95"\nwindow_s = 1.0\n', "tune.window_s"),

@@ -18,7 +18,7 @@ from experiments.design import load_design
 from experiments.paths import ROOT
 from experiments.record.records import write_json
 from experiments.record.result import Findings
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, NoSection
 from experiments.run.lifecycle import Outcome, run_experiment
 from experiments.testbed.platforms import Platform, entry
 from experiments.testbed.runs import active
@@ -31,7 +31,7 @@ SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 BROKEN = MeasurementFailed("here", expected="an answer", got="none", hint="Nothing.")
 
 
-class Counting(Kind):
+class Counting(Kind[NoSection]):
     """Counts to three and ends as it is told to."""
 
     name = "counting"
@@ -42,8 +42,8 @@ class Counting(Kind):
         self.ends = ends
         self.counts = counts
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
-        assert section is None
+    def measure(self, testbed: Testbed, section: NoSection) -> None:
+        assert section == NoSection()
         seen = [1, 2, 3] if self.counts else []
 
         def write(folder: Path) -> dict[str, Any] | None:
@@ -66,16 +66,19 @@ class Counting(Kind):
 class WithFleet(Counting):
     """The same, on a fleet as far as the clean-up knows."""
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
+    def measure(self, testbed: Testbed, section: NoSection) -> None:
         testbed._applied = True
         super().measure(testbed, section)
 
 
 def carried_out(
-    kind: Kind, results: Path, platform: Platform | None = None, narrator: Narrator = NOBODY
+    kind: Kind[NoSection],
+    results: Path,
+    platform: Platform | None = None,
+    narrator: Narrator = NOBODY,
 ) -> Outcome:
     return run_experiment(
-        kind, load_design(SMALL), None, results=results,
+        kind, load_design(SMALL), NoSection(), results=results,
         platform=platform or entry("local").for_run("tst-small"),
         keep=False, command=["sparecraft", "run"], narrator=narrator,
     )  # fmt: skip
@@ -202,8 +205,8 @@ def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
     kind, asked = WithFleet(ends), load_design(SMALL)
     try:
         run_experiment(
-            kind, asked, None, results=tmp_path, platform=platform, keep=False, command=["run"],
-            narrator=NOBODY, part="planned", hands_on=True,
+            kind, asked, NoSection(), results=tmp_path, platform=platform, keep=False,
+            command=["run"], narrator=NOBODY, part="planned", hands_on=True,
         )  # fmt: skip
     except (Interrupted, MeasurementFailed):
         assert ends is not None

@@ -38,7 +38,7 @@ from experiments.record.records import RequestRecord
 from experiments.record.result import Findings
 from experiments.record.telemetry import Account, InfluxWriter
 from experiments.run.block import BlockRun
-from experiments.run.kind import Kind
+from experiments.run.kind import Kind, NoSection
 from experiments.run.lifecycle import run_experiment
 from experiments.testbed import monitor as monitors
 from experiments.testbed import runs
@@ -408,7 +408,7 @@ def test_designs_that_are_shipped_show_their_guard(name: str) -> None:
 # Runs that go on, and `sparecraft halt`.
 
 
-class Counting(Kind):
+class Counting(Kind[NoSection]):
     """Counts to three, and then does as it is told."""
 
     name = "counting"
@@ -418,8 +418,8 @@ class Counting(Kind):
     def __init__(self, then: Any) -> None:
         self.then = then
 
-    def measure(self, testbed: Testbed, section: Any) -> None:
-        assert section is None
+    def measure(self, testbed: Testbed, section: NoSection) -> None:
+        assert section == NoSection()
         testbed.keep(lambda _: {"counted": 3})
         self.then()
 
@@ -432,10 +432,10 @@ class Counting(Kind):
         return folder / "report.html"
 
 
-def carried_out(kind: Kind, results: Path) -> tuple[Stopped, dict[str, Any]]:
+def carried_out(kind: Kind[NoSection], results: Path) -> tuple[Stopped, dict[str, Any]]:
     with pytest.raises(Stopped) as caught:
         run_experiment(
-            kind, load_design(SMALL), None, results=results,
+            kind, load_design(SMALL), NoSection(), results=results,
             platform=entry("local").for_run("tst-small"), keep=False,
             command=["sparecraft", "run"], narrator=Narrator(Console(file=io.StringIO())),
         )  # fmt: skip

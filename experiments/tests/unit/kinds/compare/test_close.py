@@ -15,6 +15,7 @@ from experiments.design import Design, load_design
 from experiments.design.prediction import PLANNED_ARM, PLANNED_FOLDER
 from experiments.kinds.compare import close as module
 from experiments.kinds.compare.close import Closed, Loop, close, planned_design
+from experiments.run.kind import NoSection
 from experiments.run.lifecycle import Outcome
 from experiments.tests.adopt_fixture import measured_run
 from experiments.tests.quiet import NOBODY
@@ -60,7 +61,7 @@ class Halves:
         self.calls: list[Any] = []
 
     def __call__(self, kind: Any, asked: Design, section: Any, **how: Any) -> Outcome:
-        assert section is None
+        assert section == NoSection()
         self.calls.append(SimpleNamespace(kind=kind.name, design=asked, **how))
         self.fleet.machines = ["web-1"]
         end = self.ends.pop(0)
