@@ -209,16 +209,8 @@ def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
     return f"{name}: requests/s over twemproxy's " + "; ".join(
         f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
         f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
-        f"{row['ratio_cpu']:.2f}; {_forwarding(row)}{_comparing(row)}"
+        f"{row['ratio_cpu']:.2f}; {_comparing(row)}"
         for pipeline, row in rows
-    )
-
-
-def _forwarding(row: dict[str, Any]) -> str:
-    return "".join(
-        f"what only forwards ({how}): {row[f'ratio_{how}']:.2f}; "
-        for how in keyvalue.FORWARDING
-        if f"ratio_{how}" in row
     )
 
 

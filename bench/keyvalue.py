@@ -28,10 +28,7 @@ TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
 COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
-_BUILT = ROOT / "build" / "bin"
-KVLOAD, FORWARDER = _BUILT / "kvload", _BUILT / "forwarder"
-FORWARDING = ("epoll", "uring")  # what copies replies and nothing else, and how it waits
-_URING_OFF = Path("/proc/sys/kernel/io_uring_disabled")  # not 0: for some or for all
+KVLOAD = ROOT / "build" / "bin" / "kvload"
 
 _Client = Callable[[int, int], dict[str, float]]
 
@@ -63,11 +60,6 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
             targets[name] = (own, stack.enter_context(ours))
         if protocol == "redis":
             _fill_redis(servers)
-        else:
-            off = _URING_OFF.exists() and _URING_OFF.read_text().strip() != "0"
-            for own, how in enumerate(FORWARDING[:1] if off else FORWARDING, port + 20):
-                words = [str(FORWARDER), how, *(f"127.0.0.1:{one}" for one in (own, *servers))]
-                targets[f"forwarder_{how}"] = (own, stack.enter_context(_process(words, own, work)))
         found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
     return {
         **found,
@@ -85,9 +77,6 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
     found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
     found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
-    for how in FORWARDING:
-        if f"forwarder_{how}" in turns:
-            found |= ratio(f"ratio_{how}", turns, f"forwarder_{how}", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
     return found | costs
