@@ -3,7 +3,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-# What is built is kept here by its content, for all clones of this user.
+# Builds are kept here by their content, for all clones of this user.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sparecraft
 export PATH="$root/.venv/bin:$cache/tools/bin:$PATH"
 # A clone's own: cargo takes what is built for fresh by time, so two clones of one target would get each other's programs.

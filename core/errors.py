@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# What a rate, time, size or price can be, in whichever unit: beyond, products leave floating point.
+# Bounds of a rate, time, size or price, in any unit: beyond, products leave floating point.
 LEAST, MOST = 1e-15, 1e15
 
 

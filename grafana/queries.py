@@ -196,7 +196,7 @@ _STATISTICS = (
     ),
 )
 
-# What an agent leaves out where its kernel has no cgroup for it.
+# Fields that an agent leaves out if its kernel has no cgroup for them.
 _NO_CPU_CAP = "the kernel tells no throttling of the machine"
 _NO_DISK = "the kernel tells no disk traffic of the machine"
 _HOSTS = (

@@ -1,4 +1,4 @@
-# Where machines find what they are made of: a bucket for each region that users may use, named by the account,
+# The files that machines are made of: a bucket for each region that users may use, named by the account,
 # so that no other account's is taken for it. Nobody but the administrator changes how it is closed. A fleet's
 # objects lie below its VPC's id; what is left of one goes after a week and a day.
 

@@ -1,4 +1,4 @@
-# What an account has once, before its first fleet; applied by whoever administers it, never by sparecraft.
+# Resources that an account has once, before its first fleet; its administrator applies them, never sparecraft.
 #
 #     terraform -chdir=infra/account init && terraform -chdir=infra/account apply -var alarm_email=me@example.org
 
@@ -16,28 +16,28 @@ terraform {
 variable "region" {
   type        = string
   default     = "eu-west-1"
-  description = "Where the states of fleets are kept."
+  description = "Region of the states of fleets."
 }
 
 variable "usd_per_month" {
   type        = number
   default     = 50
-  description = "What the account may cost a month before somebody is told [USD]."
+  description = "Monthly cost of the account at which the alarm is sent [USD]."
 
   validation {
     condition     = var.usd_per_month > 0
-    error_message = "Expected usd_per_month above 0, came ${var.usd_per_month}."
+    error_message = "Expected usd_per_month above 0 (got ${var.usd_per_month})."
   }
 }
 
 variable "alarm_email" {
   type        = string
   default     = null
-  description = "Who is told when 50, 80 and 100 % of it are spent, or 100 % are to be expected; null for no alarm."
+  description = "Address for the alarm when 50, 80 and 100 % of it are spent, or 100 % are to be expected; null for no alarm."
 
   validation {
     condition     = var.alarm_email == null ? true : can(regex("^[^@ ]+@[^@ ]+$", var.alarm_email))
-    error_message = "Expected alarm_email to be an e-mail address, came \"${coalesce(var.alarm_email, "none")}\"."
+    error_message = "Expected alarm_email to be an e-mail address (got \"${coalesce(var.alarm_email, "none")}\")."
   }
 }
 
@@ -49,7 +49,7 @@ resource "aws_iam_policy" "user" {
   for_each = toset(["look", "make", "change", "services"])
 
   name        = "sparecraft-user-${each.key}"
-  description = "What whoever makes fleets may do, one part of four"
+  description = "Permissions of users who make fleets, one part of four"
   policy      = file("${path.module}/user-${each.key}.json")
 }
 

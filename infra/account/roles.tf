@@ -13,7 +13,7 @@ resource "aws_iam_policy" "role" {
   for_each = toset(["machine", "load", "runner", "end", "sweep"]) # the last for whatever calls sweep.py
 
   name        = "sparecraft-role-${each.key}"
-  description = "What a machine, or the end of one, may do"
+  description = "Permissions of a machine, and of the end of one"
   policy      = file("${path.module}/role-${each.key}.json")
 }
 

@@ -1,4 +1,4 @@
-# Where fleets' states may be kept instead of on a laptop: encrypted, with a lock, closed to all but TLS. A
+# A bucket for fleets' states, instead of a laptop: encrypted, with a lock, closed to all but TLS. A
 # state holds the key of the fleet's authority. infra/README.md says how a stack is told to use it.
 
 data "aws_caller_identity" "this" {}
@@ -53,7 +53,7 @@ resource "aws_s3_bucket_policy" "states" {
 
 resource "aws_iam_policy" "states" {
   name        = "sparecraft-user-states"
-  description = "What whoever makes fleets may do with their states"
+  description = "Permissions of users who make fleets, on their states"
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
@@ -76,7 +76,7 @@ resource "aws_iam_policy" "states" {
 }
 
 output "backend" {
-  description = "What a stack's backend block of type s3 says to keep states here."
+  description = "Settings for a stack's backend block of type s3, to keep states here."
   value = {
     bucket       = aws_s3_bucket.states.id
     region       = var.region

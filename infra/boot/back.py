@@ -23,7 +23,7 @@ _OURS, _BEGAN = KEPT / "ours.json", KEPT / "began.json"
 _ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 _THEIRS = "theirs"  # of a path of /etc that others changed between two installations
 _GONE = ("not-installed", "config-files")
-# What packages do not write; all else may be of one that stays.
+# Folders that packages do not write; all else may belong to one that stays.
 _NOT_OF_PACKAGES = ("/opt/", "/srv/", "/home/", "/root/", "/usr/local/", "/var/tmp/")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 KEPT = Path("/var/lib/sparecraft-host")
 HOME = Path("/opt/sparecraft")
 LOG = Path("/var/log/sparecraft.log")
-# Whose entries come and go with packages and install.sh. What is below them is their owner's.
+# Folders whose entries come and go with packages and install.sh. Deeper entries are their owner's.
 _PLACES = (
     *("/opt", "/srv", "/home", "/root", "/usr/bin", "/usr/sbin", "/usr/local/bin"),
     *("/usr/local/sbin", "/usr/local/lib", "/var/cache", "/var/lib", "/var/log", "/var/tmp"),

@@ -58,9 +58,9 @@ def main() -> None:
 
 def whole(content: bytes, sha256: str, name: str) -> bytes:
     """`content`, whose checksum is `sha256`. Raises ValueError for another."""
-    came = hashlib.sha256(content).hexdigest()
-    if came != sha256:
-        raise ValueError(f"{name}: not what the fleet was planned with (got {came}, not {sha256})")
+    got = hashlib.sha256(content).hexdigest()
+    if got != sha256:
+        raise ValueError(f"{name}: not what the fleet was planned with (got {got}, not {sha256})")
     return content
 
 
@@ -94,7 +94,7 @@ def attach(ec2: Any, interfaces: list[dict[str, Any]]) -> None:
                 if time.monotonic() > deadline:
                     raise TimeoutError(
                         f"{interface['id']}: expected it to be free within {ATTACH_TIMEOUT_S:.0f}"
-                        f" s, came {error}; see which instance holds it"
+                        f" s (got {error}). See which instance holds it."
                     ) from error
                 print(f"sparecraft: {interface['name']} waits: {error}", flush=True)
                 time.sleep(_POLL_S)
@@ -125,7 +125,7 @@ def bring_up(interface: dict[str, Any]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"interface {interface['id']}: expected a link with address {interface['mac']} "
-                f"within {LINK_TIMEOUT_S:.0f} s, came none; see whether it is attached"
+                f"within {LINK_TIMEOUT_S:.0f} s (got none). See whether it is attached."
             )
         time.sleep(0.2)
     subnet = ipaddress.ip_network(interface["subnet"])
@@ -155,9 +155,9 @@ def fetch_content(held: dict[str, str] | None, s3: Any, bucket: str, prefix: str
         return None
     s3.download_file(bucket, f"{prefix}/{held['key']}", str(CONTENT))
     with CONTENT.open("rb") as opened:
-        came = hashlib.file_digest(opened, "sha256").hexdigest()
-    if came != held["sha256"]:
-        raise ValueError(f"{held['key']}: not what the fleet was planned with (got {came})")
+        got = hashlib.file_digest(opened, "sha256").hexdigest()
+    if got != held["sha256"]:
+        raise ValueError(f"{held['key']}: not what the fleet was planned with (got {got})")
     return CONTENT
 
 

@@ -67,7 +67,7 @@ class Year:
     lost: float  # share of requests that faults take: what goodput has less than without them
     demerits_added: float  # to a request, by faults
     lost_by_fault: tuple[tuple[str, float], ...]
-    """What each kind of fault takes from goodput, the largest first."""
+    """The loss of goodput by each kind of fault, the largest first."""
 
 
 def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Year:

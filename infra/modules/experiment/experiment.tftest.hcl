@@ -8,7 +8,7 @@ variables {
 run "outputs_are_what_the_run_found" {
   assert {
     condition     = output.verdict == "met" && output.slo_met && output.p95_ms == 12.5 && output.usd_per_month == 61.5
-    error_message = "Expected what the command printed, came ${output.verdict} and ${output.p95_ms}."
+    error_message = "Expected what the command printed (got ${output.verdict} and ${output.p95_ms})."
   }
   assert {
     condition     = output.planned.web.nodes == 2 && output.planned.web.spares == 1

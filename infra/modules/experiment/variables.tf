@@ -4,7 +4,7 @@ variable "design" {
 
   validation {
     condition     = fileexists("${var.design}/experiment.toml") || can(regex("^[a-z0-9-]+$", var.design))
-    error_message = "Expected a folder with experiment.toml, or a design's name, came \"${var.design}\". `sparecraft init NAME` makes one."
+    error_message = "Expected a folder with experiment.toml, or a design's name (got \"${var.design}\"). `sparecraft init NAME` makes one."
   }
 }
 

@@ -1,4 +1,4 @@
-# Where machines are: one engine, or several hosts that share the fleet's two networks.
+# The hosts of machines: one engine, or several hosts that share the fleet's two networks.
 
 locals {
   # Without var.hosts the engine is the one that DOCKER_HOST names, and the provider calls it so.

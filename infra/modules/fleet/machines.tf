@@ -29,7 +29,7 @@ locals {
   to_build  = { for image, machine in local.on_stock : image => machine if machine.stock == null }
   stock_dir = "${local.root}/infra/roles/stock"
 
-  # What role.json says of the service's process, in a shell's words: the rest is the image's own.
+  # The service's process as role.json states it, in a shell's words: the rest is the image's own.
   process_arguments = {
     for image, machine in local.on_stock : image => merge(
       { ROLE_PORT = tostring(local.roles[machine.role].port), ROLE_RESTART = try(local.roles[machine.role].process.restart, false) ? "yes" : "" },

@@ -26,7 +26,7 @@ output "fleet" {
 }
 
 output "identity" {
-  description = "What a client needs to talk to the node agents, and to InfluxDB: USER:PASSWORD."
+  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
   sensitive   = true
   value = {
     ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
@@ -42,7 +42,7 @@ output "hosts" {
 }
 
 output "published" {
-  description = "Where a person on this host looks, in a browser; over several hosts, on the host of that machine."
+  description = "URLs for a browser on this host; over several hosts, on the host of that machine."
   value = {
     entries = [
       for tier in local.entries : { tier = tier, url = "${local.roles[var.tiers[tier].role].protocol}://127.0.0.1:${local.entry_ports[tier]}/" }

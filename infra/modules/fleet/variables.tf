@@ -18,11 +18,11 @@ variable "hosts" {
 
   validation {
     condition     = length(distinct(var.hosts[*].name)) == length(var.hosts) && length(var.hosts) <= 100 && alltrue([for host in var.hosts : can(regex("^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$", host.name))])
-    error_message = "Expected at most 100 hosts, each with a name of its own that starts with a letter and is at most 20 of a-z, 0-9 and inner hyphens; came ${join(", ", var.hosts[*].name)}."
+    error_message = "Expected at most 100 hosts, each with a name of its own that starts with a letter and is at most 20 of a-z, 0-9 and inner hyphens (got ${join(", ", var.hosts[*].name)})."
   }
   validation {
     condition     = length(var.hosts) < 2 || (alltrue([for host in var.hosts : can(cidrhost("${host.underlay}/32", 0))]) && length(distinct(var.hosts[*].underlay)) == length(var.hosts))
-    error_message = "Expected each of several hosts to have an underlay address (IPv4) of its own, came ${join(", ", [for host in var.hosts : "${host.name}: ${host.underlay == null ? "none" : host.underlay}"])}."
+    error_message = "Expected each of several hosts to have an underlay address (IPv4) of its own (got ${join(", ", [for host in var.hosts : "${host.name}: ${host.underlay == null ? "none" : host.underlay}"])})."
   }
 }
 
@@ -33,7 +33,7 @@ variable "underlay_mtu" {
 
   validation {
     condition     = var.underlay_mtu >= 1280 && var.underlay_mtu <= 9216 && floor(var.underlay_mtu) == var.underlay_mtu
-    error_message = "Expected a whole number of bytes from 1280 to 9216, came ${var.underlay_mtu}."
+    error_message = "Expected a whole number of bytes from 1280 to 9216 (got ${var.underlay_mtu})."
   }
 }
 
@@ -45,7 +45,7 @@ variable "data_cidr" {
 
   validation {
     condition     = can(regex("^198\\.18\\.[0-9.]+/(16|17|18|19|20)$", var.data_cidr)) && can(cidrhost(var.data_cidr, 0)) && try(cidrhost(var.data_cidr, 0) == split("/", var.data_cidr)[0], false)
-    error_message = "Expected an IPv4 network in 198.18.0.0/16 with a prefix of 16 to 20, came \"${var.data_cidr}\"."
+    error_message = "Expected an IPv4 network in 198.18.0.0/16 with a prefix of 16 to 20 (got \"${var.data_cidr}\")."
   }
 }
 
@@ -57,7 +57,7 @@ variable "control_cidr" {
 
   validation {
     condition     = can(regex("^198\\.19\\.[0-9.]+/(16|17|18|19|20)$", var.control_cidr)) && try(cidrhost(var.control_cidr, 0) == split("/", var.control_cidr)[0], false)
-    error_message = "Expected an IPv4 network in 198.19.0.0/16 with a prefix of 16 to 20, came \"${var.control_cidr}\"."
+    error_message = "Expected an IPv4 network in 198.19.0.0/16 with a prefix of 16 to 20 (got \"${var.control_cidr}\")."
   }
 }
 
@@ -69,7 +69,7 @@ variable "entry_port" {
 
   validation {
     condition     = var.entry_port >= 1 && var.entry_port <= 65535
-    error_message = "Expected a port from 1 to 65535, came ${var.entry_port}."
+    error_message = "Expected a port from 1 to 65535 (got ${var.entry_port})."
   }
 }
 
@@ -81,11 +81,11 @@ variable "entry_ports" {
 
   validation {
     condition     = length(setsubtract(keys(var.entry_ports), slice(local.entries, 1, length(local.entries)))) == 0
-    error_message = "Expected entry_ports of entries after the first (${join(", ", slice(local.entries, 1, length(local.entries)))}), came ${join(", ", keys(var.entry_ports))}."
+    error_message = "Expected entry_ports of entries after the first (${join(", ", slice(local.entries, 1, length(local.entries)))}) (got ${join(", ", keys(var.entry_ports))})."
   }
   validation {
     condition     = alltrue([for port in values(var.entry_ports) : port >= 1 && port <= 65535]) && length(distinct(concat(values(var.entry_ports), [var.entry_port]))) == length(var.entry_ports) + 1
-    error_message = "Expected a port from 1 to 65535 for each, and each another than entry_port, came ${join(", ", values(var.entry_ports))}."
+    error_message = "Expected a port from 1 to 65535 for each, and each another than entry_port (got ${join(", ", values(var.entry_ports))})."
   }
 }
 
@@ -97,7 +97,7 @@ variable "influxdb_port" {
 
   validation {
     condition     = var.influxdb_port >= 1 && var.influxdb_port <= 65535 && !contains(concat([var.entry_port], values(var.entry_ports)), var.influxdb_port)
-    error_message = "Expected a port from 1 to 65535 other than entry_port and entry_ports, came ${var.influxdb_port}."
+    error_message = "Expected a port from 1 to 65535 other than entry_port and entry_ports (got ${var.influxdb_port})."
   }
 }
 
@@ -114,6 +114,6 @@ variable "grafana_port" {
 
   validation {
     condition     = var.grafana_port >= 1 && var.grafana_port <= 65535 && !contains(concat([var.entry_port, var.influxdb_port], values(var.entry_ports)), var.grafana_port)
-    error_message = "Expected a port from 1 to 65535 other than entry_port and influxdb_port, came ${var.grafana_port}."
+    error_message = "Expected a port from 1 to 65535 other than entry_port and influxdb_port (got ${var.grafana_port})."
   }
 }

@@ -25,7 +25,7 @@ if [ "$PLACES" = apart ]; then
   case $((ID % 3)) in 0) reduces=0 jobs=0 ;; 2) maps=0 jobs=0 ;; esac
 fi
 mapfile -t java < <(java_of "$HEAP_MB")
-# What is of fleet. is for the DataNode, whose configuration is the role hdfs's: all words of it, as that role's defaults are.
+# Properties of fleet. are for the DataNode, whose configuration is the role hdfs's: all words of it, as that role's defaults are.
 java+=(--add-opens java.base/java.lang=ALL-UNNAMED "-Dfleet.namenode=$NAMENODE" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
   -Dfleet.interval_s=3 "-Dfleet.volumes=$data/blocks" -Dfleet.shared=false -Dfleet.shares= -Dfleet.reserved=0
   -Dfleet.checkpoint_s=3600 -Dfleet.handlers=10 -Dfleet.streams=2 -Dfleet.streams_most=4 "-Dfleet.secondary=$NAMENODE" "-Dfleet.web=$NAMENODE"

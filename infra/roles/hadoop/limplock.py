@@ -28,8 +28,9 @@ _PAGES = {
     "old": "http://{}:50030/jmx?qry=Hadoop:service=JobTracker,name=JobTrackerInfo",
 }
 _PORTS = {"new": (8088, 8042), "old": (50030, 50060)}  # of the machine for jobs and of a worker
-# What beans of the same two say, in words of either release; what has one name here is added up. A
-# ResourceManager's jobs and a NodeManager's tasks are all that YARN runs: leaders of jobs, probes.
+# Readings of the beans of the same two, in words of either release; those of one name are added
+# up. A ResourceManager's jobs and a NodeManager's tasks are all that YARN runs: leaders of jobs,
+# probes.
 _TOLD: Mapping[str, tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]] = {
     "new": (
         {

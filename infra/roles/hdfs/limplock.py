@@ -62,9 +62,9 @@ _NEEDED: Mapping[
     "balance": {"CAPACITY_MB": 2048},  # it looks at per cent of a DataNode
 }
 _SETTLED_S = 60.0
-# What goes before a run; a balancer that was ended in its work left its mark.
+# Cleaned before a run; a balancer that was ended in its work left its mark.
 _CLEARED = {"balance": ("/row", "/filling", "/system/balancer.id")}
-# What the under-utilised DataNode has, so that the excess is less than a block: of more, two go.
+# Data of the under-utilised DataNode, so that the excess is less than a block: of more, two go.
 _LESS_BYTES = 4 << 20
 _IDLE_LOOKS = 5
 _KEPT_THREADS = 1.0  # of a DataNode that was asked once, also where nobody asks it
@@ -76,7 +76,7 @@ _OF_CLIENT = {  # settings that the row's client is told, and its own words
 # How long a balancing waits before it looks again.
 _OF_BALANCER = ("dfs.heartbeat.interval", "dfs.namenode.redundancy.interval.seconds")
 _OF_MASTER = ("create", "stat", "mkdir")
-# What beans say, in words of either generation.
+# Readings of beans, in words of either generation.
 _ANY = {"java.lang:type=Threading": {"ThreadCount": "threads"}}
 _NAMENODE = {
     "Hadoop:service=NameNode,name=RpcActivityForPort8020": {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts of roles that are Java programs begin with. Such a role has its software in two generations, the folders
+# The beginning of the scripts of roles that are Java programs. Such a role has its software in two generations, the folders
 # `old` and `new` with their jars in lib/; what an arm calls GENERATION says which runs, each on data of its own.
 set -euo pipefail
 set -a # what the fleet says of this machine, then what an arm says
@@ -25,7 +25,7 @@ write_hosts() {
   } >"$run/hosts"
 }
 
-# What a server's JVM tells of its heap and of some of its beans, at http://ADDRESS:9404/metrics, where the generation's pom.xml
+# Metrics of a server's JVM, its heap and some of its beans, at http://ADDRESS:9404/metrics, where the generation's pom.xml
 # names the exporter.
 jmx_of() { # object names of beans
   local jar rules='[]' names='"java.lang:type=Memory"'

@@ -5,7 +5,7 @@ set -euo pipefail
 set -a
 # shellcheck source=/dev/null
 source /etc/sparecraft/role.env
-# What an arm sets counts before the fleet's defaults.
+# An arm's settings count before the fleet's defaults.
 # shellcheck source=/dev/null
 [ ! -e /etc/sparecraft/settings.env ] || source /etc/sparecraft/settings.env
 set +a

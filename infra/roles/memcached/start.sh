@@ -3,7 +3,7 @@
 set -euo pipefail
 set -a
 for file in /etc/sparecraft/role.env /etc/sparecraft/settings.env; do
-  # What an arm sets counts before the fleet's defaults.
+  # An arm's settings count before the fleet's defaults.
   # shellcheck source=/dev/null
   [ ! -e "$file" ] || source "$file"
 done

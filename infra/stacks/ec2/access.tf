@@ -1,4 +1,4 @@
-# What a machine may ask of AWS: its own files and its own interfaces; a load machine also Session Manager; the
+# Permissions of a machine: its own files and its own interfaces; a load machine also Session Manager; the
 # runner stops, starts and reboots machines of its VPC besides, for faults and for standbys. The roles that say so
 # are the account's (infra/account/roles.tf), made once: no fleet makes one.
 

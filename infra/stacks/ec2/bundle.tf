@@ -1,4 +1,4 @@
-# What a machine fetches at its first boot: roles and static programs, content that an image build
+# The files that a machine fetches at its first boot: roles and static programs, content that an image build
 # made, and the machine's own settings and keys. ci/bundle makes the archives.
 
 locals {
@@ -47,7 +47,7 @@ resource "aws_s3_object" "bundle" {
   lifecycle {
     precondition {
       condition     = fileexists(local.bundle)
-      error_message = "Expected ${abspath(local.bundle)}, which machines are made of, came none. Run ci/bundle."
+      error_message = "Expected ${abspath(local.bundle)}, which machines are made of (got none). Run ci/bundle."
     }
   }
 }
@@ -71,11 +71,11 @@ resource "aws_s3_object" "machine" {
   lifecycle {
     precondition {
       condition     = contains(try(split("\n", file("${dirname(local.bundle)}/roles")), []), local.boxes[each.key].folder)
-      error_message = "Expected role ${local.boxes[each.key].folder} in the bundle, came none. Run ci/bundle with the folder of the design's own roles; of a role with a pom.xml, ci/jars first."
+      error_message = "Expected role ${local.boxes[each.key].folder} in the bundle (got none). Run ci/bundle with the folder of the design's own roles; of a role with a pom.xml, ci/jars first."
     }
     precondition {
       condition     = fileexists("${local.roles[local.boxes[each.key].role].folder}/install.sh")
-      error_message = "Expected install.sh in the folder of role ${local.boxes[each.key].role}, which an instance runs, came none: a role that has a stock image only is for the platform local."
+      error_message = "Expected install.sh in the folder of role ${local.boxes[each.key].role}, which an instance runs (got none: a role that has a stock image only is for the platform local)."
     }
     precondition {
       condition     = try(var.tiers[local.boxes[each.key].tier].image, null) == null

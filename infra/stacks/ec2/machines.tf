@@ -160,21 +160,21 @@ locals {
     })])
   }
 
-  # Whether a type can carry the machine; null where a tier names none.
+  # True if a type can carry the machine; null if a tier names none.
   fits = {
     for name, box in local.boxes : name => box.instance_type == null ? false : (
       data.aws_ec2_instance_type.this[box.instance_type].maximum_network_interfaces >= 3
       && contains(data.aws_ec2_instance_type.this[box.instance_type].supported_architectures, "x86_64")
     )
   }
-  misfit = "Expected an instance_type of x86_64 that takes three network interfaces, such as t3.small; came"
+  misfit = "Expected an instance_type of x86_64 that takes three network interfaces, such as t3.small"
 
   placed = { for name, box in local.boxes : name => var.placement != null && !contains(["influxdb", "load"], box.role) }
   together = {
     for name, box in local.boxes : name => !local.placed[name] || box.instance_type == null ? true :
     contains(data.aws_ec2_instance_type.this[box.instance_type].supported_placement_strategies, var.placement)
   }
-  apart = "Expected an instance_type that can be in a placement group of the strategy ${coalesce(var.placement, "none")}, which T types cannot be in a cluster; came"
+  apart = "Expected an instance_type that can be in a placement group of the strategy ${coalesce(var.placement, "none")}, which T types cannot be in a cluster"
 
   # A type that saves up CPU time spends what it has and no more, so that the price is the price.
   credits = {
@@ -260,11 +260,11 @@ resource "aws_launch_template" "this" {
   lifecycle {
     precondition {
       condition     = local.fits[each.key]
-      error_message = "${local.misfit} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+      error_message = "${local.misfit} (got ${coalesce(each.value.instance_type, "none")} for ${each.key})."
     }
     precondition {
       condition     = local.together[each.key]
-      error_message = "${local.apart} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+      error_message = "${local.apart} (got ${coalesce(each.value.instance_type, "none")} for ${each.key})."
     }
   }
 }
@@ -362,15 +362,15 @@ resource "aws_instance" "this" {
     ignore_changes = [associate_public_ip_address, root_block_device[0].tags]
     precondition {
       condition     = local.fits[each.key]
-      error_message = "${local.misfit} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+      error_message = "${local.misfit} (got ${coalesce(each.value.instance_type, "none")} for ${each.key})."
     }
     precondition {
       condition     = each.key != local.runner || var.session_manager_key != null || var.runner_cidr != null
-      error_message = "Expected a way in to the runner: session_manager_key, a file with the key that AWS's page \"Verify the signature of SSM Agent\" shows, or runner_cidr; came neither."
+      error_message = "Expected a way in to the runner: session_manager_key, a file with the key that AWS's page \"Verify the signature of SSM Agent\" shows, or runner_cidr (got neither)."
     }
     precondition {
       condition     = local.together[each.key]
-      error_message = "${local.apart} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+      error_message = "${local.apart} (got ${coalesce(each.value.instance_type, "none")} for ${each.key})."
     }
   }
 }

@@ -56,7 +56,7 @@ resource "aws_vpc" "this" {
   lifecycle {
     precondition { # no validation, which would refuse to destroy a fleet whose time is over
       condition     = timecmp(var.expires, plantimestamp()) > 0 && timecmp(var.expires, timeadd(plantimestamp(), "${var.ttl_hours}h")) <= 0
-      error_message = "Expected expires to be in the future, and at most ttl_hours (${var.ttl_hours}) from now, ${plantimestamp()}; came ${var.expires}."
+      error_message = "Expected expires to be in the future, and at most ttl_hours (${var.ttl_hours}) from now, ${plantimestamp()} (got ${var.expires})."
     }
   }
 }

@@ -1,4 +1,4 @@
-# Who may talk to whom: one group for each kind of interface, one line for each conversation. A line
+# Allowed connections: one group for each kind of interface, one line for each conversation. A line
 # opens its port at both ends; what has no line is closed. Name service, time and the instance's
 # metadata are AWS's own and pass no group.
 
@@ -46,7 +46,7 @@ locals {
 
   iperf_ports = [5201, 5400]
 
-  # What a network that is joined to the VPC may do, if one is named: what the runner may.
+  # A network that is joined to the VPC, if one is named, may do the same as the runner.
   from_outside = var.runner_cidr == null ? {} : {
     for name, talk in local.conversations : name => talk if talk.from == "runner"
   }

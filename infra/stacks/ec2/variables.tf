@@ -6,7 +6,7 @@ variable "region" {
 
   validation {
     condition     = can(regex("^[a-z]{2,}(-[a-z]+)+-[0-9]$", var.region))
-    error_message = "Expected region to be the code of an AWS region, such as eu-west-1, came \"${var.region}\"."
+    error_message = "Expected region to be the code of an AWS region, such as eu-west-1 (got \"${var.region}\")."
   }
 }
 
@@ -16,7 +16,7 @@ variable "expires" {
 
   validation {
     condition     = can(regex("^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ$", var.expires)) && can(timeadd(var.expires, "0s"))
-    error_message = "Expected expires as a time in UTC, such as 2026-11-22T21:00:00Z, came \"${var.expires}\"."
+    error_message = "Expected expires as a time in UTC, such as 2026-11-22T21:00:00Z (got \"${var.expires}\")."
   }
 }
 
@@ -27,7 +27,7 @@ variable "ttl_hours" {
 
   validation {
     condition     = var.ttl_hours > 0 && var.ttl_hours <= 168
-    error_message = "Expected ttl_hours above 0 and at most 168 (a week), came ${var.ttl_hours}."
+    error_message = "Expected ttl_hours above 0 and at most 168 (a week) (got ${var.ttl_hours})."
   }
 }
 
@@ -49,7 +49,7 @@ variable "placement" {
 
   validation {
     condition     = var.placement == null ? true : contains(["cluster", "spread"], var.placement)
-    error_message = "Expected placement \"cluster\", \"spread\" or none, came \"${coalesce(var.placement, "none")}\"."
+    error_message = "Expected placement \"cluster\", \"spread\" or none (got \"${coalesce(var.placement, "none")}\")."
   }
 }
 
@@ -60,7 +60,7 @@ variable "load_machines" {
 
   validation {
     condition     = var.load_machines >= 1 && var.load_machines <= 20 && floor(var.load_machines) == var.load_machines
-    error_message = "Expected load_machines to be a whole number from 1 to 20, came ${var.load_machines}."
+    error_message = "Expected load_machines to be a whole number from 1 to 20 (got ${var.load_machines})."
   }
 }
 
@@ -89,7 +89,7 @@ variable "disk_gb" {
 
   validation {
     condition     = var.disk_gb >= 8 && var.disk_gb <= 200
-    error_message = "Expected disk_gb from 8 to 200, came ${var.disk_gb}."
+    error_message = "Expected disk_gb from 8 to 200 (got ${var.disk_gb})."
   }
 }
 
@@ -106,7 +106,7 @@ variable "vpc_cidr" {
 
   validation {
     condition     = can(regex("^10\\..*/16$", var.vpc_cidr)) && try(cidrhost(var.vpc_cidr, 0) == split("/", var.vpc_cidr)[0], false)
-    error_message = "Expected an IPv4 network of 10.0.0.0/8 with a prefix of 16, came \"${var.vpc_cidr}\"."
+    error_message = "Expected an IPv4 network of 10.0.0.0/8 with a prefix of 16 (got \"${var.vpc_cidr}\")."
   }
 }
 
@@ -117,7 +117,7 @@ variable "runner_cidr" {
 
   validation {
     condition     = var.runner_cidr == null ? true : can(cidrhost(var.runner_cidr, 0)) && !endswith(var.runner_cidr, "/0")
-    error_message = "Expected a network such as 10.1.0.0/24, and not all addresses, came \"${coalesce(var.runner_cidr, "none")}\"."
+    error_message = "Expected a network such as 10.1.0.0/24, and not all addresses (got \"${coalesce(var.runner_cidr, "none")}\")."
   }
 }
 
@@ -128,6 +128,6 @@ variable "session_manager_key" {
 
   validation {
     condition     = var.session_manager_key == null ? true : can(regex("^-----BEGIN PGP PUBLIC KEY BLOCK-----", file(var.session_manager_key)))
-    error_message = "Expected session_manager_key to be a file with a PGP public key, came \"${coalesce(var.session_manager_key, "none")}\"."
+    error_message = "Expected session_manager_key to be a file with a PGP public key (got \"${coalesce(var.session_manager_key, "none")}\")."
   }
 }

@@ -4,7 +4,7 @@
 locals {
   machine_names = sort(concat(keys(local.node_hosts), [for tier in keys(local.arbiter_hosts) : "arbiter-${tier}"], ["influxdb-1"]))
 
-  # Where there are too few, hosts are named twice, and the plan refuses (machines.tf).
+  # If there are too few, hosts are named twice, and the plan refuses (machines.tf).
   host_of = { for i, name in local.machine_names : name => var.hosts[i % length(var.hosts)] }
 
   data_addresses    = { for name, host in local.host_of : name => host.data_address }

@@ -26,7 +26,7 @@ output "fleet" {
 }
 
 output "identity" {
-  description = "What a client needs to talk to the node agents, and to InfluxDB: USER:PASSWORD."
+  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
   sensitive   = true
   value = {
     ca_certificate_pem     = fleet_identity.this.ca_certificate_pem

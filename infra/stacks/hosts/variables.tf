@@ -12,10 +12,10 @@ variable "hosts" {
 
   validation {
     condition     = length(distinct(var.hosts[*].name)) == length(var.hosts) && length(distinct(concat(var.hosts[*].address, var.hosts[*].data_address))) == 2 * length(var.hosts)
-    error_message = "Expected every host to have a name and two addresses of its own, came ${join("; ", [for host in var.hosts : "${host.name}: ${host.address}, ${host.data_address}"])}."
+    error_message = "Expected every host to have a name and two addresses of its own (got ${join("; ", [for host in var.hosts : "${host.name}: ${host.address}, ${host.data_address}"])})."
   }
   validation {
     condition     = alltrue([for host in var.hosts : can(cidrhost("${host.address}/32", 0)) && can(cidrhost("${host.data_address}/32", 0))])
-    error_message = "Expected IPv4 addresses, came ${join("; ", [for host in var.hosts : "${host.name}: ${host.address}, ${host.data_address}"])}."
+    error_message = "Expected IPv4 addresses (got ${join("; ", [for host in var.hosts : "${host.name}: ${host.address}, ${host.data_address}"])})."
   }
 }

@@ -28,7 +28,7 @@ run "domains_take_turns_and_so_do_their_hosts" {
       cache-1    = "a1", db-1 = "b1", db-2 = "a2"
       web-1      = "a2", web-2 = "b1", web-3 = "a1", web-4 = "b1"
     }
-    error_message = "Expected racks in turn, each tier from one further, came ${jsonencode(output.hosts)}."
+    error_message = "Expected racks in turn, each tier from one further (got ${jsonencode(output.hosts)})."
   }
   assert {
     condition     = { for name, machine in fleet_machine.this : name => machine.host } == output.hosts
@@ -72,7 +72,7 @@ run "more_nodes_move_no_machine" {
 
   assert {
     condition     = [output.hosts["db-1"], output.hosts["db-2"], output.hosts["web-1"], output.hosts["web-3"], output.hosts["arbiter-web"]] == ["b1", "a2", "a2", "a1", "a2"]
-    error_message = "Expected what was there to stay, came ${jsonencode(output.hosts)}."
+    error_message = "Expected what was there to stay (got ${jsonencode(output.hosts)})."
   }
 }
 

@@ -37,7 +37,7 @@ run "machines_know_their_place_and_their_peers" {
       ROLE=ring
       SYNC=one
     EOT
-    error_message = "Expected the leader's settings, came:\n${nonsensitive(fleet_machine.this["store-1"].files["/etc/sparecraft/role.env"].content)}"
+    error_message = "Expected the leader's settings (got:\n${nonsensitive(fleet_machine.this["store-1"].files["/etc/sparecraft/role.env"].content)})"
   }
   assert {
     condition     = nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content) == <<-EOT
@@ -47,11 +47,11 @@ run "machines_know_their_place_and_their_peers" {
       ROLE=ring
       SYNC=one
     EOT
-    error_message = "Expected a follower's settings, came:\n${nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content)}"
+    error_message = "Expected a follower's settings (got:\n${nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content)})"
   }
   assert {
     condition     = nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content) == "listen 198.18.115.12 { sync one; } {unknown}\n"
-    error_message = "Expected the role's file with what is known in braces filled in, came: ${nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content)}"
+    error_message = "Expected the role's file with what is known in braces filled in (got ${nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content)})"
   }
 }
 
@@ -65,7 +65,7 @@ run "callers_reach_machines_where_no_arbiter_is" {
       ROLE=front
       STORE=reader@198.18.115.11:7000,198.18.115.12:7000/ring
     EOT
-    error_message = "Expected the store's running machines and the cache's arbiter, came:\n${nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content)}"
+    error_message = "Expected the store's running machines and the cache's arbiter (got:\n${nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content)})"
   }
   assert {
     condition     = keys(fleet_image.role) == ["arbiter", "influxdb", "mediawiki", "memcached", "ring"]

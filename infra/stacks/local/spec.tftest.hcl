@@ -1,4 +1,4 @@
-# What a plan of the demo's fleet holds, and what this platform's own variables refuse; what the fleet spec
+# A plan of the demo's fleet, and values that this platform's own variables refuse; what the fleet spec
 # refuses is in experiments/tests/real/design/test_spec_terraform.py. Plans only; nothing is made.
 
 variables {
@@ -112,7 +112,7 @@ run "files_say_who_is_where" {
       password = "wiki-read"
       database = "wiki"
     EOT
-    error_message = "Expected the arbiter's file to name its tier's servers, came:\n${nonsensitive(fleet_machine.this["arbiter-db"].files["/etc/sparecraft/arbiter.toml"].content)}"
+    error_message = "Expected the arbiter's file to name its tier's servers (got:\n${nonsensitive(fleet_machine.this["arbiter-db"].files["/etc/sparecraft/arbiter.toml"].content)})"
   }
   assert {
     condition     = nonsensitive(fleet_machine.this["influxdb-1"].files["/etc/sparecraft/agent.toml"].content) == <<-EOT

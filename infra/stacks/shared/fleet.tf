@@ -1,4 +1,4 @@
-# What a fleet is made of on every platform: names, host numbers, ports, and each machine's files. The
+# The parts of a fleet on every platform: names, host numbers, ports, and each machine's files. The
 # stacks have this file by a symbolic link. A platform gives `data_addresses` and `control_addresses`
 # (machine name to address), `data_networks` (where the former are, no list of machines where one more
 # would change every other), `influxdb_address` (where InfluxDB listens) and `platform_machines` (machines
@@ -25,7 +25,7 @@ locals {
 
   agent_port = 7443
 
-  # What takes a tier's requests: its arbiter, or its active machines where it has none.
+  # The takers of a tier's requests: its arbiter, or its active machines if it has none.
   answering = {
     for tier, spec in var.tiers : tier =>
     contains(keys(var.arbiters), tier) ? ["arbiter-${tier}"] : slice(local.machines_of[tier], 0, spec.nodes)
@@ -106,7 +106,7 @@ locals {
   }
 }
 
-# What role.json may name in braces.
+# The names in braces that role.json may use.
 locals {
   of_machine = {
     for name, node in local.nodes : name => {
@@ -193,14 +193,14 @@ locals {
     })
   }
 
-  # Who knows the authority's key may make clients already. An agent reads the pair from a file of its own, so
+  # An owner of the authority's key may make clients already. An agent reads the pair from a file of its own, so
   # that neither the inventory nor any other file has to be secret.
   influxdb_url      = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
   influxdb_user     = "sparecraft"
   influxdb_password = substr(sha256("influxdb ${fleet_identity.this.ca_private_key_pem}"), 0, 32)
   influxdb_login    = "${local.influxdb_user}:${local.influxdb_password}"
 
-  # What lies in /etc/sparecraft of each machine.
+  # The files in /etc/sparecraft of each machine.
   files = {
     for name, machine in local.machines : name => merge(
       {

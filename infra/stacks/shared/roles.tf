@@ -8,7 +8,7 @@ variable "roles_dirs" {
 
   validation {
     condition     = alltrue([for dir in var.roles_dirs : length(fileset(startswith(dir, "/") ? dir : "${local.root}/${dir}", "*/role.json")) > 0])
-    error_message = "Expected folders with a ROLE/role.json in each of them, came ${join(", ", var.roles_dirs)}."
+    error_message = "Expected folders with a ROLE/role.json in each of them (got ${join(", ", var.roles_dirs)})."
   }
 }
 
@@ -19,7 +19,7 @@ variable "checkout" {
 
   validation {
     condition     = var.checkout == null || fileexists("${coalesce(var.checkout, ".")}/build/bin/nodeagent")
-    error_message = "Expected a checkout of Sparecraft with build/bin/nodeagent, which `make build` makes, came ${var.checkout == null ? "none" : var.checkout}."
+    error_message = "Expected a checkout of Sparecraft with build/bin/nodeagent, which `make build` makes (got ${var.checkout == null ? "none" : var.checkout})."
   }
 }
 
@@ -54,7 +54,7 @@ locals {
         environment = try(call.environment, {})
       }]
 
-      # Whose folder and image it is: its own, but for a role that is another one's under a second name.
+      # The role whose folder and image it has: its own, but for a role that is another one's under a second name.
       image_role = try(told.image_of, role)
       folder     = dirname(lookup(local.role_files, try(told.image_of, role), ""))
       stock      = try(told.image, local.told[told.image_of].image, null)
@@ -66,7 +66,7 @@ locals {
           for found in fileset(local.root, source) : "${target}${basename(found)}" => "${local.root}/${found}"
         } : { (target) = "${local.root}/${source}" }
       ]...)
-      # Whether its machines are told of each other.
+      # True if its machines are told of each other.
       peers = length(regexall("\\{(first|peers)\\}", join(" ", concat(
         [jsonencode(told)], [for source in values(try(told.files, {})) : try(file("${dirname(local.role_files[role])}/${source}"), "")],
       )))) > 0

@@ -273,7 +273,7 @@ _WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image
         ({"tiers": _WITH_A_STOCK_IMAGE}, ["Expected no image for a tier of instances (db-1)"]),
         (
             {"placement": "cluster", "session_manager_key": None},
-            ["T types cannot be in a cluster; came t3.small for db-1", "a way in to the runner"],
+            ["T types cannot be in a cluster (got t3.small for db-1", "a way in to the runner"],
         ),
         ({"expires": "2026-01-01T00:00:00Z"}, ["Expected expires to be in the future"]),
         ({"expires": EXPIRES.replace("Z", "+02:00")}, ["Expected expires as a time in UTC"]),

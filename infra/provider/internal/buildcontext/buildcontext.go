@@ -202,7 +202,7 @@ func CheckPath(name string) error {
 	clean := path.Clean(name)
 	if name == "" || path.IsAbs(name) || clean == "." || clean == ".." ||
 		strings.HasPrefix(clean, "../") {
-		return fmt.Errorf("expected a path inside the build context such as bin/nodeagent, came %q", name)
+		return fmt.Errorf("expected a path inside the build context such as bin/nodeagent (got %q)", name)
 	}
 	return nil
 }

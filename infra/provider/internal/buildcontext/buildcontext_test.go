@@ -135,11 +135,11 @@ func TestTarHoldsEveryFileOnceWithItsMode(t *testing.T) {
 	}
 	want := map[string]int64{"Dockerfile": 0o644, "start.sh": 0o755, "bin/nodeagent": 0o755}
 	if len(modes) != len(want) {
-		t.Fatalf("expected %v, came %v", want, modes)
+		t.Fatalf("expected %v, got %v", want, modes)
 	}
 	for name, mode := range want {
 		if modes[name] != mode {
-			t.Errorf("%s: expected mode %o, came %o", name, mode, modes[name])
+			t.Errorf("%s: expected mode %o, got %o", name, mode, modes[name])
 		}
 	}
 }

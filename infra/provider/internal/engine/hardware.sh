@@ -1,4 +1,4 @@
-# What a machine's host has: the disk under Docker's root ("disk /dev/NAME", or "device MAJOR:MINOR" where it
+# The hardware of a machine's host: the disk under Docker's root ("disk /dev/NAME", or "device MAJOR:MINOR" where it
 # is no block device) and "fuse" if a process may serve a file system. Kernels throttle whole disks only, so
 # a partition is followed to its disk. Arguments: a mountinfo, /sys/dev/block, Docker's root in that
 # mountinfo, and the host's /dev.

@@ -49,7 +49,7 @@ func TestPartitionIsFollowedToItsDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := look(t, arguments); found.Disk != "/dev/nvme0n1" || found.NoDisk != nil {
-			t.Errorf("device %s: expected /dev/nvme0n1, came %+v", number, found)
+			t.Errorf("device %s: expected /dev/nvme0n1, got %+v", number, found)
 		}
 	}
 }
@@ -57,13 +57,13 @@ func TestPartitionIsFollowedToItsDisk(t *testing.T) {
 func TestAnonymousDeviceIsNoDisk(t *testing.T) {
 	arguments, _ := host(t, "0:42")
 	if found := look(t, arguments); found.Disk != "" || found.NoDisk == nil {
-		t.Errorf("expected an error for a device that sysfs does not list, came %+v", found)
+		t.Errorf("expected an error for a device that sysfs does not list, got %+v", found)
 	}
 }
 
 func TestRootThatNoMountShowsIsNoDisk(t *testing.T) {
 	if found := parseHardware(""); found.NoDisk == nil || found.Fuse {
-		t.Errorf("expected neither disk nor FUSE, came %+v", found)
+		t.Errorf("expected neither disk nor FUSE, got %+v", found)
 	}
 }
 

@@ -62,8 +62,8 @@ func (h Host) options() ([]client.Opt, error) {
 		return h.overSSH()
 	}
 	return nil, errors.New(
-		"expected an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host, " +
-			fmt.Sprintf("came %q", h.Address),
+		"expected an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host " +
+			fmt.Sprintf("(got %q)", h.Address),
 	)
 }
 
@@ -78,7 +78,7 @@ func (h Host) overTCP(address *url.URL) ([]client.Opt, error) {
 	if !isLoopback(address.Hostname()) {
 		return nil, fmt.Errorf(
 			"expected certificates for %s (a folder with %s, %s and %s, or DOCKER_CERT_PATH), as "+
-				"whoever reaches an engine without is root there; came none",
+				"whoever reaches an engine without is root there (got none)",
 			h.Address, caFile, certFile, keyFile,
 		)
 	}

@@ -49,17 +49,17 @@ func connects(t *testing.T, host Host) {
 	t.Helper()
 	found, err := Connect(t.Context(), host)
 	if err != nil {
-		t.Fatalf("%+v: expected to connect, came %v", host, err)
+		t.Fatalf("%+v: expected to connect, got %v", host, err)
 	}
 	if said, err := found.Ping(t.Context()); err != nil || said.APIVersion != "1.41" {
-		t.Errorf("%+v: expected API 1.41, came %+v, %v", host, said, err)
+		t.Errorf("%+v: expected API 1.41, got %+v, %v", host, said, err)
 	}
 }
 
 func refuses(t *testing.T, host Host, because string) {
 	t.Helper()
 	if _, err := Connect(t.Context(), host); err == nil || !strings.Contains(err.Error(), because) {
-		t.Errorf("%+v: expected an error with %q, came %v", host, because, err)
+		t.Errorf("%+v: expected an error with %q, got %v", host, because, err)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestPlainTCPIsForLoopbackOnly(t *testing.T) {
 	}
 	for _, address := range []string{"tcp://localhost:2375", "tcp://[::1]:2375", "tcp://127.0.0.9:2375"} {
 		if err := (Host{Address: address}).Check(); err != nil {
-			t.Errorf("%s: expected no refusal, came %v", address, err)
+			t.Errorf("%s: expected no refusal, got %v", address, err)
 		}
 	}
 }
@@ -158,11 +158,11 @@ func TestHostWhoseKeyIsUnknownIsRefusedWithoutAQuestion(t *testing.T) {
 func TestEngineOfTheEnvironmentIsTheLocalSocketWithoutOne(t *testing.T) {
 	none := func(string) string { return "" }
 	if host := HostOfEnvironment("local", none); host.Address != "unix:///var/run/docker.sock" {
-		t.Errorf("expected the local socket, came %+v", host)
+		t.Errorf("expected the local socket, got %+v", host)
 	}
 	set := map[string]string{"DOCKER_HOST": "tcp://192.0.2.7:2376", "DOCKER_CERT_PATH": "/certificates"}
 	want := Host{Name: "local", Address: "tcp://192.0.2.7:2376", Certificates: "/certificates"}
 	if host := HostOfEnvironment("local", func(name string) string { return set[name] }); host != want {
-		t.Errorf("expected %+v, came %+v", want, host)
+		t.Errorf("expected %+v, got %+v", want, host)
 	}
 }

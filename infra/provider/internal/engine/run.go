@@ -37,7 +37,7 @@ func (e *Engine) runOnce(
 	case ended := <-exit:
 		said, err := e.Printed(ctx, created.ID, "all")
 		if err == nil && ended.StatusCode != 0 {
-			err = fmt.Errorf("expected exit code 0, came %d; it said: %s", ended.StatusCode, said)
+			err = fmt.Errorf("expected exit code 0 (got %d); it said: %s", ended.StatusCode, said)
 		}
 		return said, err
 	}

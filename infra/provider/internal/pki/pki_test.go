@@ -108,13 +108,13 @@ func TestAClientsCertificateEndsInDaysAndIsDueHalfWay(t *testing.T) {
 		block, _ := pem.Decode([]byte(name))
 		leaf := must[*x509.Certificate](t)(x509.ParseCertificate(block.Bytes))
 		if later.After(leaf.NotAfter) != ended {
-			t.Errorf("%s: expected ended %v at %s, came %s", leaf.Subject, ended, later, leaf.NotAfter)
+			t.Errorf("%s: expected ended %v at %s, got %s", leaf.Subject, ended, later, leaf.NotAfter)
 		}
 	}
 	for days, due := range map[int]bool{3: false, 5: true} {
-		came := must[bool](t)(ClientRenewalDue(client.Certificate, now.AddDate(0, 0, days)))
-		if came != due {
-			t.Errorf("expected due %v after %d days, came %v", due, days, came)
+		got := must[bool](t)(ClientRenewalDue(client.Certificate, now.AddDate(0, 0, days)))
+		if got != due {
+			t.Errorf("expected due %v after %d days, got %v", due, days, got)
 		}
 	}
 }

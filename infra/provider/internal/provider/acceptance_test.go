@@ -124,7 +124,7 @@ func nothingLeft(own *engine.Engine) error {
 	ctx := context.Background()
 	if found, err := own.ContainerInspect(ctx, machineName); !cerrdefs.IsNotFound(err) {
 		return fmt.Errorf(
-			"expected no container %s after destroy, came %v, %w",
+			"expected no container %s after destroy, got %v, %w",
 			machineName,
 			found.ID,
 			err,
@@ -134,7 +134,7 @@ func nothingLeft(own *engine.Engine) error {
 		name := "sc-" + experiment + "-" + side
 		found, err := own.NetworkInspect(ctx, name, network.InspectOptions{})
 		if !cerrdefs.IsNotFound(err) {
-			return fmt.Errorf("expected no network %s after destroy, came %s, %w", name, found.ID, err)
+			return fmt.Errorf("expected no network %s after destroy, got %s, %w", name, found.ID, err)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func inspected(t *testing.T, check func(container.InspectResponse) error) resour
 func status(t *testing.T, want container.ContainerState) resource.TestCheckFunc {
 	return inspected(t, func(found container.InspectResponse) error {
 		if found.State.Status != want {
-			return fmt.Errorf("expected the container to be %s, came %s", want, found.State.Status)
+			return fmt.Errorf("expected the container to be %s, got %s", want, found.State.Status)
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func sameMachine(t *testing.T) resource.TestCheckFunc {
 			first = found.ID
 		}
 		if found.ID != first {
-			return fmt.Errorf("expected the same container %s, came %s", first, found.ID)
+			return fmt.Errorf("expected the same container %s, got %s", first, found.ID)
 		}
 		return nil
 	})

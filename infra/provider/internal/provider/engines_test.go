@@ -42,7 +42,7 @@ func twoEngines(t *testing.T) map[string]*ownEngine {
 	t.Cleanup(func() {
 		removeEngines(t)
 		if left := leftOf(); len(left) > 0 {
-			t.Errorf("expected nothing of the two hosts to be left, came %s", strings.Join(left, ", "))
+			t.Errorf("expected nothing of the two hosts to be left, got %s", strings.Join(left, ", "))
 		}
 	})
 	sh(t, "ip", "netns", "add", engineNames+"a")
@@ -101,7 +101,7 @@ func (o *ownEngine) untilUp(t *testing.T) *engine.Engine {
 		}
 		if time.Now().After(deadline) || syscall.Kill(o.process.Process.Pid, 0) != nil {
 			said, _ := os.ReadFile(filepath.Join(o.dir, "log"))
-			t.Fatalf("dockerd of host %s: expected an answer, came %v; its log:\n%s", o.name, err, said)
+			t.Fatalf("dockerd of host %s: expected an answer, got %v; its log:\n%s", o.name, err, said)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -109,8 +109,8 @@ func noAnswer(host string, err error) diag.Diagnostic {
 	return problem{
 		summary:  "Docker does not answer on host " + host,
 		expected: "a running Docker engine that this user may use",
-		came:     err.Error(),
-		todo: "start it (`systemctl start docker`, or `dockerd`), join the group `docker`, or " +
+		got:      err.Error(),
+		hint: "start it (`systemctl start docker`, or `dockerd`), join the group `docker`, or " +
 			"point DOCKER_HOST or the host's address at another engine; then repeat the command",
 	}.diagnostic()
 }
@@ -129,7 +129,7 @@ func hostsOf(models []hostModel, environment func(string) string) ([]engine.Host
 		}
 		if seen[host.Name] {
 			diagnostics.AddAttributeError(at.AtName("name"), "Host "+host.Name+" is there twice",
-				fmt.Sprintf("expected each host of another name, came %q again", host.Name))
+				fmt.Sprintf("expected each host of another name (got %q again)", host.Name))
 		}
 		seen[host.Name] = true
 		hosts = append(hosts, host)
@@ -150,8 +150,8 @@ func (c *connection) noSuchHost(where path.Path, name string) diag.Diagnostic {
 	return diag.WithPath(where, problem{
 		summary:  "There is no host " + name,
 		expected: "a host of the provider's block: " + strings.Join(c.hosts.names(), ", "),
-		came:     name,
-		todo:     "add it to the provider's hosts, or choose another; what was on a host that is gone is gone",
+		got:      name,
+		hint:     "add it to the provider's hosts, or choose another; what was on a host that is gone is gone",
 	}.diagnostic())
 }
 
@@ -164,7 +164,7 @@ func (c *connection) forget(
 		return false
 	}
 	diagnostics.AddWarning("What was on host "+host.ValueString()+" is forgotten", fmt.Sprintf(
-		"Expected: a host of the provider's block: %s.\nCame: %s.\nWhat to do: nothing, if that host is gone for good; "+
+		"Expected: a host of the provider's block: %s.\nGot: %s.\nHint: nothing, if that host is gone for good; "+
 			"else put it back into the block before you go on, or containers and networks stay on it.",
 		strings.Join(c.hosts.names(), ", "), host.ValueString()))
 	state.RemoveResource(ctx)

@@ -71,7 +71,7 @@ func (s poolStack) terraform(code int, words ...string) {
 	command.Env = s.environment
 	said, err := command.CombinedOutput()
 	if command.ProcessState == nil || command.ProcessState.ExitCode() != code {
-		s.t.Fatalf("terraform %s: expected code %d, came %v:\n%s", words[1], code, err, said)
+		s.t.Fatalf("terraform %s: expected code %d, got %v:\n%s", words[1], code, err, said)
 	}
 }
 
@@ -140,7 +140,7 @@ func machinesAre(t *testing.T, on *ownEngine, names ...string) {
 	}
 	slices.Sort(present)
 	if !slices.Equal(present, names) {
-		t.Fatalf("host %s: expected machines %v, came %v", on.name, names, present)
+		t.Fatalf("host %s: expected machines %v, got %v", on.name, names, present)
 	}
 }
 
@@ -167,7 +167,7 @@ func answered(t *testing.T, from *ownEngine, machine, address string) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	t.Fatalf("%s: expected the page from %s, came: %s", machine, address, said)
+	t.Fatalf("%s: expected the page from %s, got: %s", machine, address, said)
 }
 
 // packetsFitTheUnderlay sees that machines send packets that VXLAN need not cut.
@@ -175,7 +175,7 @@ func packetsFitTheUnderlay(t *testing.T, on *ownEngine) {
 	t.Helper()
 	said, err := inMachine(t, on, "pages-1", "cat", "/sys/class/net/eth0/mtu")
 	if err != nil || strings.TrimSpace(said) != "1450" {
-		t.Errorf("expected packets of 1450 bytes on the data network, came %s, %v", said, err)
+		t.Errorf("expected packets of 1450 bytes on the data network, got %s, %v", said, err)
 	}
 }
 
@@ -188,7 +188,7 @@ func imageIsCopied(t *testing.T, a, b *ownEngine) {
 	}
 	copied, err := b.ImageInspect(t.Context(), tag)
 	if err != nil || copied.ID != built.ID {
-		t.Errorf("expected image %s on host b, came %s, %v", built.ID, copied.ID, err)
+		t.Errorf("expected image %s on host b, got %s, %v", built.ID, copied.ID, err)
 	}
 }
 
@@ -206,7 +206,7 @@ func vxlanName(t *testing.T, on *ownEngine) string {
 		}
 	}
 	if len(names) != 2 {
-		t.Fatalf("host %s: expected an end of each network, came %v", on.name, names)
+		t.Fatalf("host %s: expected an end of each network, got %v", on.name, names)
 	}
 	return slices.Min(names) // the data network has the lower number
 }
@@ -215,11 +215,11 @@ func isEmpty(t *testing.T, on *ownEngine) {
 	t.Helper()
 	containers, err := on.ContainerList(t.Context(), container.ListOptions{All: true})
 	if err != nil || len(containers) > 0 {
-		t.Errorf("host %s: expected no container after destroy, came %v, %v", on.name, containers, err)
+		t.Errorf("host %s: expected no container after destroy, got %v, %v", on.name, containers, err)
 	}
 	for _, kind := range []string{"vxlan", "bridge"} {
 		if left := sh(t, "ip", "-n", engineNames+on.name, "-o", "link", "show", "type", kind); left != "" {
-			t.Errorf("host %s: expected no %s after destroy, came %s", on.name, kind, left)
+			t.Errorf("host %s: expected no %s after destroy, got %s", on.name, kind, left)
 		}
 	}
 }

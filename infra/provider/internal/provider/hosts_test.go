@@ -20,19 +20,19 @@ func TestWithoutHostsTheEnvironmentsIsTheOnlyOne(t *testing.T) {
 		return map[string]string{"DOCKER_HOST": "ssh://elsewhere"}[name]
 	})
 	if problems.HasError() || len(hosts) != 1 || hosts[0] != (engine.Host{Name: "local", Address: "ssh://elsewhere"}) {
-		t.Errorf("expected host local at ssh://elsewhere, came %+v, %v", hosts, problems)
+		t.Errorf("expected host local at ssh://elsewhere, got %+v, %v", hosts, problems)
 	}
 }
 
 func TestHostsThatCannotBeAreRefusedBeforeTheyAreReached(t *testing.T) {
 	for because, models := range map[string][]hostModel{
-		"came \"a\" again":                        {asked("a", "ssh://a"), asked("a", "ssh://b")},
+		"got \"a\" again":                         {asked("a", "ssh://a"), asked("a", "ssh://b")},
 		"expected certificates for tcp://a:2375":  {asked("a", "tcp://a:2375")},
 		"expected an address such as unix:///var": {asked("a", "a.example.com")},
 	} {
 		_, problems := hostsOf(models, none)
 		if len(problems) != 1 || !strings.Contains(problems[0].Detail(), because) {
-			t.Errorf("expected one error with %q, came %v", because, problems)
+			t.Errorf("expected one error with %q, got %v", because, problems)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestEachHostThatDoesNotAnswerIsNamed(t *testing.T) {
 	})
 	for i, name := range []string{"a", "b"} {
 		if len(problems) != 2 || !strings.HasSuffix(problems[i].Summary(), "on host "+name) {
-			t.Errorf("expected one error for each host, came %v", problems)
+			t.Errorf("expected one error for each host, got %v", problems)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestResourceWithoutAHostIsOnTheFirst(t *testing.T) {
 	both := pool{first, second}
 	for name, want := range map[string]*engine.Engine{"": first, "a": first, "b": second, "c": nil} {
 		if found := both.find(name); found != want {
-			t.Errorf("host %q: expected %v, came %v", name, want, found)
+			t.Errorf("host %q: expected %v, got %v", name, want, found)
 		}
 	}
 }

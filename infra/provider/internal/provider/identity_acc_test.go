@@ -56,11 +56,11 @@ func (s *identityState) check(
 func verify(attributes map[string]string, now time.Time, servers map[string]string) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(attributes["ca_certificate_pem"])) {
-		return fmt.Errorf("expected a certificate, came %q", attributes["ca_certificate_pem"])
+		return fmt.Errorf("expected a certificate, got %q", attributes["ca_certificate_pem"])
 	}
 	if want := fmt.Sprint(len(servers)); attributes["server_certificates.%"] != want {
 		return fmt.Errorf(
-			"expected %s server certificates, came %s",
+			"expected %s server certificates, got %s",
 			want,
 			attributes["server_certificates.%"],
 		)

@@ -44,7 +44,7 @@ func changed(attribute string) resource.TestCheckFunc {
 	var last string
 	return resource.TestCheckResourceAttrWith(imageAddr, attribute, func(value string) error {
 		if value == last {
-			return fmt.Errorf("expected another %s, came %s again", attribute, value)
+			return fmt.Errorf("expected another %s, got %s again", attribute, value)
 		}
 		last = value
 		return nil
@@ -54,7 +54,7 @@ func changed(attribute string) resource.TestCheckFunc {
 func imageGone(t *testing.T) resource.TestCheckFunc {
 	return func(*terraform.State) error {
 		if _, err := docker(t).ImageInspect(t.Context(), imageTag); !cerrdefs.IsNotFound(err) {
-			return fmt.Errorf("expected no image %s, came %w", imageTag, err)
+			return fmt.Errorf("expected no image %s, got %w", imageTag, err)
 		}
 		return nil
 	}
@@ -97,7 +97,7 @@ func TestAccImage_IsRebuiltExactlyWhenItsContentChanges(t *testing.T) {
 			},
 			{
 				ResourceName: imageAddr, ImportState: true, ImportStateId: imageTag, ImportStateVerify: true,
-				// What the image does not know.
+				// A check that the image does not know.
 				ImportStateVerifyIgnore: []string{"context", "dockerfile", "files", "retain"},
 			},
 		},
@@ -120,7 +120,7 @@ func TestAccImage_RetainedImageOutlivesDestroyAndIsAdopted(t *testing.T) {
 			first = id
 		}
 		if id != first {
-			return fmt.Errorf("expected to adopt %s, came %s", first, id)
+			return fmt.Errorf("expected to adopt %s, got %s", first, id)
 		}
 		return nil
 	})

@@ -54,8 +54,8 @@ func copyTo(
 			diagnostics.Append(problem{
 				summary:  "Image " + tag + " could not be copied to host " + other.Host.Name,
 				expected: "host " + from.Host.Name + " to save it and host " + other.Host.Name + " to load it",
-				came:     err.Error(),
-				todo:     "look at the space on its disk (`docker system df`), then apply again",
+				got:      err.Error(),
+				hint:     "look at the space on its disk (`docker system df`), then apply again",
 			}.diagnostic())
 		}
 	}

@@ -233,8 +233,8 @@ func load(
 				spec.Dir,
 				spec.Dockerfile,
 			),
-			came: err.Error(),
-			todo: "make what is missing (`make build` compiles the agents), or correct the path",
+			got:  err.Error(),
+			hint: "make what is missing (`make build` compiles the agents), or correct the path",
 		}.diagnostic()))
 	}
 	return files, spec.BuildArgs, diagnostics
@@ -247,8 +247,8 @@ func imageMissing(at path.Path, name string, err error) diag.Diagnostic {
 	return diag.WithPath(at, problem{
 		summary:  "Image " + name + " is missing",
 		expected: "the image in this Docker engine",
-		came:     err.Error(),
-		todo: "for sparecraft/base run `make setup`, for a public image `docker pull " + name +
+		got:      err.Error(),
+		hint: "for sparecraft/base run `make setup`, for a public image `docker pull " + name +
 			"`, for a role's image apply its fleet_image",
 	}.diagnostic())
 }
@@ -307,8 +307,8 @@ func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagn
 		diagnostics.Append(problem{
 			summary:  "The build context of " + tag + " changed after the plan",
 			expected: "content hash " + plan.ContentHash.ValueString() + " as planned",
-			came:     files.Hash,
-			todo:     "apply again",
+			got:      files.Hash,
+			hint:     "apply again",
 		}.diagnostic())
 		return diagnostics
 	}
@@ -343,8 +343,8 @@ func buildOn(
 		diagnostics.Append(problem{
 			summary:  "The build of " + build.Tag + " failed",
 			expected: "every step of its Dockerfile to end with 0",
-			came:     err.Error(),
-			todo:     "correct the step that failed and apply again; the steps before it are cached",
+			got:      err.Error(),
+			hint:     "correct the step that failed and apply again; the steps before it are cached",
 		}.diagnostic())
 	}
 	return diagnostics
@@ -399,8 +399,8 @@ func removeFrom(ctx context.Context, on *engine.Engine, tag string) diag.Diagnos
 		diagnostics.Append(problem{
 			summary:  "Image " + tag + " is in use on host " + on.Host.Name,
 			expected: "no container to use it",
-			came:     err.Error(),
-			todo:     "destroy the fleet that uses it first, or set retain = true",
+			got:      err.Error(),
+			hint:     "destroy the fleet that uses it first, or set retain = true",
 		}.diagnostic())
 	default:
 		diagnostics.Append(unexpected("remove the image "+tag, err))

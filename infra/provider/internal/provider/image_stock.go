@@ -27,8 +27,8 @@ func pullStock(ctx context.Context, on *engine.Engine, name string) diag.Diagnos
 		diagnostics.Append(diag.WithPath(path.Root("stock_image"), problem{
 			summary:  "Image " + name + " is missing",
 			expected: "the image in this Docker engine, or in a registry that it can pull from",
-			came:     err.Error(),
-			todo:     "correct the name, or `docker pull " + name + "`, `docker build` or `docker load` it",
+			got:      err.Error(),
+			hint:     "correct the name, or `docker pull " + name + "`, `docker build` or `docker load` it",
 		}.diagnostic()))
 	}
 	return diagnostics

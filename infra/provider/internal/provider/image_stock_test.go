@@ -30,26 +30,26 @@ func TestStockImage_ItsOwnWordsAreArguments(t *testing.T) {
 		"STOCK_WORKDIR":     "/srv",
 		"STOCK_HEALTHCHECK": "'/bin/sh' '-c' 'curl -f localhost'",
 	}
-	if came := withStock(nil, "shop:1", found); !maps.Equal(came, expected) {
-		t.Fatalf("expected %v, came %v", expected, came)
+	if got := withStock(nil, "shop:1", found); !maps.Equal(got, expected) {
+		t.Fatalf("expected %v, got %v", expected, got)
 	}
 }
 
 func TestStockImage_WhatTheRoleSaysWins(t *testing.T) {
 	found := stockImage(t, `{"Cmd": ["serve"]}`)
-	came := withStock(map[string]string{"STOCK_COMMAND": ""}, "shop:1", found)
-	if command, there := came["STOCK_COMMAND"]; !there || command != "" {
-		t.Fatalf("expected no command, came %q", command)
+	got := withStock(map[string]string{"STOCK_COMMAND": ""}, "shop:1", found)
+	if command, there := got["STOCK_COMMAND"]; !there || command != "" {
+		t.Fatalf("expected no command, got %q", command)
 	}
 }
 
 func TestStockImage_AHealthcheckThatIsNoneIsNone(t *testing.T) {
 	for _, test := range [][]string{{"NONE"}, {}, {"CMD"}} {
-		if came := probe(test, nil); came != nil {
-			t.Errorf("expected no program of %v, came %v", test, came)
+		if got := probe(test, nil); got != nil {
+			t.Errorf("expected no program of %v, got %v", test, got)
 		}
 	}
-	if came := probe([]string{"CMD", "ping", "-c1"}, nil); len(came) != 2 || came[0] != "ping" {
-		t.Errorf("expected the words of CMD, came %v", came)
+	if got := probe([]string{"CMD", "ping", "-c1"}, nil); len(got) != 2 || got[0] != "ping" {
+		t.Errorf("expected the words of CMD, got %v", got)
 	}
 }

@@ -119,7 +119,7 @@ func isMachine(t *testing.T, found container.InspectResponse, port string) error
 	for side, address := range addresses {
 		endpoint := found.NetworkSettings.Networks["sc-"+experiment+"-"+side]
 		if endpoint == nil || endpoint.IPAddress != address {
-			return fmt.Errorf("%s: expected %s, came %+v", side, address, endpoint)
+			return fmt.Errorf("%s: expected %s, got %+v", side, address, endpoint)
 		}
 	}
 	return nil
@@ -133,12 +133,12 @@ func hasFiles(t *testing.T, id string) error {
 	for name, file := range want {
 		got, err := docker(t).GetFile(t.Context(), id, name)
 		if err != nil || got != file {
-			return fmt.Errorf("%s: expected %+v, came %+v, %w", name, file, got, err)
+			return fmt.Errorf("%s: expected %+v, got %+v, %w", name, file, got, err)
 		}
 	}
 	stat, err := docker(t).ContainerStatPath(t.Context(), id, "/etc/sparecraft/tls")
 	if err != nil || stat.Mode.Perm() != 0o755 {
-		return fmt.Errorf("/etc/sparecraft/tls: expected mode 0755, came %o, %w", stat.Mode.Perm(), err)
+		return fmt.Errorf("/etc/sparecraft/tls: expected mode 0755, got %o, %w", stat.Mode.Perm(), err)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func TestAccMachine_ChangesItsLimitsInPlace(t *testing.T) {
 					if found.HostConfig.CPUQuota != 3333 || found.HostConfig.Memory != 96<<20 ||
 						!found.State.Running {
 						return fmt.Errorf(
-							"expected a running machine with quota 3333 and 96 MB, came %+v",
+							"expected a running machine with quota 3333 and 96 MB, got %+v",
 							found.HostConfig.Resources,
 						)
 					}
@@ -261,7 +261,7 @@ func TestAccMachine_PortTakenIsNamedAndNothingIsLeftBehind(t *testing.T) {
 		resource.TestStep{
 			PreConfig: func() {
 				if _, err := own.ContainerInspect(t.Context(), machineName); !cerrdefs.IsNotFound(err) {
-					t.Errorf("expected no container after the failed apply, came %v", err)
+					t.Errorf("expected no container after the failed apply, got %v", err)
 				}
 				if err := taken.Close(); err != nil {
 					t.Error(err)

@@ -54,14 +54,14 @@ func addressOf(found network.Inspect, own string, address types.String, at path.
 		diagnostics.Append(outside(at, address, types.StringValue(config.Subnet))...)
 		if config.Gateway == address.ValueString() {
 			diagnostics.AddAttributeError(at, "Address "+config.Gateway+" is taken",
-				"expected an address that is free, came that of the host itself in network "+found.Name)
+				"expected an address that is free (got that of the host itself in network "+found.Name+")")
 		}
 	}
 	for _, other := range found.Containers {
 		taken, err := netip.ParsePrefix(other.IPv4Address)
 		if err == nil && taken.Addr().String() == address.ValueString() && !strings.HasPrefix(other.Name, own) {
 			diagnostics.AddAttributeError(at, "Address "+address.ValueString()+" is taken",
-				fmt.Sprintf("expected an address that is free in network %s, came that of container %s", found.Name, other.Name))
+				fmt.Sprintf("expected an address that is free in network %s (got that of container %s)", found.Name, other.Name))
 		}
 	}
 	return diagnostics

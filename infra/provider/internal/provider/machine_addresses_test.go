@@ -29,10 +29,10 @@ func TestAddressIsOfItsNetworkAndTakenOnce(t *testing.T) {
 			continue
 		}
 		if len(problems) != 1 || !strings.Contains(problems[0].Detail(), because) {
-			t.Errorf("%s: expected one error with %q, came %v", address, because, problems)
+			t.Errorf("%s: expected one error with %q, got %v", address, because, problems)
 		}
 	}
 	if problems := addressOf(found, "some", types.StringValue("198.18.240.11"), path.Root("data")); len(problems) > 0 {
-		t.Errorf("expected the fleet to have its own addresses, came %v", problems)
+		t.Errorf("expected the fleet to have its own addresses, got %v", problems)
 	}
 }

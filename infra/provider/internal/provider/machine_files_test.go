@@ -25,7 +25,7 @@ func TestFileSums_areKnownWhereContentsAre(t *testing.T) {
 	found := sums.Elements()
 	empty := types.StringValue("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 	if !found["/known"].Equal(empty) || !found["/unknown"].IsUnknown() || !found["/whole"].IsUnknown() {
-		t.Errorf("expected the sum of the known content only, came %v", found)
+		t.Errorf("expected the sum of the known content only, got %v", found)
 	}
 	for _, none := range []types.Map{types.MapNull(fileType), types.MapUnknown(fileType)} {
 		sums, _ := fileSums(none)

@@ -152,7 +152,7 @@ func (r machines) equip(ctx context.Context, wanted *desired) diag.Diagnostics {
 			"disk_mbps of machine "+wanted.config.Hostname+" is not enforced",
 			fmt.Sprintf(
 				"Expected: Docker's root directory on a block device of host %s, and an image with a shell.\n"+
-					"Came: %s.\nWhat to do: nothing, if disk speed does not matter; else move Docker's root there.",
+					"Got: %s.\nHint: nothing, if disk speed does not matter; else move Docker's root there.",
 				r.engine.Host.Name, err),
 		)
 	} else {
@@ -173,7 +173,7 @@ func (r machines) discard(ctx context.Context, id string, diagnostics *diag.Diag
 	defer cancel()
 	if err := r.remove(ctx, id); err != nil {
 		diagnostics.AddError("A half-made machine is left", fmt.Sprintf(
-			"Expected: to remove container %s.\nCame: %s.\nWhat to do: `docker rm -f %s`.", id, err, id))
+			"Expected: to remove container %s.\nGot: %s.\nHint: `docker rm -f %s`.", id, err, id))
 	}
 }
 

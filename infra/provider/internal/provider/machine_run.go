@@ -50,8 +50,8 @@ func (r machines) start(
 		diagnostics.Append(problem{
 			summary:  "Machine " + plan.Name.ValueString() + " ended as soon as it started",
 			expected: "its process 1 to keep running",
-			came:     fmt.Sprintf("exit code %d; its last output:\n%s", code, r.lastLog(ctx, id)),
-			todo:     "correct the image " + plan.Image.ValueString() + " or its files and apply again",
+			got:      fmt.Sprintf("exit code %d; its last output:\n%s", code, r.lastLog(ctx, id)),
+			hint:     "correct the image " + plan.Image.ValueString() + " or its files and apply again",
 		}.diagnostic())
 	}
 	return diagnostics
@@ -108,7 +108,7 @@ func (r machines) remove(ctx context.Context, id string) error {
 // boundPort is how the engine names a host port that it could not bind, in either of its ways.
 var boundPort = regexp.MustCompile(`(?:Bind for|listen tcp4?) [0-9.]+:([0-9]+)(?: failed)?: `)
 
-// explain turns what the engine said about a machine into expected, came, what to do.
+// explain turns what the engine said about a machine into expected, got and hint.
 func (r machines) explain(
 	ctx context.Context,
 	plan machineModel,
@@ -120,8 +120,8 @@ func (r machines) explain(
 		return diag.WithPath(path.Root("published_ports"), problem{
 			summary:  fmt.Sprintf("Port %s on %s is taken", taken[1], loopback),
 			expected: fmt.Sprintf("the port to be free, to publish machine %s on it", machine),
-			came:     text,
-			todo: fmt.Sprintf(
+			got:      text,
+			hint: fmt.Sprintf(
 				"end what listens there (`ss -ltnp sport = :%s`, `docker ps`), or choose another port",
 				taken[1],
 			),
@@ -136,8 +136,8 @@ func (r machines) explain(
 				plan.Data.Address.ValueString(),
 				plan.Control.Address.ValueString(),
 			),
-			came: text,
-			todo: "`docker network inspect NETWORK` names the container that has it; remove that, " +
+			got: text,
+			hint: "`docker network inspect NETWORK` names the container that has it; remove that, " +
 				"or choose another",
 		}.diagnostic()
 	case doing == "create" && cerrdefs.IsConflict(err):
@@ -145,8 +145,8 @@ func (r machines) explain(
 		return problem{
 			summary:  "Container " + name + " exists already",
 			expected: "no container of this name, as it is not in Terraform's state",
-			came:     text,
-			todo: "`docker rm -f " + name + "` (or `terraform import ADDRESS " + name +
+			got:      text,
+			hint: "`docker rm -f " + name + "` (or `terraform import ADDRESS " + name +
 				"`), then apply again",
 		}.diagnostic()
 	case doing == "create" && cerrdefs.IsNotFound(err):
@@ -155,8 +155,8 @@ func (r machines) explain(
 		return problem{
 			summary:  fmt.Sprintf("Docker took too long to %s machine %s", doing, machine),
 			expected: "an answer within the time of `timeouts`",
-			came:     text,
-			todo: "look whether the host is overloaded (`docker stats`, `uptime`), or give it more time " +
+			got:      text,
+			hint: "look whether the host is overloaded (`docker stats`, `uptime`), or give it more time " +
 				"(`timeouts`), then apply again",
 		}.diagnostic()
 	}

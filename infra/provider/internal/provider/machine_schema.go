@@ -88,7 +88,7 @@ func machineIdentity() map[string]schema.Attribute {
 		},
 		"host": hostAttribute(),
 		"role": schema.StringAttribute{
-			Required: true, Description: "What the machine runs, such as mediawiki (a label).",
+			Required: true, Description: "Role of the machine, such as mediawiki (a label).",
 			PlanModifiers: replaceString, Validators: labels,
 		},
 		"tier": schema.StringAttribute{
@@ -202,7 +202,7 @@ func machineComputed() map[string]schema.Attribute {
 		},
 		"running": schema.BoolAttribute{
 			Computed: true,
-			Description: "Whether the machine runs. Planned as the opposite of standby, so a killed " +
+			Description: "True if the machine runs. Planned as the opposite of standby, so a killed " +
 				"machine is drift.",
 		},
 	}

@@ -89,8 +89,8 @@ func (r machines) adopt(
 		diagnostics.Append(problem{
 			summary:  "Container " + found.Name + " is not a machine",
 			expected: "a container made by fleet_machine, with the label " + engine.LabelSpec,
-			came:     fmt.Sprintf("label %q", found.Config.Labels[engine.LabelSpec]),
-			todo:     "import sc-EXPERIMENT-MACHINE, or let Terraform create the machine",
+			got:      fmt.Sprintf("label %q", found.Config.Labels[engine.LabelSpec]),
+			hint:     "import sc-EXPERIMENT-MACHINE, or let Terraform create the machine",
 		}.diagnostic())
 		return diagnostics
 	}

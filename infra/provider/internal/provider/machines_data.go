@@ -64,12 +64,12 @@ func (d *machinesData) Schema(
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 					"id":              told("Docker's id of the container."),
 					"host":            told("Host that it is on."),
-					"role":            told("What it runs."),
+					"role":            told("Its role."),
 					"tier":            told("Tier that it is in or serves; null without one."),
 					"data_address":    told("IPv4 address that carries the service's traffic."),
 					"control_address": told("IPv4 address that carries management."),
 					"running": schema.BoolAttribute{
-						Computed: true, Description: "Whether it runs; a frozen one does not.",
+						Computed: true, Description: "True if it runs; a frozen one does not.",
 					},
 				}},
 			},
@@ -119,7 +119,7 @@ func seenOn(
 		var spec specLabel
 		if err := json.Unmarshal([]byte(one.Labels[engine.LabelSpec]), &spec); err != nil {
 			diagnostics.AddWarning("Container "+strings.Join(one.Names, ", ")+" is left out",
-				"expected the label "+engine.LabelSpec+" of a machine, came "+one.Labels[engine.LabelSpec])
+				"expected the label "+engine.LabelSpec+" of a machine (got "+one.Labels[engine.LabelSpec]+")")
 			continue
 		}
 		tier := types.StringNull()

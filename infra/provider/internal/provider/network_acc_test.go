@@ -99,7 +99,7 @@ func TestAccNetwork_IsLeftByAMachineThatStillRuns(t *testing.T) {
 			}
 			left, err := own.NetworkInspect(t.Context(), "sc-"+experiment+"-data", network.InspectOptions{})
 			if err == nil && len(left.Containers) > 0 {
-				err = fmt.Errorf("expected no endpoint, came %v", left.Containers)
+				err = fmt.Errorf("expected no endpoint, got %v", left.Containers)
 			}
 			return errors.Join(err, own.Leave(t.Context(), "sc-"+experiment+"-never-made"))
 		},

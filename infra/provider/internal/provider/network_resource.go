@@ -156,8 +156,8 @@ func explainNetwork(
 		return problem{
 			summary:  "Network " + name + " exists already",
 			expected: "no network of this name, as it is not in Terraform's state",
-			came:     err.Error(),
-			todo: "`terraform import ADDRESS " + name + "` to adopt it, or `docker network rm " +
+			got:      err.Error(),
+			hint: "`terraform import ADDRESS " + name + "` to adopt it, or `docker network rm " +
 				name + "`",
 		}.diagnostic()
 	}
@@ -268,12 +268,12 @@ func (r *networkResource) refuseTaken(
 	}
 }
 
-func rangeTaken(cidr, came string) diag.Diagnostic {
+func rangeTaken(cidr, got string) diag.Diagnostic {
 	return problem{
 		summary:  "Address range " + cidr + " is taken",
 		expected: "no other Docker network in this range",
-		came:     came,
-		todo: "bring that fleet down (`sparecraft down EXPERIMENT`, or `docker network rm NAME`), " +
+		got:      got,
+		hint: "bring that fleet down (`sparecraft down EXPERIMENT`, or `docker network rm NAME`), " +
 			"or choose another range",
 	}.diagnostic()
 }
@@ -287,7 +287,7 @@ func outside(at path.Path, address, cidr types.String) diag.Diagnostics {
 		return diagnostics // what is no address is another's to say
 	}
 	diagnostics.AddAttributeError(at, "Address "+one.String()+" is not in its network",
-		fmt.Sprintf("expected an address of a host in %s, came %s", prefix, one))
+		fmt.Sprintf("expected an address of a host in %s (got %s)", prefix, one))
 	return diagnostics
 }
 
@@ -323,8 +323,8 @@ func (r *networkResource) Delete(
 			failed = problem{
 				summary:  "Docker counts endpoints on network " + name + " that are not there",
 				expected: "a network without containers to be removed",
-				came:     err.Error(),
-				todo:     "restart the engine, which counts anew (moby issue 42119), then destroy again",
+				got:      err.Error(),
+				hint:     "restart the engine, which counts anew (moby issue 42119), then destroy again",
 			}.diagnostic()
 		}
 		response.Diagnostics.Append(failed)
@@ -337,8 +337,8 @@ func (r *networkResource) Delete(
 	response.Diagnostics.Append(problem{
 		summary:  "Network " + name + " is in use",
 		expected: "no container on it that Terraform does not know",
-		came:     strings.Join(users, ", ") + " on it",
-		todo:     "`docker rm -f " + strings.Join(users, " ") + "`, then destroy again",
+		got:      strings.Join(users, ", ") + " on it",
+		hint:     "`docker rm -f " + strings.Join(users, " ") + "`, then destroy again",
 	}.diagnostic())
 }
 

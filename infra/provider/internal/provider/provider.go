@@ -63,7 +63,7 @@ func (p *fleetProvider) Schema(
 		Attributes: map[string]schema.Attribute{
 			"docker": schema.BoolAttribute{
 				Optional: true,
-				Description: "Whether an engine is needed, by default true. With false none is asked, " +
+				Description: "True (the default) if an engine is needed. With false none is asked, " +
 					"and only `fleet_identity` and `fleet_run` can be made: for fleets on other platforms.",
 			},
 			"hosts": hostsAttribute(),
@@ -113,8 +113,8 @@ func configured(data any, diagnostics *diag.Diagnostics) *connection {
 		diagnostics.Append(problem{
 			summary:  "This provider has no Docker engine",
 			expected: "docker = true, or nothing, in the provider's block for all but fleet_identity and fleet_run",
-			came:     "docker = false",
-			todo:     "remove docker = false, or use this provider for these two only",
+			got:      "docker = false",
+			hint:     "remove docker = false, or use this provider for these two only",
 		}.diagnostic())
 	}
 	return shared
@@ -129,18 +129,18 @@ func connected(data any, diagnostics *diag.Diagnostics) *connection {
 	if !ok {
 		diagnostics.AddError(
 			"Provider defect",
-			fmt.Sprintf("expected *connection from Configure, came %T", data),
+			fmt.Sprintf("expected *connection from Configure (got %T)", data),
 		)
 	}
 	return shared
 }
 
 // problem is an error as a user reads it.
-type problem struct{ summary, expected, came, todo string }
+type problem struct{ summary, expected, got, hint string }
 
 func (p problem) diagnostic() diag.Diagnostic {
 	return diag.NewErrorDiagnostic(p.summary,
-		fmt.Sprintf("Expected: %s.\nCame: %s.\nWhat to do: %s.", p.expected, p.came, p.todo))
+		fmt.Sprintf("Expected: %s.\nGot: %s.\nHint: %s.", p.expected, p.got, p.hint))
 }
 
 // unexpected is a problem whose cause only the engine knows.
@@ -148,7 +148,7 @@ func unexpected(doing string, err error) diag.Diagnostic {
 	return problem{
 		summary:  "Docker could not " + doing,
 		expected: "the engine to " + doing,
-		came:     err.Error(),
-		todo:     "repeat the command; if it stays, read the engine's log (`journalctl -u docker`)",
+		got:      err.Error(),
+		hint:     "repeat the command; if it stays, read the engine's log (`journalctl -u docker`)",
 	}.diagnostic()
 }

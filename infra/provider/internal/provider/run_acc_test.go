@@ -111,7 +111,7 @@ func TestAccRun_runsAgainForWhatIsMeasuredOnly(t *testing.T) {
 		again("triggers = { day = \"2\" }\n fail_on_slo = true\n seed = 3", plancheck.ResourceActionReplace),
 	)
 	if found := calls(t, stub); len(found) != 3 || !strings.HasSuffix(found[2], "--seed 3") {
-		t.Errorf("expected three runs, the last of them with its seed, came %q", found)
+		t.Errorf("expected three runs, the last of them with its seed, got %q", found)
 	}
 }
 
@@ -189,7 +189,7 @@ rmdir "`+results+`/turn"`)
 		Replace(runConfig(stub, results, ""))
 	runAcceptance(t, resource.TestStep{Config: two})
 	if found := calls(t, stub); len(found) != 2 {
-		t.Errorf("expected two runs, came %q", found)
+		t.Errorf("expected two runs, got %q", found)
 	}
 }
 
@@ -227,7 +227,7 @@ touch "`+held+`"; while :; do sleep 0.05; done; }`)
 		t.Error("expected the command to have undone what it held")
 	}
 	if tainted, verdict := stateOf(t, terraform); !tainted || verdict != "interrupted" {
-		t.Errorf("expected a tainted run that was interrupted, came %v %s", tainted, verdict)
+		t.Errorf("expected a tainted run that was interrupted, got %v %s", tainted, verdict)
 	}
 
 	if err := os.WriteFile(filepath.Join(folder, "second"), nil, 0o600); err != nil {
@@ -237,7 +237,7 @@ touch "`+held+`"; while :; do sleep 0.05; done; }`)
 		t.Fatalf("%v: %s", err, out)
 	}
 	if tainted, verdict := stateOf(t, terraform); tainted || verdict != "met" {
-		t.Errorf("expected the next apply to run it again, came %v %s", tainted, verdict)
+		t.Errorf("expected the next apply to run it again, got %v %s", tainted, verdict)
 	}
 }
 
@@ -281,7 +281,7 @@ func stateOf(t *testing.T, terraform func(...string) *exec.Cmd) (tainted bool, v
 		}
 	}
 	if err := json.Unmarshal(out, &state); err != nil || len(state.Values.RootModule.Resources) != 1 {
-		t.Fatalf("expected one resource, came %s %v", out, err)
+		t.Fatalf("expected one resource, got %s %v", out, err)
 	}
 	one := state.Values.RootModule.Resources[0]
 	return one.Tainted, one.Values.Verdict

@@ -227,19 +227,19 @@ func endedEarly(failed *sparecraft.Failed) diag.Diagnostic {
 	if failed.Interrupted {
 		summary = "The run was interrupted"
 	}
-	came := failed.Got
+	got := failed.Got
 	if failed.Folder != "" {
-		came += "; what was measured until then is in " + failed.Folder
+		got += "; what was measured until then is in " + failed.Folder
 	}
-	todo := strings.TrimRight(failed.Hint, ".")
-	if todo == "" {
-		todo = "apply again"
+	hint := strings.TrimRight(failed.Hint, ".")
+	if hint == "" {
+		hint = "apply again"
 	}
 	return problem{
 		summary:  summary,
 		expected: failed.Place + ": " + strings.TrimRight(failed.Expected, "."),
-		came:     strings.TrimRight(came, "."),
-		todo:     todo,
+		got:      strings.TrimRight(got, "."),
+		hint:     hint,
 	}.diagnostic()
 }
 
@@ -288,7 +288,7 @@ func (r *runResource) Update(
 	if plan.FailOnSLO.ValueBool() && (!plan.Valid.ValueBool() || plan.SLOMet.Equal(types.BoolValue(false))) {
 		response.Diagnostics.AddAttributeError(path.Root("fail_on_slo"), "The run at hand did not keep its SLO",
 			"Its verdict is \""+plan.Verdict.ValueString()+"\". Report: "+plan.Report.ValueString()+
-				"\nWhat to do: change the design, or a value in triggers, and apply: it measures anew.")
+				"\nHint: change the design, or a value in triggers, and apply: it measures anew.")
 		return
 	}
 	response.Diagnostics.Append(response.State.Set(ctx, plan)...)

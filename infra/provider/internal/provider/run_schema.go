@@ -113,8 +113,8 @@ func runFindings() map[string]schema.Attribute {
 		"report": text("Page of the run, report.html."),
 		"verdict": text("met, missed or undecided (of the SLO), measured (none was asked for), disturbed or not valid " +
 			"(nothing may be concluded), interrupted."),
-		"valid":   yes("Whether anything may be concluded from the run."),
-		"slo_met": yes("Whether the SLO was met; null where that is undecided, or none was asked for."),
+		"valid":   yes("True if the run supports conclusions."),
+		"slo_met": yes("True if the SLO was met; null if that is undecided, or none was asked for."),
 		"p95_ms": number("95th percentile of the latency in ms, of the arm that the SLO is asked of; null where " +
 			"the kind of experiment has none."),
 		"usd_per_month": number("Price of the planned fleet; null where none was planned."),

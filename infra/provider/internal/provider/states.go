@@ -70,5 +70,5 @@ func ignoring(err, expected error) error {
 func unprotected(file string, err error) diag.Diagnostic {
 	return diag.NewWarningDiagnostic("Others may be able to read the state "+file,
 		"It holds private keys. It could not be made mode 0600: "+err.Error()+
-			".\nWhat to do: make it yours, or remove it if it is a leftover.")
+			".\nHint: make it yours, or remove it if it is a leftover.")
 }

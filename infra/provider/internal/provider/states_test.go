@@ -21,7 +21,7 @@ func TestStatesAndTheirBackupsAreTheirOwnersOnly(t *testing.T) {
 	}
 	readable(t, filepath.Join(folder, "main.tf"), "no keys")
 	if problems := protectStates(folder); len(problems) > 0 {
-		t.Errorf("expected no diagnostics, came %v", problems)
+		t.Errorf("expected no diagnostics, got %v", problems)
 	}
 	for _, name := range append(others, states...) {
 		expectMode(t, filepath.Join(folder, name), 0o600)
@@ -36,7 +36,7 @@ func TestAStateThatIsNotWrittenYetGetsNoBackup(t *testing.T) {
 	state := filepath.Join(t.TempDir(), stateName)
 	readable(t, state, "")
 	if problems := protectStates(filepath.Dir(state)); len(problems) > 0 {
-		t.Errorf("expected no diagnostics, came %v", problems)
+		t.Errorf("expected no diagnostics, got %v", problems)
 	}
 	expectMode(t, state, 0o600)
 	if _, err := os.Stat(state + ".backup"); err == nil {
@@ -50,7 +50,7 @@ func TestAStateThatIsNoFileIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if problems := protectStates(folder); len(problems) > 0 {
-		t.Errorf("expected no diagnostics, came %v", problems)
+		t.Errorf("expected no diagnostics, got %v", problems)
 	}
 }
 
@@ -121,7 +121,7 @@ func expectMode(t *testing.T, file string, mode os.FileMode) {
 	if err != nil {
 		t.Error(err)
 	} else if info.Mode().Perm() != mode {
-		t.Errorf("expected mode %o of %s, came %o", mode, file, info.Mode().Perm())
+		t.Errorf("expected mode %o of %s, got %o", mode, file, info.Mode().Perm())
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"sparecraft/infra/provider/internal/buildcontext"
 )
 
-// checked is a string validator made of one function, whose error says what was expected and came.
+// checked is a string validator made of one function, whose error says what it expected and got.
 type checked struct {
 	description string
 	check       func(value string) error
@@ -69,7 +69,7 @@ var (
 func matches(pattern *regexp.Regexp, what string) checked {
 	return checked{what, func(value string) error {
 		if !pattern.MatchString(value) {
-			return fmt.Errorf("expected %s, came %q", what, value)
+			return fmt.Errorf("expected %s (got %q)", what, value)
 		}
 		return nil
 	}}
@@ -78,7 +78,7 @@ func matches(pattern *regexp.Regexp, what string) checked {
 var (
 	isLabel = checked{"a host name label", func(value string) error {
 		if len(value) > 40 || !label.MatchString(value) {
-			return fmt.Errorf("expected at most 40 of a-z, 0-9 and inner hyphens, came %q", value)
+			return fmt.Errorf("expected at most 40 of a-z, 0-9 and inner hyphens (got %q)", value)
 		}
 		return nil
 	}}
@@ -89,7 +89,7 @@ var (
 		prefix, err := netip.ParsePrefix(value)
 		if err != nil || !prefix.Addr().Is4() || prefix.Masked() != prefix {
 			return fmt.Errorf(
-				"expected an IPv4 network such as 198.18.0.0/16 (host bits zero), came %q",
+				"expected an IPv4 network such as 198.18.0.0/16 with host bits zero (got %q)",
 				value,
 			)
 		}
@@ -98,14 +98,14 @@ var (
 	isAddress = checked{"an IPv4 address", func(value string) error {
 		address, err := netip.ParseAddr(value)
 		if err != nil || !address.Is4() {
-			return fmt.Errorf("expected an IPv4 address such as 198.18.1.11, came %q", value)
+			return fmt.Errorf("expected an IPv4 address such as 198.18.1.11 (got %q)", value)
 		}
 		return nil
 	}}
 	isFilePath = checked{"an absolute path of a file", func(value string) error {
 		if !path.IsAbs(value) || path.Clean(value) != value || value == "/" {
 			return fmt.Errorf(
-				"expected an absolute path of a file such as /etc/sparecraft/agent.toml, came %q",
+				"expected an absolute path of a file such as /etc/sparecraft/agent.toml (got %q)",
 				value,
 			)
 		}

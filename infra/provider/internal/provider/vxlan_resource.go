@@ -103,7 +103,7 @@ func (r *vxlanResource) Schema(
 				Computed: true, Description: "Docker's id of the container.", PlanModifiers: keepString,
 			},
 			"running": schema.BoolAttribute{
-				Computed: true, Description: "Whether the container runs. Planned as true, so a killed one is made anew.",
+				Computed: true, Description: "True if the container runs. Planned as true, so a killed one is made anew.",
 			},
 		},
 	}
@@ -127,7 +127,7 @@ func (r *vxlanResource) ModifyPlan(
 	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
 	if !plan.Peers.IsUnknown() && slices.Contains(plan.peers(ctx, &response.Diagnostics), plan.Address) {
 		response.Diagnostics.AddAttributeError(path.Root("peers"), "A host is its own peer",
-			fmt.Sprintf("expected addresses of other hosts, came %s too", plan.Address.ValueString()))
+			fmt.Sprintf("expected addresses of other hosts (got %s too)", plan.Address.ValueString()))
 	}
 	response.Diagnostics.Append(response.Plan.SetAttribute(ctx, path.Root("running"), true)...)
 	if !request.State.Raw.IsNull() { // a killed one: its log already says that it is ready
@@ -188,15 +188,15 @@ func explainVXLAN(on *engine.Engine, wanted engine.VXLAN, err error) diag.Diagno
 		return problem{
 			summary:  "Container " + wanted.Name + " exists already on host " + on.Host.Name,
 			expected: "no container of this name, as it is not in Terraform's state",
-			came:     err.Error(),
-			todo:     "`docker stop " + wanted.Name + " && docker rm " + wanted.Name + "` there, then apply again",
+			got:      err.Error(),
+			hint:     "`docker stop " + wanted.Name + " && docker rm " + wanted.Name + "` there, then apply again",
 		}.diagnostic()
 	}
 	return problem{
 		summary:  "Host " + on.Host.Name + " cannot join the network over several hosts",
 		expected: "an interface (VXLAN) on the bridge of network " + wanted.Network,
-		came:     err.Error(),
-		todo: "see that the host has the address " + wanted.Local + ", and that its kernel has VXLAN " +
+		got:      err.Error(),
+		hint: "see that the host has the address " + wanted.Local + ", and that its kernel has VXLAN " +
 			"(`modprobe vxlan`); then apply again",
 	}.diagnostic()
 }

@@ -44,7 +44,7 @@ type Failed struct {
 }
 
 func (f *Failed) Error() string {
-	return fmt.Sprintf("%s: expected %s, came %s", f.Place, f.Expected, f.Got)
+	return fmt.Sprintf("%s: expected %s (got %s)", f.Place, f.Expected, f.Got)
 }
 
 // Do carries the run out. When the context ends the command is told to (SIGTERM), once: it undoes its

@@ -41,7 +41,7 @@ func do(t *testing.T, ctx context.Context, run Run, environment ...string) (*Res
 	result, err := run.Do(ctx, environment, time.Now, func(line string) { said = append(said, line) })
 	var failed *Failed
 	if err != nil && !errors.As(err, &failed) {
-		t.Fatalf("expected *Failed, came %T", err)
+		t.Fatalf("expected *Failed, got %T", err)
 	}
 	return result, failed, said
 }
@@ -69,16 +69,16 @@ func TestResultIsWhatTheCommandPrinted(t *testing.T) {
 		t.Fatal(failed)
 	}
 	if result.Verdict != "met" || !*result.Met || *result.P95MS != 12.25 || *result.USDPerMonth != 61.5 || !result.Passed() {
-		t.Errorf("expected the SLO's arm and the plan's price, came %+v", result)
+		t.Errorf("expected the SLO's arm and the plan's price, got %+v", result)
 	}
 	if want := filepath.Join(results, "demo", "20260101T000000Z"); result.Folder != want {
-		t.Errorf("expected the folder %s, came %s", want, result.Folder)
+		t.Errorf("expected the folder %s, got %s", want, result.Folder)
 	}
 	if strings.Contains(result.Plan, "inputs") || !strings.Contains(result.Plan, `"nodes":2`) {
-		t.Errorf("expected the plan without its inputs, came %s", result.Plan)
+		t.Errorf("expected the plan without its inputs, got %s", result.Plan)
 	}
 	if !slices.Equal(said, []string{"one line", "two"}) {
-		t.Errorf("expected each line of progress, came %q", said)
+		t.Errorf("expected each line of progress, got %q", said)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestVerdictOfEachResult(t *testing.T) {
 		}
 		result, err := read([]byte(strings.Replace(passing, old, replacement, 1)), t.TempDir())
 		if err != nil || result.Verdict != want {
-			t.Errorf("expected %s, came %+v %v", want, result, err)
+			t.Errorf("expected %s, got %+v %v", want, result, err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestWithoutAnSLOTheComparedArmIsTold(t *testing.T) {
 	old := `"slo": {"arm": "replicated", "met": true, "verdict": "met", "reasons": []}`
 	result, err := read([]byte(strings.Replace(passing, old, `"slo": null`, 1)), t.TempDir())
 	if err != nil || *result.P95MS != 12.25 {
-		t.Errorf("expected the other arm's p95, came %+v %v", result, err)
+		t.Errorf("expected the other arm's p95, got %+v %v", result, err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestWhatIsLeftBehindIsNoPass(t *testing.T) {
 	text := strings.Replace(passing, old, `"cleanup": {"ok": false, "reasons": ["web-1 is still there"]}`, 1)
 	result, err := read([]byte(text), t.TempDir())
 	if err != nil || result.Passed() || result.Left[0] != "web-1 is still there" {
-		t.Errorf("expected what was left, came %+v %v", result, err)
+		t.Errorf("expected what was left, got %+v %v", result, err)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestErrorOfTheCommandIsPassedOn(t *testing.T) {
 	command := stub(t, `echo '{"error": {"place": "this host", "expected": "no other run", "got": "a run (process 7)", "hint": "Wait."}}'; exit 3`)
 	_, failed, _ := do(t, t.Context(), Run{Command: command, Design: "demo", Results: t.TempDir()})
 	if failed == nil || failed.Place != "this host" || failed.Got != "a run (process 7)" || failed.Hint != "Wait." || failed.Interrupted {
-		t.Errorf("expected the command's own words, came %+v", failed)
+		t.Errorf("expected the command's own words, got %+v", failed)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestNoResultIsNoSuccess(t *testing.T) {
 		"absent":         filepath.Join(t.TempDir(), "absent"),
 	} {
 		if _, failed, _ := do(t, t.Context(), Run{Command: command, Design: "demo", Results: t.TempDir()}); failed == nil || failed.Got == "" {
-			t.Errorf("%s: expected an error that says what came, came %+v", name, failed)
+			t.Errorf("%s: expected an error that says what got, got %+v", name, failed)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestInterruptTellsTheCommandAndWaitsForItsCleanUp(t *testing.T) {
 	}()
 	_, failed, _ := do(t, ctx, Run{Command: stub(t, untilTold), Design: "demo", Results: results})
 	if failed == nil || !failed.Interrupted {
-		t.Errorf("expected an interrupted run, came %+v", failed)
+		t.Errorf("expected an interrupted run, got %+v", failed)
 	}
 	if existing(held) != "" {
 		t.Error("expected nothing to be held when Do returns")
@@ -172,11 +172,11 @@ func TestFolderOfAnEarlyEndIsFound(t *testing.T) {
 	command := stub(t, `run=$folder/demo/$(date -u +%Y%m%dT%H%M%SZ); mkdir -p $run; touch $run/manifest.json; exit 1`)
 	_, failed, _ := do(t, t.Context(), Run{Command: command, Design: "demo", Results: results})
 	if failed == nil || failed.Folder == "" || failed.Folder == older {
-		t.Errorf("expected this run's folder, came %+v", failed)
+		t.Errorf("expected this run's folder, got %+v", failed)
 	}
 	_, failed, _ = do(t, t.Context(), Run{Command: stub(t, "exit 1"), Design: "demo", Results: filepath.Join(results, "none")})
 	if failed == nil || failed.Folder != "" {
-		t.Errorf("expected no folder, came %+v", failed)
+		t.Errorf("expected no folder, got %+v", failed)
 	}
 }
 
@@ -192,12 +192,12 @@ func TestFleetIsHandedOverInAPrivateFileThatGoes(t *testing.T) {
 		return strings.TrimSpace(string(text))
 	}
 	if read("mode") != "600" || read("content") != `{"fleet":1,"identity":2}` {
-		t.Errorf("expected the outputs in a private file, came %s %s", read("mode"), read("content"))
+		t.Errorf("expected the outputs in a private file, got %s %s", read("mode"), read("content"))
 	}
 	arguments := strings.Fields(read("arguments"))
 	want := []string{"run", "demo", "--json", "--results", results, "--seed", "7", "--attach"}
 	if !slices.Equal(arguments[:8], want) || existing(arguments[8]) != "" {
-		t.Errorf("expected %v and a file that is gone, came %v", want, arguments)
+		t.Errorf("expected %v and a file that is gone, got %v", want, arguments)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestFleetThatIsNoJSONIsRefusedBeforeTheCommandIsCalled(t *testing.T) {
 	command := stub(t, `touch "$folder/called"`)
 	run := Run{Command: command, Design: "demo", Results: results, Fleet: "{", Identity: "{}"}
 	if _, failed, _ := do(t, t.Context(), run); failed == nil || existing(filepath.Join(results, "called")) != "" {
-		t.Errorf("expected a refusal, came %+v", failed)
+		t.Errorf("expected a refusal, got %+v", failed)
 	}
 }
 

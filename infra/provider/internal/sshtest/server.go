@@ -38,7 +38,7 @@ func Start(t *testing.T, environment ...string) *Server {
 		known:       filepath.Join(dir, "known_hosts"),
 		config: &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if string(key.Marshal()) != string(signer(t, userKey).PublicKey().Marshal()) {
-				return nil, fmt.Errorf("expected the test's key, came %s", ssh.FingerprintSHA256(key))
+				return nil, fmt.Errorf("expected the test's key (got %s)", ssh.FingerprintSHA256(key))
 			}
 			return nil, nil
 		}},

@@ -23,7 +23,7 @@ def configurations(role: Path) -> list[Path]:
     return [*role.rglob("*-site.xml"), *elsewhere]
 
 
-# What Hadoop's two releases call what an arm may set; either has its default in its own code.
+# Names of an arm's settings in Hadoop's two releases; either has its default in its own code.
 HDFS = {
     "new": {
         "handlers": ["dfs.namenode.handler.count"],
