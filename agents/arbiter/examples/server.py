@@ -1,4 +1,4 @@
-"""Servers to try the arbiter with: `python3 server.py 8081 8082`, one at each port or unix socket.
+"""Servers to try the arbiter with: `python3 server.py 8081 8082`, one at each port.
 
 GET answers with the server and the path, a request for a WebSocket with one message, hello.
 """
@@ -58,15 +58,9 @@ class _Tcp(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
 
-class _Unix(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-
-
 def serve(where: str) -> None:
     handler = type("At", (Handler,), {"where": where})
-    is_port = where.isdigit()
-    server = _Tcp(("127.0.0.1", int(where)), handler) if is_port else _Unix(where, handler)
-    server.serve_forever()
+    _Tcp(("127.0.0.1", int(where)), handler).serve_forever()
 
 
 def main(places: list[str]) -> None:

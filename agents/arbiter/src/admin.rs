@@ -92,14 +92,14 @@ async fn set_replicas(
     let (most, of) = tier.config().protocol.replicas_max(servers);
     if !(1..=most).contains(&wanted.replicas) {
         return Err(refuse(format!(
-            "replicas: expected 1 to {most}{of}, got {}",
+            "replicas: expected 1 to {most}{of} (got {})",
             wanted.replicas
         )));
     }
     if wanted.replicas < 2 && tier.comparing.mode() != CompareMode::Off {
         return Err(refuse(format!(
-            "replicas: expected at least 2 while replies are compared (PUT /v1/compare with \
-             {{\"mode\": \"off\"}} first), got {}",
+            "replicas: expected at least 2 while replies are compared (got {}). PUT /v1/compare \
+             with {{\"mode\": \"off\"}} first.",
             wanted.replicas
         )));
     }
@@ -115,7 +115,7 @@ async fn set_policy(
     if let Some(tokens) = wanted.tokens {
         if !(1..=TOKENS_MAX).contains(&tokens) {
             return Err(refuse(format!(
-                "tokens: expected 1 to {TOKENS_MAX}, got {tokens}"
+                "tokens: expected 1 to {TOKENS_MAX} (got {tokens})"
             )));
         }
     }
@@ -128,8 +128,8 @@ async fn set_guardrails(
     body: Result<Json<Guardrails>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, came)) = wire::guardrails::validate(&wanted) {
-        return Err(refuse(format!("{key}: expected {expected}, got {came}")));
+    if let Err((key, expected, got)) = wire::guardrails::validate(&wanted) {
+        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
     }
     tier.set_guardrails(wanted);
     Ok(Json(stats::config(&tier)))
@@ -140,10 +140,9 @@ async fn set_compare(
     body: Result<Json<Compare>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, came)) =
-        may_compare(&wanted, tier.config().protocol, tier.replicas())
+    if let Err((key, expected, got)) = may_compare(&wanted, tier.config().protocol, tier.replicas())
     {
-        return Err(refuse(format!("{key}: expected {expected}, got {came}")));
+        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
     }
     tier.comparing.set(wanted);
     Ok(Json(stats::config(&tier)))
@@ -158,7 +157,7 @@ async fn set_server(
     let servers = tier.members();
     let Some(&(server, _)) = servers.iter().find(|(_, server)| server.name == name) else {
         let names: Vec<_> = servers.iter().map(|(_, server)| &server.name[..]).collect();
-        let error = format!("server: expected one of {}, got {name}", names.join(", "));
+        let error = format!("server: expected one of {} (got {name})", names.join(", "));
         return Err(Refusal(StatusCode::NOT_FOUND, error));
     };
     if wanted.up {

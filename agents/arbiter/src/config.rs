@@ -1,5 +1,5 @@
 //! The configuration file (TOML), validated: unknown keys and impossible values are refused with
-//! the place, what was expected and what came.
+//! the place, what was expected and what was got.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
-use wire::arbiter::{Address, Compare, Guardrails, Policy, Protocol, Server};
+use wire::arbiter::{Compare, Guardrails, Policy, Protocol, Server};
 
 use crate::mysql_auth::Method;
 
@@ -29,8 +29,8 @@ use tls::AdminTls;
 pub struct Config {
     /// The protocol spoken to clients and servers.
     pub protocol: Protocol,
-    /// The address for clients: a port or a unix socket.
-    pub listen: Address,
+    /// The address for clients.
+    pub listen: SocketAddr,
     /// The address of the admin API: loopback or the control network.
     pub admin: SocketAddr,
     /// The tier served.
@@ -213,7 +213,7 @@ pub struct Mysql {
     pub auth_plugin: Method,
     /// The server that is written to; without one no write is sent where there are several servers.
     pub primary: Option<Primary>,
-    /// Where a connection reads that has written.
+    /// The servers that answer a connection's reads after it has written.
     #[serde(default)]
     pub reads_after_write: ReadsAfterWrite,
     /// Largest command of a client, and largest packet that is announced to servers.
@@ -229,11 +229,11 @@ pub enum Primary {
     First,
 }
 
-/// Where a connection reads that has written.
+/// The servers that answer a connection's reads after it has written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadsAfterWrite {
-    /// Where it writes, so that it reads what it has written.
+    /// The primary, so that it reads its own writes.
     #[default]
     Primary,
     /// As before, whether or not replicas have it yet.
@@ -241,7 +241,7 @@ pub enum ReadsAfterWrite {
 }
 
 impl Mysql {
-    /// Where a connection reads that has written; none without a primary.
+    /// The servers that answer a connection's reads after it has written; none without a primary.
     pub fn reads_after_write(&self) -> Option<ReadsAfterWrite> {
         self.primary.map(|Primary::First| self.reads_after_write)
     }
@@ -341,7 +341,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that cannot work.
-    #[error("{path}: {key}: expected {expected}, got {came}")]
+    #[error("{path}: {key}: expected {expected} (got {got})")]
     Impossible {
         /// The file.
         path: String,
@@ -350,7 +350,7 @@ pub enum ConfigError {
         /// A value that would do.
         expected: String,
         /// The value that is there.
-        came: String,
+        got: String,
     },
 }
 
@@ -358,7 +358,7 @@ impl Config {
     /// Reads and validates a file.
     ///
     /// # Errors
-    /// [`ConfigError`] says the file, the key, what was expected and what came.
+    /// [`ConfigError`] says the file, the key, what was expected and what was got.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             path: path.display().to_string(),
@@ -380,11 +380,11 @@ impl Config {
         config.keys = toml::from_str(text).map_err(malformed)?;
         config
             .validate()
-            .map_err(|(key, expected, came)| ConfigError::Impossible {
+            .map_err(|(key, expected, got)| ConfigError::Impossible {
                 path: path.to_owned(),
                 key,
                 expected,
-                came,
+                got,
             })?;
         Ok(config)
     }

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout, Instant, Sleep};
 
-use crate::stream::Stream;
+use crate::stream;
 
 const READ_SIZE: usize = 16 * 1024;
 /// With less room than this behind a message's first bytes the buffer grows.
@@ -27,7 +28,7 @@ const KEPT_MAX: usize = 4 * READ_SIZE;
 
 /// A connection with its buffer and its timer.
 pub struct Conn {
-    stream: Stream,
+    stream: TcpStream,
     /// Read and not yet used.
     pub buffer: BytesMut,
     alarm: Alarm,
@@ -35,7 +36,7 @@ pub struct Conn {
 
 impl Conn {
     /// Takes over a connected socket.
-    pub fn new(stream: Stream) -> Self {
+    pub fn new(stream: TcpStream) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),
@@ -44,12 +45,12 @@ impl Conn {
     }
 
     /// The socket, and what was read of it and not used.
-    pub fn into_parts(self) -> (Stream, BytesMut) {
+    pub fn into_parts(self) -> (TcpStream, BytesMut) {
         (self.stream, self.buffer)
     }
 
     /// The socket alone; what was read and not used is lost.
-    pub fn into_stream(self) -> Stream {
+    pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 
@@ -77,7 +78,7 @@ impl Conn {
     }
 
     /// The future's result; none where the peer goes away before it (nobody waits for it any more).
-    /// What the peer says meanwhile stays in the buffer.
+    /// Bytes that the peer sends meanwhile stay in the buffer.
     pub async fn while_here<F: Future>(&mut self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -238,22 +239,23 @@ impl Conn {
     pub async fn spoken(&mut self) {
         // Polled, it takes no place in the socket's list of waiters: this is part of every wait for
         // a command.
-        poll_fn(|cx| self.stream.poll_spoken(cx)).await;
+        poll_fn(|cx| stream::poll_spoken(&self.stream, cx)).await;
     }
 
     /// The other end's address, for messages.
     pub fn peer(&self) -> String {
-        self.stream.peer()
+        let ip = self.peer_ip();
+        ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string())
     }
 
-    /// The other end's IP address; none on a unix socket.
+    /// The other end's IP address; none where it is lost.
     pub fn peer_ip(&self) -> Option<IpAddr> {
-        self.stream.peer_ip()
+        stream::peer_ip(&self.stream)
     }
 
     /// True if nothing can be read: the peer has neither closed nor sent what nobody asked for.
     pub fn is_silent(&mut self) -> bool {
-        self.buffer.is_empty() && self.stream.is_silent()
+        self.buffer.is_empty() && stream::is_silent(&self.stream)
     }
 
     /// Ends the connection so that the peer can still read what was written: closing a socket with
@@ -281,12 +283,12 @@ impl Conn {
 
 /// Writes what the socket takes; none where the peer says something, or closes, before.
 async fn write_or_hear(
-    stream: &mut Stream,
+    stream: &mut TcpStream,
     first: &[u8],
     second: &[u8],
 ) -> io::Result<Option<usize>> {
     poll_fn(|cx| {
-        if stream.poll_spoken(cx).is_ready() {
+        if stream::poll_spoken(stream, cx).is_ready() {
             return Poll::Ready(Ok(None));
         }
         let pieces = [IoSlice::new(first), IoSlice::new(second)];
@@ -297,7 +299,7 @@ async fn write_or_hear(
 }
 
 /// Waits until the peer has closed; what it says is kept, so that the end behind it is seen.
-async fn gone(stream: &mut Stream, buffer: &mut BytesMut) {
+async fn gone(stream: &mut TcpStream, buffer: &mut BytesMut) {
     while buffer.len() < AHEAD_MAX {
         if !matches!(read(stream, buffer).await, Ok(1..)) {
             return;
@@ -306,10 +308,10 @@ async fn gone(stream: &mut Stream, buffer: &mut BytesMut) {
     pending().await
 }
 
-async fn read(stream: &mut Stream, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
     // Until there is something to read, an idle connection needs no buffer.
     if buffer.capacity() == 0 {
-        poll_fn(|cx| stream.poll_readable(cx)).await?;
+        poll_fn(|cx| stream.poll_read_ready(cx)).await?;
     }
     if buffer.is_empty() || buffer.capacity() - buffer.len() < ROOM_MIN {
         buffer.reserve(READ_SIZE);

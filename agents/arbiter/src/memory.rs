@@ -68,7 +68,7 @@ impl Holder {
     }
 }
 
-/// What one client has of the Internet: of IPv6 no less than 64 bits of addresses.
+/// The addresses of one client: of IPv6 no less than a /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),

@@ -189,7 +189,7 @@ pub(crate) fn piece(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(4_096).max(1)
 }
 
-/// Where replies end, at once as in pieces; else what ends the connection.
+/// The ends of replies, at once as in pieces; else the reason to end the connection.
 pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
     let (whole, broken) = ends::<D>(bytes, bytes.len().max(1));
     let (slow, slowly_broken) = ends::<D>(bytes, piece(bytes));
@@ -197,7 +197,7 @@ pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Br
     broken.map_or(Ok(whole), Err)
 }
 
-/// Where replies end in bytes that come `step` at a time, and what ends the connection.
+/// The ends of replies in bytes that come `step` at a time, and the reason to end the connection.
 fn ends<D: Dialect>(bytes: &[u8], step: usize) -> (Vec<(usize, Kind)>, Option<Broken>) {
     let (mut at, mut end, mut found) = (0, step.min(bytes.len()), Vec::new());
     let mut dialect = D::default();

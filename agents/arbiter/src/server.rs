@@ -11,19 +11,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
-use wire::arbiter::{Address, Protocol};
+use wire::arbiter::Protocol;
 
 use crate::config::{Config, Mysql};
-use crate::listen::{self, Listener, SocketFile};
-use crate::stream::Stream;
 use crate::tier::{Down, Tier};
 use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, dns, health, http, memcached, mysql, resp, tcp};
+use crate::{admin, dns, health, http, listen, memcached, mysql, resp, stream, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -41,8 +39,7 @@ pub struct Arbiter {
     /// Servers that die from now on.
     downs: mpsc::UnboundedReceiver<Down>,
     /// One per thread, all at the same address; the kernel spreads connections over them.
-    clients: Vec<Listener>,
-    file: Option<SocketFile>,
+    clients: Vec<TcpListener>,
     admin: TcpListener,
     clients_max: usize,
 }
@@ -66,7 +63,7 @@ impl Arbiter {
     /// # Errors
     /// When a port is taken or not ours, or the trace cannot be written.
     pub async fn bind(config: Config) -> Result<Self> {
-        let (clients, file) = listen::for_clients(&config.listen, config.threads)?;
+        let clients = listen::for_clients(config.listen, config.threads)?;
         let admin = listen::port(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
         let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
@@ -77,7 +74,6 @@ impl Arbiter {
             tier,
             downs,
             clients,
-            file,
             admin,
         })
     }
@@ -97,8 +93,8 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the socket has no address.
-    pub fn client_address(&self) -> Result<Address> {
-        self.clients[0].address()
+    pub fn client_address(&self) -> Result<SocketAddr> {
+        Ok(self.clients[0].local_addr()?)
     }
 
     /// The address of the admin API.
@@ -115,7 +111,7 @@ impl Arbiter {
     /// # Errors
     /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let (tier, downs, file) = (self.tier, self.downs, self.file);
+        let (tier, downs) = (self.tier, self.downs);
         dns::watch(&tier, tier.members(), false);
         let shared = Shared::new(&tier);
         let (stopping, stopped) = watch::channel(false);
@@ -145,7 +141,6 @@ impl Arbiter {
                 stop.await;
             }
             stopping.send_replace(true);
-            drop(file);
         });
         let joined = tokio::task::spawn_blocking(|| join(threads?)).await?;
         tier_of_trace.end_trace();
@@ -205,13 +200,13 @@ struct Acceptor {
 
 impl Acceptor {
     /// A thread with a runtime of its own, which accepts on `listener`.
-    fn open_thread(self, number: usize, listener: Listener) -> Result<JoinHandle<()>> {
+    fn open_thread(self, number: usize, listener: TcpListener) -> Result<JoinHandle<()>> {
         // A socket belongs to the runtime that it was registered with.
-        let listener = listener.park()?;
+        let listener = listener.into_std()?;
         let runtime = thread_runtime().context("cannot start a runtime")?;
         let serve = move || {
             runtime.block_on(async {
-                match listener.unpark() {
+                match TcpListener::from_std(listener) {
                     Ok(listener) => {
                         let front = Front::new(&self.tier, &self.shared);
                         self.open(listener, front).await;
@@ -227,7 +222,7 @@ impl Acceptor {
     }
 
     /// Serves clients until the stop; then those that are there, for at most a request's time-out.
-    async fn open(self, listener: Listener, front: Front) {
+    async fn open(self, listener: TcpListener, front: Front) {
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let mut stopped = self.stopped.clone();
         tokio::select! {
@@ -241,13 +236,13 @@ impl Acceptor {
     }
 
     /// Accepts clients for ever.
-    async fn accept(&self, listener: &Listener, front: Front, alive: mpsc::Sender<()>) {
+    async fn accept(&self, listener: &TcpListener, front: Front, alive: mpsc::Sender<()>) {
         loop {
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
                 return;
             };
             let stream = match listener.accept().await {
-                Ok(stream) => stream,
+                Ok((stream, _)) => stream::without_delay(stream),
                 Err(_) => {
                     sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -345,7 +340,7 @@ impl Front {
         tokio::spawn(health::run(Arc::clone(tier), downs, probe));
     }
 
-    async fn serve(self, stream: Stream, stop: watch::Receiver<bool>) {
+    async fn serve(self, stream: TcpStream, stop: watch::Receiver<bool>) {
         match self {
             Self::Http(front) => http::client::serve(front, stream, stop).await,
             // A session has no end that the arbiter could choose: it goes on until the client

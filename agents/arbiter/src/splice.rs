@@ -9,9 +9,8 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, Instant, Sleep};
-
-use crate::stream::Stream;
 
 /// Read and not yet written, in each direction.
 const COPY_BYTES: usize = 16 * 1024;
@@ -42,8 +41,8 @@ pub struct Sent {
 /// # Errors
 /// [`Broken`]: it ends at once.
 pub async fn join(
-    client: &mut Stream,
-    server: &mut Stream,
+    client: &mut TcpStream,
+    server: &mut TcpStream,
     idle_max: Duration,
     mut on_answer: impl FnMut(),
 ) -> Result<Sent, Broken> {
@@ -153,8 +152,8 @@ impl Direction {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Stream,
-        to: &mut Stream,
+        from: &mut TcpStream,
+        to: &mut TcpStream,
         mut on_bytes: impl FnMut(),
     ) -> Poll<Result<(), End>> {
         while self.state != State::Ended {
@@ -174,7 +173,7 @@ impl Direction {
                 continue;
             }
             let Poll::Ready(read) = self.poll_read(cx, from) else {
-                // What is written has to leave while nothing comes.
+                // Bytes that are written have to leave while nothing comes.
                 return match Pin::new(&mut *to).poll_flush(cx) {
                     Poll::Ready(Err(_)) => Poll::Ready(Err(End::To)),
                     _ => Poll::Pending,
@@ -192,7 +191,7 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Stream) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut TcpStream) -> Poll<io::Result<usize>> {
         let mut room = ReadBuf::new(&mut self.buffer);
         ready!(Pin::new(from).poll_read(cx, &mut room))?;
         Poll::Ready(Ok(room.filled().len()))

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use policy::ServerId;
+use tokio::net::TcpStream;
 use tokio::time::{timeout_at, Instant as Deadline};
 
 use crate::splice::{join, Broken, Sent};
-use crate::stream::Stream;
 use crate::tier::{Flight, Lease, Tier, Unreached, Wanted};
 
 /// Serves a client to its end.
-pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
+pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
     let received = Instant::now();
     tier.counters.received.inc();
     let deadline = Instant::now() + tier.config().request_timeout();
@@ -39,7 +39,7 @@ pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
 }
 
 /// A server that takes the connection.
-async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, Stream)> {
+async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, TcpStream)> {
     let mut refusing: Vec<ServerId> = Vec::new();
     loop {
         let lease = tier.acquire(Wanted::One, &refusing).ok()?.next().await?;

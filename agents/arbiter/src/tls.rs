@@ -92,14 +92,14 @@ fn key(name: &str, file: &Path) -> Result<PrivateKeyDer<'static>, String> {
         .map_err(|error| bad(name, file, "a private key in PEM", &error))
 }
 
-fn bad(name: &str, file: &Path, expected: &str, came: &dyn std::fmt::Display) -> String {
+fn bad(name: &str, file: &Path, expected: &str, got: &dyn std::fmt::Display) -> String {
     format!(
-        "{name}: {}: expected {expected}, got {came}",
+        "{name}: {}: expected {expected} (got {got})",
         file.display()
     )
 }
 
 fn mismatch(table: &str, cert: &Path, key: &Path, error: &rustls::Error) -> String {
     let (cert, key) = (cert.display(), key.display());
-    format!("{table}: expected {key} to be the key of {cert}, got {error}")
+    format!("{table}: expected {key} to be the key of {cert} (got {error})")
 }

@@ -3,7 +3,7 @@
 //! Each complete good reply casts a vote in its read's [`ReplyVote`]: a digest of what the client would
 //! see. When the last replica has ended the votes are counted: a server whose vote differs from that
 //! of more than half of the votes was in the minority; without such a majority all are disputed.
-//! Who delivers what is decided elsewhere (`http::race`, `kv::slot`); this only counts.
+//! The reply to deliver is chosen elsewhere (`http::race`, `kv::slot`); this only counts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

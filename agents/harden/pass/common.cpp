@@ -1,4 +1,4 @@
-// Who is hardened, marks, and copies that no optimisation sees through.
+// The choice of functions to harden, marks, and copies that no optimisation sees through.
 #include "harden.h"
 
 #include "llvm/IR/IntrinsicInst.h"

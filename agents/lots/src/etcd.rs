@@ -34,7 +34,7 @@ impl Etcd {
     /// Of `HOST:PORT,...`; it connects when it is asked.
     ///
     /// # Errors
-    /// Where an address is none.
+    /// When an address is none.
     pub fn new(addresses: &str) -> Result<Self, tonic::transport::Error> {
         let member = |address: &str| {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;

@@ -20,7 +20,7 @@ pub mod naming;
 pub mod server;
 pub mod store;
 
-/// What `proto/` describes.
+/// The messages of `proto/`.
 #[allow(missing_docs, clippy::all)]
 pub mod api {
     tonic::include_proto!("lots");

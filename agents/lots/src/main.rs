@@ -146,13 +146,13 @@ impl Options {
             "manage" => &["name", "listen", "naming", "detection-ms"],
             "invoke" => &["plan", "records"],
             "audit" => &["records", "database"],
-            other => bail!("expected serve, manage, invoke or audit, got {other}"),
+            other => bail!("expected serve, manage, invoke or audit (got {other})"),
         };
         let mut values = HashMap::new();
         for pair in rest.chunks(2) {
             let name = pair[0].trim_start_matches("--");
             let expected = format!("expected one of --{}", known.join(", --"));
-            ensure!(known.contains(&name), "{expected}, got {}", pair[0]);
+            ensure!(known.contains(&name), "{expected} (got {})", pair[0]);
             let value = pair.get(1).with_context(|| format!("--{name}: no value"))?;
             values.insert(name.to_owned(), value.clone());
         }

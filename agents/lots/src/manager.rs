@@ -34,7 +34,7 @@ impl Starter for Naming {
     }
 }
 
-/// What a manager is told.
+/// The settings of a manager.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Its fault-detection time, between two rounds.

@@ -25,7 +25,7 @@ const MANAGER: &str = "lots/manager";
 const ORDERS: &str = "lots/orders/";
 const HISTORY: &str = "lots/history/";
 
-/// What happened, on the host's monotonic clock.
+/// An event, on the host's monotonic clock.
 #[derive(Debug, Serialize)]
 struct Happened<'a> {
     at_s: f64,
@@ -38,7 +38,7 @@ struct Happened<'a> {
 #[derive(Debug)]
 pub struct Naming {
     etcd: Etcd,
-    /// Who speaks, for the history.
+    /// The speaker, for the history.
     by: String,
 }
 
@@ -51,7 +51,7 @@ impl Naming {
         }
     }
 
-    /// Who speaks.
+    /// The speaker.
     pub fn by(&self) -> &str {
         &self.by
     }
@@ -171,7 +171,7 @@ impl Naming {
             .0)
     }
 
-    /// What only the manager that acts may do: one whose lease has ended changes nothing.
+    /// A change that only the acting manager may make: one whose lease has ended changes nothing.
     async fn as_manager(
         &self,
         mut when: Vec<Compare>,

@@ -19,22 +19,22 @@ use crate::core::Server;
 use crate::naming::Naming;
 use crate::store::{Change, Request, Store, StoreError};
 
-/// Who asks.
+/// The caller.
 pub const CLIENT: &str = "lots-client";
 /// The number of the request.
 pub const NUMBER: &str = "lots-request";
-/// Who answers.
+/// The server that answers.
 pub const SERVER: &str = "lots-server";
 
 /// Between two looks whether the own registration still stands, or two renewals of its lease.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
 
-/// What a server is told.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where it listens.
+    /// The address that it listens at.
     pub listen: SocketAddr,
-    /// Where clients ask it.
+    /// The address for clients.
     pub address: String,
     /// The database.
     pub database: String,
@@ -47,7 +47,7 @@ pub struct Settings {
 /// Serves until `ended` does.
 ///
 /// # Errors
-/// Where the port cannot be had.
+/// When the port is taken.
 pub async fn serve(
     settings: Settings,
     naming: Naming,
@@ -63,7 +63,7 @@ pub async fn serve(
     let epoch = Arc::new(AtomicI64::new(0));
     let name = AsciiMetadataValue::try_from(naming.by());
     let lots = ParkingLots {
-        name: name.with_context(|| format!("expected an ASCII name, got {}", naming.by()))?,
+        name: name.with_context(|| format!("expected an ASCII name (got {})", naming.by()))?,
         store,
         padding: vec![0; settings.padding],
         epoch: Arc::clone(&epoch),

@@ -14,7 +14,7 @@
 use mysql_async::prelude::Queryable;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
-/// What every server does at its start; doing it again changes nothing.
+/// The tables, made at every server's start; doing it again changes nothing.
 const SCHEMA: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS lots (id INT PRIMARY KEY, level_min INT NOT NULL, \
      level_max INT NOT NULL, places INT NOT NULL) ENGINE=InnoDB",
@@ -45,13 +45,13 @@ const DEADLOCK: u16 = 1213;
 /// Which request of which client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Who asks.
+    /// The caller.
     pub client: i32,
     /// Its number.
     pub number: i64,
 }
 
-/// What a request changes.
+/// The change of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// The client's car comes into this lot; the reply is empty, or the lots that have room where
@@ -72,33 +72,33 @@ pub enum StoreError {
     /// The client's car is where the request does not expect it.
     #[error("expected the client's car {expected}, it is not")]
     Car {
-        /// Where it was expected.
+        /// The place where it was expected.
         expected: &'static str,
     },
     /// The client has had a change of a later number made: nobody waits for this one.
-    #[error("expected a request number from {newest} on, got {came}")]
+    #[error("expected a request number from {newest} on (got {got})")]
     Old {
         /// The later one.
         newest: i64,
         /// This one.
-        came: i64,
+        got: i64,
     },
     /// There is no such lot.
-    #[error("expected the number of a lot, got {0}")]
+    #[error("expected the number of a lot (got {0})")]
     Lot(i32),
     /// A recorded reply cannot be read.
-    #[error("expected a recorded reply, got {0:?}")]
+    #[error("expected a recorded reply (got {0:?})")]
     Recorded(String),
 }
 
 /// A change that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Whose, and which.
+    /// The caller, and the request's number.
     pub request: Request,
     /// `enter`, `exit`, `up` or `down`.
     pub what: String,
-    /// Where.
+    /// The lot.
     pub lot: i32,
 }
 
@@ -169,9 +169,9 @@ impl Store {
         let told: Option<(i64, Option<String>, Option<String>)> =
             connection.query_first(transaction(request, change)).await?;
         let (newest, reply, refusal) = told.unwrap_or_default();
-        let came = request.number;
+        let got = request.number;
         match (refusal.as_deref(), change) {
-            _ if newest > came => Err(StoreError::Old { newest, came }),
+            _ if newest > got => Err(StoreError::Old { newest, got }),
             (Some("lot"), Change::Enter(lot)) => Err(StoreError::Lot(lot)),
             (Some("inside"), _) => Err(StoreError::Car {
                 expected: "outside",
@@ -279,7 +279,7 @@ fn transaction(request: Request, change: Change) -> String {
     )
 }
 
-/// What sets `said`, or `refused` to where the car is instead: inside, outside, or no lot.
+/// The SQL that sets `said`, or `refused` to the car's place instead: inside, outside, or no lot.
 fn statements(request: Request, change: Change) -> String {
     let client = request.client;
     match change {

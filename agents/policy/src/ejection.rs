@@ -8,8 +8,8 @@
 //! as it does, in that window: that is a page, or a statement, that fails everywhere. After Envoy's
 //! outlier detection.
 //!
-//! Who was out long enough is probed with one request at a time, and the first reply to what was sent
-//! since then decides. A probe may hang or fail, so it is a copy of a request that another server has,
+//! A server that was out long enough is probed with one request at a time, and the first reply to
+//! one sent since then decides. A probe may hang or fail, so it is a copy of a request that another server has,
 //! too. What cannot be copied is a probe only where nothing else comes: a whole session (MySQL at one
 //! replica, TCP), or a request of a tier in which nothing could be copied for `out_us_max`.
 
@@ -48,7 +48,7 @@ impl Default for EjectionRules {
     }
 }
 
-/// What an observation changed.
+/// The change that an observation made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     None,
@@ -145,7 +145,7 @@ impl Ejection {
         &self.out
     }
 
-    /// What a reply of the server, one of `alive`, changes; it took `took_us`.
+    /// The change that a reply of the server, one of `alive`, makes; it took `took_us`.
     pub(crate) fn observe(
         &mut self,
         now: TimeUs,
@@ -170,7 +170,7 @@ impl Ejection {
                 self.out.push(server);
                 Change::Ejected
             }
-            // What was sent before says nothing of now.
+            // Requests sent before say nothing of now.
             (Standing::Out(term), _) if now.saturating_sub(took_us) < term.until => Change::None,
             (Standing::Out(_), true) => {
                 self.eject(now, server, &rules);
@@ -379,7 +379,7 @@ mod tests {
         // That server alone fails from then on, and is out once its share is twice that of the others.
         let out = (0..300).find(|_| fail(&mut ejection, 301, 0, 1) == Change::Ejected);
         assert!(out.is_some());
-        // What was long ago says nothing of the others now.
+        // Old replies say nothing of the others now.
         let later = 10 * rules.window_us;
         assert_eq!(fail(&mut ejection, later, 1, 5), Change::Ejected);
     }

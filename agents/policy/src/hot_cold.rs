@@ -27,7 +27,7 @@ pub(crate) const RULE: Rule = Rule::new(
     },
 );
 
-/// What counts as hot among these servers: more in flight than this.
+/// The bound of hot among these servers: more in flight than this.
 fn hot_beyond(of: &mut Sample<'_>) -> usize {
     of.scratch.clear();
     let in_use = of.drawn.iter().map(|&server| of.servers[server].in_use);

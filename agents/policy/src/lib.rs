@@ -66,9 +66,9 @@ pub type RequestId = u64;
 /// The right to send one replica of `request` to `server`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Who may send.
+    /// The request that may send.
     pub request: RequestId,
-    /// Where to.
+    /// Its server.
     pub server: ServerId,
     /// Beside another grant of the request, to see whether a server that is out is well again.
     pub probes: bool,
@@ -104,14 +104,14 @@ const ALL: &[&policy::Rule] = &[
     &tad::RULE,
 ];
 
-/// What bounds every policy.
+/// The bounds of every policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guardrails {
     /// Replicas beyond the first per request, over the window; no limit where absent.
     pub extra_load_max: Option<f64>,
     /// The window of `extra_load_max`.
     pub extra_load_window_us: u64,
-    /// Whether and when failing servers are taken out.
+    /// The rule that takes failing servers out; none takes none out.
     pub ejection: Option<EjectionRules>,
 }
 
@@ -126,7 +126,7 @@ impl Default for Guardrails {
     }
 }
 
-/// What a [`Selector`] is built from; start from [`Settings::new`].
+/// The settings of a [`Selector`]; start from [`Settings::new`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// The policy to begin with.
@@ -147,7 +147,7 @@ pub struct Settings {
     pub held_for_sessions: bool,
     /// Of the random draws.
     pub seed: u64,
-    /// What bounds every policy.
+    /// The bounds of every policy.
     pub guardrails: Guardrails,
 }
 

@@ -89,7 +89,7 @@ impl Pending {
                         self.remove(place);
                     }
                 }
-                // Whose one server is out needs nothing free.
+                // A request whose one server is out needs nothing free.
                 Offer::Nothing if self.bound == 0 => break,
                 Offer::Nothing | Offer::NotForYou => place += 1,
             }
@@ -97,7 +97,7 @@ impl Pending {
     }
 }
 
-/// What there is for one waiting request.
+/// The grant for one waiting request.
 pub(crate) enum Offer {
     /// This server, and one to be probed.
     Server {

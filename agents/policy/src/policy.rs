@@ -9,12 +9,12 @@ use crate::{ServerId, TimeUs, ALL};
 #[derive(Debug, Clone, Copy)]
 pub struct Policy(pub(crate) &'static Rule);
 
-/// What tells one policy from another.
+/// The properties of a policy.
 #[derive(Debug)]
 pub(crate) struct Rule {
     /// In configurations and results.
     pub(crate) name: &'static str,
-    /// What it looks at, in one line.
+    /// The facts that it looks at, in one line.
     pub(crate) summary: &'static str,
     /// Those of the arbiter's configuration that it looks at.
     pub(crate) parameters: &'static [Parameter],
@@ -104,11 +104,11 @@ impl Sample<'_> {
 pub struct Parameter {
     /// Its key.
     pub name: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub summary: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Where the configuration does not say.
+    /// The value that a configuration need not state.
     pub default: f64,
     /// The least value.
     pub minimum: f64,
@@ -157,7 +157,7 @@ impl Policy {
         self.0.name
     }
 
-    /// What it looks at, in one line.
+    /// The facts that it looks at, in one line.
     pub fn summary(self) -> &'static str {
         self.0.summary
     }
@@ -210,7 +210,7 @@ impl<'de> Deserialize<'de> for Policy {
         Self::from_name(&name).ok_or_else(|| {
             let names: Vec<&str> = Self::all().map(Self::name).collect();
             let expected = names.join(", ");
-            serde::de::Error::custom(format!("expected one of {expected}, got {name:?}"))
+            serde::de::Error::custom(format!("expected one of {expected} (got {name:?})"))
         })
     }
 }

@@ -35,7 +35,7 @@ impl Pool {
         self.total == 0
     }
 
-    /// Where the server's earliest token is in the pool.
+    /// The place of the server's earliest token in the pool.
     pub(crate) fn earliest(&self, server: ServerId) -> Option<u64> {
         self.free[server].front().copied()
     }

@@ -10,7 +10,7 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct Roster {
     list: Vec<u32>,
-    /// Where in the list each server is.
+    /// Each server's place in the list.
     places: Vec<u32>,
 }
 

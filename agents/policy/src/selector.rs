@@ -21,12 +21,12 @@ use crate::percentile::Percentile;
 use crate::server::Observation;
 use crate::{Grant, Guardrails, Policy, RequestId, ServerId, Settings, TimeUs};
 
-/// What a request asks for.
+/// The wish of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// The time.
     pub now: TimeUs,
-    /// Who asks.
+    /// The request's number.
     pub request: RequestId,
     /// How many different servers; cut to those that can be had.
     pub r: usize,
@@ -52,7 +52,7 @@ impl Ask<'_> {
     }
 }
 
-/// What an accepted request got.
+/// The grant of an accepted request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acquired {
     /// Grants given at once, with that of a probe.
@@ -83,7 +83,7 @@ pub enum Refused {
     QueueFull,
 }
 
-/// What the guardrails did so far.
+/// The counts of the guardrails' actions so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded {
     /// Times that the budget of extra load was used up.
@@ -411,7 +411,7 @@ impl Selector {
         self.pending.len()
     }
 
-    /// What the guardrails did so far.
+    /// The counts of the guardrails' actions so far.
     pub fn guarded(&self) -> Guarded {
         Guarded {
             fall_backs: self.budget.fall_backs,
@@ -512,7 +512,7 @@ impl Selector {
         self.pending = pending;
     }
 
-    /// What there is for one that waits; it is booked.
+    /// The grant for one that waits; it is booked.
     fn offer(&mut self, now: TimeUs, waiting: &Waiting) -> Offer {
         if let Some(server) = self.last_resort_of(waiting) {
             self.choice.book(now, server);

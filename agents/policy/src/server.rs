@@ -4,7 +4,7 @@
 
 use crate::TimeUs;
 
-/// What a replica saw of its server.
+/// A replica's observation of its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observation {
     /// The time from sending to the complete reply.

@@ -45,9 +45,9 @@ pub const ARROW: &str = " -> ";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("expected {expected}, but got {came}")]
 pub struct Malformed {
-    /// What would do.
+    /// A value that would do.
     pub expected: String,
-    /// What is there.
+    /// The value that is there.
     pub came: String,
 }
 
@@ -56,7 +56,7 @@ pub struct Malformed {
 pub struct Call<'a> {
     /// Its `now`.
     pub now: TimeUs,
-    /// What was called.
+    /// The function that was called.
     pub step: Step<'a>,
 }
 
@@ -102,7 +102,7 @@ pub enum Step<'a> {
     Guardrails(Guardrails),
 }
 
-/// What a call returned, besides grants.
+/// The return value of a call, besides grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// Of calls that return nothing.
@@ -118,9 +118,9 @@ pub enum Answer {
 /// An outcome as a line has it after the arrow.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
-    /// What the call returned.
+    /// The return value of the call.
     pub answer: Answer,
-    /// What it gave out.
+    /// The grants that it gave out.
     pub grants: &'a [Grant],
 }
 

@@ -24,20 +24,20 @@ pub const HELLO_BYTES: usize = HELLO.len() + 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Garbage {
     /// Longer than a message can be.
-    #[error("expected a message of at most {FRAME_BYTES_MAX} bytes, got one of {0}")]
+    #[error("expected a message of at most {FRAME_BYTES_MAX} bytes (got one of {0})")]
     TooLong(usize),
     /// Of no kind.
-    #[error("expected a kind of message, got {0}")]
+    #[error("expected a kind of message (got {0})")]
     Kind(u8),
     /// It ends too early or too late.
-    #[error("expected a message as long as it says, got another")]
+    #[error("expected a message as long as it says (got another)")]
     Length,
     /// The name of no page.
-    #[error("expected the name of a page, got another")]
+    #[error("expected the name of a page (got another)")]
     Key,
 }
 
-/// What a node says first: which cluster it means, and which node it is.
+/// The first message of a node: its cluster, and its number.
 pub fn hello(cluster: u32, me: usize) -> [u8; HELLO_BYTES] {
     let mut out = [0; HELLO_BYTES];
     out[..8].copy_from_slice(HELLO);
@@ -46,7 +46,7 @@ pub fn hello(cluster: u32, me: usize) -> [u8; HELLO_BYTES] {
     out
 }
 
-/// Who says so, if it means this cluster.
+/// The sender, if it means this cluster.
 pub fn hello_of(bytes: &[u8; HELLO_BYTES], cluster: u32) -> Option<usize> {
     (bytes[..12] == hello(cluster, 0)[..12]).then_some(usize::from(bytes[12]))
 }
@@ -191,7 +191,7 @@ pub fn datagram(cluster: u32, me: usize, datagram: Datagram) -> Vec<u8> {
     out
 }
 
-/// Who sent it, and what, if it is one of this cluster.
+/// The sender and the message, if it is one of this cluster.
 pub fn datagram_of(bytes: &[u8], cluster: u32) -> Option<(usize, Datagram)> {
     let (head, mut rest) = bytes.split_first_chunk::<HELLO_BYTES>()?;
     let from = hello_of(head, cluster)?;

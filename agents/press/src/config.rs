@@ -11,7 +11,7 @@ use crate::core::membership::{Formed, Membership};
 use crate::core::monitor::{Monitor, Times};
 use crate::core::node::{Limits, Node};
 
-/// What `--help` says.
+/// The text of `--help`.
 pub const USAGE: &str = "\
 press: one node of a web server that is several
 
@@ -87,7 +87,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// For operators.
     pub admin: SocketAddr,
-    /// What it may hold.
+    /// Its bounds.
     pub limits: Limits,
     /// Clients at a time.
     pub connections: usize,
@@ -175,7 +175,7 @@ impl Config {
         } = self.times;
         if beat * 2 > fail_after || query * 2 > fail_after {
             let text = "--fail-after-ms: expected at least twice --beat-ms and twice --query-ms";
-            return Err(Usage(format!("{text}, got {}", fail_after.as_millis())));
+            return Err(Usage(format!("{text} (got {})", fail_after.as_millis())));
         }
         Ok(self)
     }
@@ -189,14 +189,14 @@ fn peers(text: &str) -> Result<Vec<Peer>, Usage> {
     let is_twice = |peer: &Peer| peers.iter().filter(|other| other.name == peer.name).count() > 1;
     if let Some(twice) = peers.iter().find(|peer| is_twice(peer)) {
         return Err(Usage(format!(
-            "--peers: expected each name once, got {} twice",
+            "--peers: expected each name once (got {} twice)",
             twice.name
         )));
     }
     match peers.len() <= NODES_MAX {
         true => Ok(peers),
         false => Err(Usage(format!(
-            "--peers: expected at most {NODES_MAX}, got {}",
+            "--peers: expected at most {NODES_MAX} (got {})",
             peers.len()
         ))),
     }
@@ -207,7 +207,7 @@ fn peer(text: &str) -> Result<Peer, Usage> {
         let (name, address) = (name.to_owned(), address.parse().ok()?);
         (!name.is_empty()).then_some(Peer { name, address })
     });
-    parsed.ok_or_else(|| Usage(format!("--peers: expected NAME=IP:PORT, got {text:?}")))
+    parsed.ok_or_else(|| Usage(format!("--peers: expected NAME=IP:PORT (got {text:?})")))
 }
 
 struct Options(HashMap<String, String>);
@@ -265,7 +265,7 @@ impl Options {
         match (1..=most).contains(&value) {
             true => Ok(value),
             false => Err(Usage(format!(
-                "--{name}: expected 1 to {most}, got {value}"
+                "--{name}: expected 1 to {most} (got {value})"
             ))),
         }
     }

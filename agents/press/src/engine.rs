@@ -34,7 +34,7 @@ pub enum Asked {
 
 /// A node with its sockets, its files and its clock.
 pub struct Engine {
-    /// What the program was told.
+    /// The program's settings.
     pub config: Config,
     node: RefCell<Node>,
     wires: RefCell<HashMap<LinkId, Wire>>,
@@ -145,7 +145,7 @@ impl Engine {
         let mut bytes = [0; 64];
         let cluster = self.config.cluster();
         loop {
-            // What cannot be received was sent by nobody: an error is that of an earlier send.
+            // An error of receiving is that of an earlier send.
             let Ok((length, sender)) = self.datagrams.recv_from(&mut bytes).await else {
                 continue;
             };

@@ -41,7 +41,7 @@ impl Refusal {
         match self {
             Self::Bad => (
                 "400 Bad Request",
-                "expected a request without a body, got another\n",
+                "expected a request without a body (got another)\n",
             ),
             Self::Method => ("405 Method Not Allowed", "expected GET or HEAD\n"),
             Self::TooLong => (
@@ -112,7 +112,7 @@ impl Request {
     }
 }
 
-/// What a file is, by its name.
+/// The type of a file, by its name.
 pub fn media_type(key: &str) -> &'static str {
     match key.rsplit_once('.').map_or("", |(_, end)| end) {
         "html" | "htm" => "text/html; charset=utf-8",
@@ -135,7 +135,7 @@ pub struct Reply {
     pub media_type: &'static str,
     /// More fields, each with its line end.
     pub fields: &'static str,
-    /// What is asked for.
+    /// The page asked for.
     pub body: Bytes,
 }
 

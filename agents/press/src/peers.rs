@@ -92,7 +92,7 @@ async fn say_hello(engine: &Engine, stream: &mut TcpStream) -> Result<()> {
     Ok(stream.write_all(&words).await?)
 }
 
-/// Who is at the other end; nobody else than another node of this cluster.
+/// The node at the other end; nobody else than another node of this cluster.
 async fn heard_hello(engine: &Engine, stream: &mut TcpStream) -> Result<usize> {
     let mut words = [0; HELLO_BYTES];
     stream.read_exact(&mut words).await?;

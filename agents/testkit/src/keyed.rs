@@ -64,7 +64,7 @@ pub fn append_framed(out: &mut Vec<u8>, body: &[u8], chunked: bool) {
     out.extend_from_slice(b"0\r\nX-Trailer: end\r\n\r\n");
 }
 
-/// What can go wrong with one request.
+/// The ways in which one request can fail.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     DieInMidReply,
@@ -101,7 +101,7 @@ pub struct Behaviour {
 
 /// A server on a thread of its own. Dropping it kills it: all its connections close at once.
 pub struct Server {
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: SocketAddr,
     hangs: Arc<AtomicBool>,
     kill: Option<oneshot::Sender<()>>,

@@ -25,7 +25,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Wrong replies that are described.
 const DESCRIBED_MAX: usize = 10;
 
-/// What the clients saw.
+/// The clients' results.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Replies that were right in every byte.
@@ -163,7 +163,7 @@ struct Expected {
 
 enum Seen {
     Right,
-    /// What it says.
+    /// Its text.
     Error(String),
     Cut,
     Ended,

@@ -25,7 +25,7 @@ GRANT ALL ON *.* TO wiki@'%';
 
 /// A server.
 pub struct MariaDb {
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: SocketAddr,
     arguments: &'static [&'static str],
     directory: TempDir,

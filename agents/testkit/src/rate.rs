@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::random::Random;
 use crate::stream::find;
 
-/// What to send.
+/// The requests to send.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Whom to ask.
@@ -35,7 +35,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What came of it; times in microseconds.
+/// The results; times in microseconds.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Replies measured.

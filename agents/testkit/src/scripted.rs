@@ -31,7 +31,7 @@ pub struct Script {
 
 /// A server on a thread of its own, until it is dropped.
 pub struct Scripted {
-    /// Where it listens, on loopback.
+    /// The address that it listens at, on loopback.
     pub address: SocketAddr,
     told: Arc<Told>,
     stop: Option<oneshot::Sender<()>>,

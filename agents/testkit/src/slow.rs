@@ -21,7 +21,7 @@ const UPLOADS_BYTES: [usize; 3] = [1_000, 100_000, 2_000_000];
 const TAKEN_BYTES: usize = 2 * 1024;
 const TAKEN_TIMES: usize = 6;
 const TAKEN_PAUSE: Duration = Duration::from_millis(250);
-/// What the kernel holds for a slow client: more than it takes, and far less than the reply.
+/// The kernel's buffer for a slow client: more than it takes, and far less than the reply.
 const RECEIVED_BYTES_MAX: u32 = 32 * 1024;
 
 /// A client that stalls, until the tally says stop: half of a body, then nothing until it is told that
@@ -77,7 +77,7 @@ async fn take_slowly(address: SocketAddr, key: u64) -> Option<Vec<u8>> {
             .ok()
             .filter(|&read| read > 0)?;
         taken.extend_from_slice(&piece[..read]);
-        // What a fault makes of it is judged by the checking clients.
+        // The checking clients judge the effect of a fault on it.
         let is_error = taken.starts_with(b"HTTP/1.1 50");
         (!is_error).then_some(())?;
         sleep(TAKEN_PAUSE).await;
@@ -85,7 +85,7 @@ async fn take_slowly(address: SocketAddr, key: u64) -> Option<Vec<u8>> {
     Some(taken)
 }
 
-/// Whether it is the beginning of the reply to this key.
+/// True if it is the beginning of the reply to this key.
 fn judge(key: u64, taken: &[u8]) -> Result<(), String> {
     let end = find(taken, b"\r\n\r\n").map_or(taken.len(), |end| end + 4);
     let head = String::from_utf8_lossy(&taken[..end]);

@@ -70,7 +70,7 @@ const STRETCH_SHARE: f64 = 0.1;
 /// Shorter ones are not judged: a MariaDB that was killed takes 17 s to be back on a busy host.
 const STRETCH_LEAST_S: u64 = 30;
 
-/// What the clients of HTTP, Redis and MySQL see.
+/// The results of the clients of HTTP, Redis and MySQL.
 type Tallies = [Arc<Tally>; 3];
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
@@ -80,7 +80,7 @@ const fn style(pipelined: usize, bytewise: bool) -> Style {
     }
 }
 
-/// What to do.
+/// The settings of a soak.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The arbiter's program.
@@ -114,12 +114,12 @@ pub struct Quiet {
     pub checked: [u64; 3],
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Seconds of load.
     pub seconds: f64,
-    /// What the clients saw.
+    /// The clients' results.
     pub counts: Counts,
     /// Errors and cut replies that the faults account for, see [`Report::spoilt_most`].
     pub spoilt_most: u64,
@@ -135,7 +135,7 @@ pub struct Report {
     pub reloads: u64,
     /// How often each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
-    /// What the guardrails did.
+    /// The guardrails' actions.
     pub guarded: Value,
     /// The quiet points; the last is at the end.
     pub quiet: Vec<Quiet>,
@@ -153,10 +153,10 @@ pub struct Report {
     pub mysql: Option<Beside>,
 }
 
-/// What came of an arbiter of another protocol, beside.
+/// The outcome of an arbiter of another protocol, beside.
 #[derive(Debug, Serialize)]
 pub struct Beside {
-    /// What the clients saw.
+    /// The clients' results.
     pub counts: Counts,
     /// Times that a server was killed.
     pub kills: u64,
@@ -179,8 +179,8 @@ impl Beside {
         if spoilt * BESIDE_SPOILT_SHARE > counts.replies() + counts.unanswered {
             let causes = &counts.errors_by_cause;
             failures.push(format!(
-                "{name}: expected errors of one request in {BESIDE_SPOILT_SHARE} at most, got \
-                 {spoilt} beside {checked} checked replies: {causes:?}"
+                "{name}: expected errors of one request in {BESIDE_SPOILT_SHARE} at most (got \
+                 {spoilt} beside {checked} checked replies: {causes:?})"
             ));
         }
         failures
@@ -188,7 +188,7 @@ impl Beside {
 }
 
 impl Report {
-    /// What is not as it must be, in words.
+    /// The promises that do not hold, in words.
     pub fn failures(&self, requests_least: u64, growth_percent_most: f64) -> Vec<String> {
         let mut failures = Vec::new();
         if self.counts.wrong > 0 {
@@ -198,15 +198,15 @@ impl Report {
         if self.counts.checked < requests_least {
             let checked = self.counts.checked;
             failures.push(format!(
-                "expected {requests_least} checked replies, got {checked}"
+                "expected {requests_least} checked replies (got {checked})"
             ));
         }
         let (spoilt, most) = (self.counts.spoilt(), self.spoilt_most);
         if spoilt > most {
             let causes = &self.counts.errors_by_cause;
             failures.push(format!(
-                "expected {most} errors and cut replies at most while a server was there, got \
-                 {spoilt}: {causes:?}"
+                "expected {most} errors and cut replies at most while a server was there (got \
+                 {spoilt}: {causes:?})"
             ));
         }
         let beside = [
@@ -230,7 +230,7 @@ impl Report {
         if self.growth_percent > growth_percent_most {
             let growth = self.growth_percent;
             failures.push(format!(
-                "expected memory to grow by {growth_percent_most} % at most, got {growth:.1} %"
+                "expected memory to grow by {growth_percent_most} % at most (got {growth:.1} %)"
             ));
         }
         failures
@@ -438,14 +438,14 @@ async fn quiet_point(
     })
 }
 
-/// What is wrong with a protocol of these rates, if something is.
+/// The complaint about a protocol of these rates, if there is one.
 fn stalled(name: &str, rates_per_s: &[f64]) -> Option<String> {
     let best = rates_per_s.iter().copied().fold(0.0, f64::max);
     let over = best * STRETCH_SHARE;
     let (place, rate) = (rates_per_s.iter().enumerate()).find(|(_, rate)| **rate <= over)?;
     Some(format!(
         "{name}: expected more than {over:.0} checked replies a second in each stretch between quiet \
-         points, got {rate:.0} in that after point {place}"
+         points (got {rate:.0} in that after point {place})"
     ))
 }
 

@@ -105,7 +105,7 @@ pub fn is_framed(head: &str) -> bool {
     field(head, "transfer-encoding").is_some() || field(head, "content-length").is_some()
 }
 
-/// Where `pattern` begins in `bytes`.
+/// The place at which `pattern` begins in `bytes`.
 pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes
         .windows(pattern.len())

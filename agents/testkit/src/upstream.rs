@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::stream::{field, find};
 
-/// What a server does with a request.
+/// The behaviour of a server for a request.
 #[derive(Debug, Clone)]
 pub enum Behaviour {
     /// Sends these bytes.

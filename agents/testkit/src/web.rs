@@ -28,7 +28,7 @@ impl Reply {
         field(&self.head, name).map(str::to_owned)
     }
 
-    /// Who answered.
+    /// The server that answered.
     pub fn server(&self) -> String {
         self.field("x-sparecraft-server").unwrap_or_default()
     }

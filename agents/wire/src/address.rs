@@ -1,4 +1,4 @@
-//! The address of a listener: an IP address, a host name, or a unix socket.
+//! The address of a server: an IP address or a host name, with a port.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,14 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-const UNIX: &str = "unix:";
-/// Longest path of a unix socket that the kernel takes [bytes].
-const PATH_MAX: usize = 107;
 /// Longest host name, and longest of its parts [bytes].
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
-/// An address. In texts `IP:PORT`, `NAME:PORT` or `unix:/PATH`.
+/// An address. In texts `IP:PORT` or `NAME:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -26,8 +23,6 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// The path of a unix socket.
-    Unix(String),
 }
 
 impl Address {
@@ -35,7 +30,7 @@ impl Address {
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
-            Self::Name { .. } | Self::Unix(_) => None,
+            Self::Name { .. } => None,
         }
     }
 }
@@ -65,7 +60,6 @@ impl fmt::Display for Address {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Name { host, port } => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{UNIX}{path}"),
         }
     }
 }
@@ -74,13 +68,6 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = |expected: &str| Err(format!("expected {expected}, got {text:?}"));
-        if let Some(path) = text.strip_prefix(UNIX) {
-            return match path.starts_with('/') && path.len() <= PATH_MAX && !path.contains('\0') {
-                true => Ok(Self::Unix(path.to_owned())),
-                false => refuse("unix:/PATH of at most 107 bytes"),
-            };
-        }
         if let Ok(address) = text.parse() {
             return Ok(Self::Ip(address));
         }
@@ -90,12 +77,12 @@ impl FromStr for Address {
                 host: host.to_ascii_lowercase(),
                 port,
             }),
-            None => refuse("IP:PORT, NAME:PORT or unix:/PATH"),
+            None => Err(format!("expected IP:PORT or NAME:PORT (got {text:?})")),
         }
     }
 }
 
-/// Whether it is a host name; what ends in a number would be an IP address that is none.
+/// True if it is a host name; one that ends in a number would be a broken IP address.
 fn is_name(host: &str) -> bool {
     let is_label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -122,7 +109,6 @@ mod tests {
             "web.internal:8080",
             "web-1:80",
             "a_b.c1:1",
-            "unix:/run/web.sock",
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
@@ -132,7 +118,6 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_what_was_expected() {
-        let long = format!("unix:/{}", "x".repeat(PATH_MAX));
         for text in [
             "",
             "web",
@@ -145,9 +130,7 @@ mod tests {
             "a..b:80",
             "-a:80",
             "::1:80",
-            "unix:",
-            "unix:run/x",
-            &long,
+            "unix:/run/web.sock",
         ] {
             let refusal = text.parse::<Address>().unwrap_err();
             assert!(refusal.starts_with("expected "), "{text}: {refusal}");

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// The longest lease that a fault may have.
 pub const LEASE_S_MAX: f64 = 600.0;
 
-/// What the role's service does right now.
+/// The state of the role's service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServiceState {
@@ -59,7 +59,7 @@ pub struct MetricsDelivery {
     pub rejected: u64,
 }
 
-/// Whether this machine can inject one kind of fault.
+/// The ability of this machine to inject one kind of fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Capability {
     /// True if it was really tried here and worked.
@@ -102,7 +102,7 @@ pub struct LeaseRequest {
     pub lease_s: f64,
 }
 
-/// Where a fault is in its life.
+/// The state of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultState {
@@ -114,7 +114,7 @@ pub enum FaultState {
     RevertFailed,
 }
 
-/// What made the agent undo a fault.
+/// The reason for which the agent undid a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RevertReason {
@@ -144,7 +144,7 @@ pub struct Fault {
     pub injected_at_ms: u64,
     /// Unix time when the lease ends.
     pub expires_at_ms: u64,
-    /// Where it is in its life.
+    /// Its state.
     pub state: FaultState,
     /// Unix time when the undo was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,25 +155,25 @@ pub struct Fault {
     /// Why the undo failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it really does, or did until it was undone; absent where an earlier agent injected it.
+    /// Its dose, until now or until it was undone; absent if an earlier agent injected it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dose: Option<Dose>,
 }
 
-/// What a fault really did beside what was asked of it, by what the kernel counted meanwhile.
+/// The measured dose of a fault beside the asked one, by the kernel's counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Dose {
-    /// What was asked for, in `unit`; absent where that is another machine's to say.
+    /// The asked dose, in `unit`; absent if that is another machine's to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<f64>,
-    /// What was measured; absent as long as nothing was.
+    /// The measured dose; absent as long as nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
     /// Of both.
     pub unit: String,
     /// How it was measured.
     pub how: String,
-    /// Whether it did what was asked; absent where the evidence is too thin to say.
+    /// True if it did what was asked; absent if the evidence is too thin to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit: Option<bool>,
     /// Looks that it rests on.
@@ -253,7 +253,7 @@ impl std::fmt::Display for Setting {
 pub struct SettingsAnswer {
     /// All settings now, as the role's scripts get them.
     pub settings: BTreeMap<String, String>,
-    /// Whether the service was restarted for it.
+    /// True if the service was restarted for it.
     pub restarted: bool,
     /// State of the service after the request.
     pub service: ServiceState,
@@ -266,6 +266,6 @@ pub struct SettingsAnswer {
 /// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// What was expected, what came, and what to do.
+    /// `KEY: expected X (got Y).`, and a hint where there is one.
     pub error: String,
 }

@@ -10,7 +10,7 @@ pub use crate::compare::{Compare, CompareMode, Compared, ServerCompared};
 pub use crate::guardrails::Guardrails;
 pub use policy::{Guarded, Policy};
 
-/// What the arbiter speaks, to clients and to servers.
+/// The protocol towards clients and servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -36,7 +36,7 @@ impl Protocol {
         Self::Tcp,
     ];
 
-    /// Where servers listen unless they are told otherwise, if the protocol says.
+    /// The usual port of its servers, if there is one.
     pub fn default_port(self) -> Option<u16> {
         match self {
             Self::Http => Some(80),
@@ -47,12 +47,12 @@ impl Protocol {
         }
     }
 
-    /// Whether reads are told from writes, and so can be sent to several servers.
+    /// True if reads are told from writes, and so can be sent to several servers.
     pub fn tells_reads(self) -> bool {
         self != Self::Tcp
     }
 
-    /// Whether the replies of replicas can be held against each other.
+    /// True if the replies of replicas can be compared.
     pub fn compares(self) -> bool {
         matches!(self, Self::Http | Self::Redis | Self::Memcached)
     }
@@ -60,9 +60,9 @@ impl Protocol {
     /// How many replicas a tier of `servers` may have, and why not more.
     pub fn replicas_max(self, servers: usize) -> (usize, &'static str) {
         if self.tells_reads() {
-            (servers, " (the number of servers)")
+            (servers, ", the number of servers")
         } else {
-            (1, " (this protocol does not tell reads from writes)")
+            (1, ", as this protocol does not tell reads from writes")
         }
     }
 }
@@ -73,7 +73,7 @@ impl Protocol {
 pub struct Server {
     /// Its machine's name.
     pub name: String,
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: Address,
 }
 
@@ -82,7 +82,7 @@ pub struct Server {
 pub struct Config {
     /// The tier served.
     pub tier: String,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// How servers are chosen.
     pub policy: Policy,
@@ -96,11 +96,11 @@ pub struct Config {
     pub request_timeout_ms: u64,
     /// Age from which an observed latency no longer counts.
     pub observation_age_ms: u64,
-    /// Whether replicas are stamped (HTTP), stamps kept apart (MySQL).
+    /// True if replicas are stamped (HTTP), stamps kept apart (MySQL).
     pub avoid_collisions: bool,
-    /// What bounds every policy.
+    /// The bounds of every policy.
     pub guardrails: Guardrails,
-    /// What is done with the replies of replicas.
+    /// The comparison of replicas' replies.
     pub compare: Compare,
     /// The tier's servers.
     pub servers: Vec<Server>,
@@ -146,7 +146,7 @@ pub struct Health {
 /// Body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// What was expected, what came, what to do.
+    /// `KEY: expected X (got Y).`, and a hint where there is one.
     pub error: String,
 }
 
@@ -155,7 +155,7 @@ pub struct Error {
 pub struct Stats {
     /// The tier served.
     pub tier: String,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// The policy now.
     pub policy: Policy,
@@ -165,7 +165,7 @@ pub struct Stats {
     pub tokens_per_server: usize,
     /// Seconds since the start.
     pub uptime_s: f64,
-    /// What clients asked.
+    /// Counts of the clients' requests.
     pub requests: Requests,
     /// Replicas written to servers.
     pub replicas_sent: u64,
@@ -200,7 +200,7 @@ pub struct Stats {
     pub tokens: Tokens,
     /// Sessions of requests that the tier above sent in several replicas.
     pub siblings: Siblings,
-    /// What the guardrails did.
+    /// The guardrails' actions.
     pub guarded: Guarded,
     /// Reads whose replies were to be compared.
     pub compare: Compared,
@@ -255,9 +255,9 @@ pub struct Tokens {
 pub struct ServerStats {
     /// Its machine's name.
     pub name: String,
-    /// Where it listens.
+    /// The address that it listens at.
     pub address: Address,
-    /// What its host name means now; empty where the address has none.
+    /// The addresses of its host name now; empty if the address has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<SocketAddr>,
     /// False from a failed connection, or from when it was taken out, until a probe succeeds.

@@ -1,9 +1,9 @@
-//! Whether the replies of a read's replicas are held against each other, as configurations and the
+//! The comparison of the replies of a read's replicas, as configurations and the
 //! admin API write it, and what `/v1/stats` says of it.
 
 use serde::{Deserialize, Serialize};
 
-/// What the arbiter does with the replies of a read's replicas.
+/// The handling of the replies of a read's replicas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompareMode {
@@ -41,7 +41,7 @@ impl CompareMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Compare {
-    /// What is done with replies.
+    /// The handling of replies.
     pub mode: CompareMode,
     /// Largest body (Redis, memcached: reply of a run of commands) that is compared.
     pub bytes_max: usize,
@@ -54,7 +54,7 @@ const BYTES_MAX: usize = 1 << 20;
 const BYTES_MAX_MOST: usize = 64 << 20;
 const FIELDS_MOST: usize = 64;
 
-/// What servers that agree say differently: who and when, and validators made of a file's time.
+/// Fields that differ between servers that agree: who and when, and validators made of a file's time.
 const IGNORED: [&str; 10] = [
     "age",
     "date",
@@ -78,14 +78,13 @@ impl Default for Compare {
     }
 }
 
-/// Refuses what cannot work: the key, what was expected, what came.
+/// Refuses what cannot work: the key, what was expected, what was got.
 ///
 /// # Errors
 /// The first such key.
 pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
-    let refuse = |key: String, expected: String, came: String| {
-        Err((format!("compare.{key}"), expected, came))
-    };
+    let refuse =
+        |key: String, expected: String, got: String| Err((format!("compare.{key}"), expected, got));
     let Compare {
         bytes_max,
         ignored_fields,

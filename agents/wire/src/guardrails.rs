@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What bounds every policy: table `[guardrails]` of the arbiter's configuration, body
+/// The bounds of every policy: table `[guardrails]` of the arbiter's configuration, body
 /// of `PUT /v1/guardrails`, `tiers[].guardrails` of a scenario (a key left out has its default).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,7 +17,7 @@ pub struct Guardrails {
     pub extra_load_max: Option<f64>,
     /// The window of `extra_load_max`.
     pub extra_load_window_ms: u64,
-    /// Whether failing servers are taken out for a while.
+    /// True if failing servers are taken out for a while.
     pub ejection: bool,
     /// Failures in a row that take a server out.
     pub consecutive_failures: u32,
@@ -69,13 +69,13 @@ pub fn rules(wanted: &Guardrails) -> policy::Guardrails {
     }
 }
 
-/// Refuses what cannot work: the key, what was expected, what came.
+/// Refuses what cannot work: the key, what was expected, what was got.
 ///
 /// # Errors
 /// The first such key.
 pub fn validate(wanted: &Guardrails) -> Result<(), (String, String, String)> {
-    let refuse = |key: &str, expected: &str, came: String| {
-        Err((format!("guardrails.{key}"), expected.to_owned(), came))
+    let refuse = |key: &str, expected: &str, got: String| {
+        Err((format!("guardrails.{key}"), expected.to_owned(), got))
     };
     if let Some(max) = wanted
         .extra_load_max

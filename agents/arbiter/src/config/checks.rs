@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
-use wire::arbiter::{Address, Compare, CompareMode, Protocol, Server};
+use wire::arbiter::{Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
@@ -25,14 +25,14 @@ const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 const TRACE_LINES_MAX: u64 = 1_000_000_000;
 const CORES_MAX: f64 = 4_096.0;
 
-/// What `mysql.packet_bytes_max` may be: the servers' own bounds for max_allowed_packet.
+/// Bounds of `mysql.packet_bytes_max`: the servers' own for max_allowed_packet.
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
-/// The key, what was expected, what came.
+/// The key, what was expected, what was got.
 pub type Impossible = (String, String, String);
 
 impl Config {
-    /// Whether an arbiter can work with it.
+    /// Refuses values that an arbiter cannot work with.
     pub(super) fn validate(&self) -> Result<(), Impossible> {
         let (replicas_max, of_replicas) = self.protocol.replicas_max(self.servers.len());
         let age_ms = OBSERVATION_AGE_MS;
@@ -151,9 +151,6 @@ impl Config {
             let expected = format!("{least} to {most}");
             return refuse("hedge_percentile", expected, self.hedge_percentile);
         }
-        if matches!(self.listen, Address::Name { .. }) {
-            return refuse("listen", "IP:PORT or unix:/PATH", &self.listen);
-        }
         wire::guardrails::validate(&self.guardrails)?;
         may_compare(&self.compare, self.protocol, self.replicas)?;
         if let Some(check) = &self.health_check {
@@ -216,7 +213,7 @@ impl Config {
     }
 
     fn validate_mysql(&self) -> Result<(), Impossible> {
-        let (expected, came) = match (self.protocol, &self.mysql) {
+        let (expected, got) = match (self.protocol, &self.mysql) {
             (Protocol::Mysql, None) => ("a [mysql] table with user, password, database", "none"),
             (Protocol::Mysql, Some(mysql))
                 if mysql.user.is_empty() || mysql.user.contains('\0') =>
@@ -237,14 +234,14 @@ impl Config {
             (Protocol::Mysql, Some(_)) | (_, None) => return Ok(()),
             (_, Some(_)) => ("no [mysql] table with another protocol", "one"),
         };
-        refuse("mysql", expected, came)
+        refuse("mysql", expected, got)
     }
 }
 
-/// Whether a tier of this protocol and so many replicas can compare replies so.
+/// Refuses a comparison that a tier of this protocol and so many replicas cannot make.
 ///
 /// # Errors
-/// The key, what was expected, what came.
+/// The key, what was expected, what was got.
 pub fn may_compare(
     wanted: &Compare,
     protocol: Protocol,
@@ -270,7 +267,7 @@ pub fn may_compare(
 pub(super) fn refuse(
     key: impl Into<String>,
     expected: impl Into<String>,
-    came: impl ToString,
+    got: impl ToString,
 ) -> Result<(), Impossible> {
-    Err((key.into(), expected.into(), came.to_string()))
+    Err((key.into(), expected.into(), got.to_string()))
 }

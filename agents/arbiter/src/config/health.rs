@@ -53,7 +53,7 @@ impl HealthCheck {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// Whether it can work with this protocol.
+    /// Refuses impossible values, and any protocol but TCP.
     pub(super) fn validate(&self, protocol: Protocol) -> Result<(), Impossible> {
         if protocol != Protocol::Tcp {
             return refuse("health_check", "one only with tcp", "another protocol");

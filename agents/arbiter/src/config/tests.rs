@@ -40,53 +40,53 @@ fn unknown_keys_are_refused_with_their_line() {
 }
 
 #[test]
-fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
+fn impossible_values_are_refused_with_what_was_expected_and_got() {
     for (old, new, expected) in [
         (
             "replicas = 2",
             "replicas = 3",
-            "replicas: expected 1 to 2 (the number of servers), got 3",
+            "replicas: expected 1 to 2, the number of servers (got 3)",
         ),
         ("replicas = 2", "replicas = 0", "replicas: expected 1 to 2"),
         (
             "tokens = 1",
             "threads = 0\ntokens = 1",
-            "threads: expected 1 to 64, got 0",
+            "threads: expected 1 to 64 (got 0)",
         ),
         (
             "tokens = 1",
             "client_kib_per_s_min = 0\ntokens = 1",
-            "client_kib_per_s_min: expected 1 to 1048576 KiB/s, got 0",
+            "client_kib_per_s_min: expected 1 to 1048576 KiB/s (got 0)",
         ),
         (
             "tokens = 1",
             "streaming_ms_max = 0\ntokens = 1",
-            "streaming_ms_max: expected 1 to 3600000 ms, got 0",
+            "streaming_ms_max: expected 1 to 3600000 ms (got 0)",
         ),
         (
             "tokens = 1",
             "idle_timeout_ms = 0\ntokens = 1",
-            "idle_timeout_ms: expected 1 to 604800000 ms, got 0",
+            "idle_timeout_ms: expected 1 to 604800000 ms (got 0)",
         ),
         (
             "tokens = 1",
             "tokens = 0",
-            "tokens: expected 1 to 1000, got 0",
+            "tokens: expected 1 to 1000 (got 0)",
         ),
         (
             "tokens = 1",
             "tokens = 1\nserver_cores = 0",
-            "server_cores: expected above 0 to 4096, got 0",
+            "server_cores: expected above 0 to 4096 (got 0)",
         ),
         (
             "tokens = 1",
             "tokens = 1\ntrace = \"\"",
-            "trace: expected the path of a file, got \"\"",
+            "trace: expected the path of a file (got \"\")",
         ),
         (
             "tokens = 1",
             "tokens = 1\ntrace_lines_max = 0",
-            "trace_lines_max: expected 1 to 1000000000, got 0",
+            "trace_lines_max: expected 1 to 1000000000 (got 0)",
         ),
         (
             "replicas = 2",
@@ -96,7 +96,7 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
         (
             "tokens = 1",
             "tokens = 1\ncompare.bytes_max = 0",
-            "compare.bytes_max: expected 1 to 67108864 bytes, got 0",
+            "compare.bytes_max: expected 1 to 67108864 bytes (got 0)",
         ),
         (
             "tokens = 1",
@@ -121,7 +121,7 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
         (
             "tokens = 1",
             "tokens = 1\npinned_idle_ms = 0",
-            "pinned_idle_ms: expected 1 to 86400000 ms, got 0",
+            "pinned_idle_ms: expected 1 to 86400000 ms (got 0)",
         ),
         (
             "tokens = 1",

@@ -2,6 +2,7 @@
 //! of the connection.
 
 use bytes::BytesMut;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::head::{RequestHead, ResponseHead};
@@ -9,7 +10,6 @@ use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
 use crate::memory::Holder;
-use crate::stream::Stream;
 
 /// A client's connection.
 pub struct Client {
@@ -42,7 +42,7 @@ pub enum After {
 
 impl Client {
     /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
-    pub fn new(stream: Stream, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(stream: TcpStream, stop: watch::Receiver<bool>) -> Self {
         Self {
             holder: None,
             conn: Conn::new(stream),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -16,7 +17,6 @@ use super::head::{RequestHead, HEAD_MAX};
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
 use super::{race, single_server, upgrade, Front};
-use crate::stream::Stream;
 
 /// How long a client may keep an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<bool>) {
     let mut waiting = stop.clone();
     let mut stopping = pin!(async move {
         // An error means that the sender is gone, which is a stop as well.

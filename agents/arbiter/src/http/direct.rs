@@ -34,7 +34,7 @@ pub struct Exchange<'a> {
 pub enum Ended {
     /// The client went away.
     Gone,
-    /// What it gets, and whether its body was not read to the end.
+    /// The reply, and true if its body was not read to the end.
     Refused(Refusal, bool),
 }
 
@@ -190,7 +190,7 @@ async fn ask_somebody(
         };
         let server = lease.server;
         let flight = front.tier.sent(server);
-        // What may take for ever takes no place of what is work.
+        // A request that may take for ever takes no place of work.
         let lease = Some(lease).filter(|_| !request.streams);
         let why = match ask(front, server, &mut link, question, reply).await {
             Ok(takes_all) => {

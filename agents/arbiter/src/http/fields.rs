@@ -164,7 +164,7 @@ impl Facts {
             // Ours to say.
             collision_avoidance::HEADER,
         ];
-        // What a client lists cannot take the fields away that servers and we decide by.
+        // A client's list cannot take away the fields that servers and we decide by.
         const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);

@@ -69,7 +69,7 @@ pub struct ResponseHead {
     pub is_events: bool,
     /// How the body ends.
     pub framing: Framing,
-    /// What the client gets, without the connection's own fields and the final empty line.
+    /// The client's copy, without the connection's own fields and the final empty line.
     pub forward: Vec<u8>,
 }
 

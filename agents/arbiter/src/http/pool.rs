@@ -148,7 +148,6 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Stream;
     use tokio::net::{TcpListener, TcpStream};
 
     #[tokio::test]
@@ -164,7 +163,7 @@ mod tests {
                 pool.sweep(|_| 0);
                 assert!(pool.take(0, 0, Age::Fresh).is_none(), "all are old");
             }
-            pool.put(0, Conn::new(Stream::Tcp(stream)), 0);
+            pool.put(0, Conn::new(stream), 0);
         }
         assert!(pool.take(0, 0, Age::Fresh).is_some());
         assert!(pool.take(0, 0, Age::Fresh).is_none());

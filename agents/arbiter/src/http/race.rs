@@ -9,7 +9,7 @@
 //! comes after the answer is not sent. One that broke off before its reply makes place for another.
 //! A client that goes away ends all of them.
 //!
-//! Where replies are compared (`comparing`) each casts a vote. To count, the losers that have their
+//! With comparison (`comparing`) each reply casts a vote. To count, the losers that have their
 //! server are sent and read to their end, off the client's path as ever. To refuse, a good reply is
 //! held until a majority of `r` gave the same; where those that were asked do not agree, others are
 //! asked, and then the client gets an error: what is too large to be held is refused too.
@@ -271,7 +271,7 @@ impl Referee {
         After::Abort
     }
 
-    /// What the client gets; none for `decided` says that the time was up. Whatever completes from
+    /// The client's reply; none for `decided` says that the time was up. A reply that completes from
     /// now on is too late, and is drained.
     fn end(mut self, decided: Option<Option<Outcome>>) -> Outcome {
         self.race.answered.store(true, SeqCst);

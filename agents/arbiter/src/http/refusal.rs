@@ -7,7 +7,7 @@ use policy::Refused;
 pub struct Refusal {
     /// Status code.
     pub status: u16,
-    /// One line: what was expected, what came.
+    /// One line: `expected X (got Y)`.
     pub reason: &'static str,
 }
 

@@ -107,7 +107,7 @@ pub async fn pass_on(
             }
             drop((flight, lease, link));
             front.tier.counters.failed.inc();
-            // What came goes out; the missing rest tells the client that it was cut.
+            // The bytes so far go out; the missing rest tells the client that it was cut.
             waiting.add(&head.forward);
             let _ = waiting.pass_all(client).await;
             return After::Abort;

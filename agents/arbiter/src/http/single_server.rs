@@ -20,7 +20,7 @@ pub async fn run(
     received: Instant,
 ) -> After {
     let config = front.tier.config();
-    // Who waits for news is no work, and may wait for long.
+    // A client that waits for news is no work, and may wait for long.
     let deadline = match request.streams {
         true => received + config.idle_timeout(),
         false => received + config.request_timeout(),

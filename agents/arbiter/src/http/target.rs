@@ -22,7 +22,7 @@ impl<'a> Target<'a> {
     /// Reads the target of a request line.
     ///
     /// # Errors
-    /// What the client gets.
+    /// The client's reply.
     pub fn read(method: &str, target: &'a str) -> Result<Self, Refusal> {
         const INVALID: Refusal = Refusal::new(400, "the request's target is none");
         if !is_plain(target) {

@@ -1,7 +1,7 @@
 //! The body of a request: read before a server is asked for, so that a client that sends slowly
 //! holds nothing of the tier.
 //!
-//! What is held is bounded, for each client and for all together. A body beyond that is passed on as
+//! The memory held is bounded, for each client and for all together. A body beyond that is passed on as
 //! it comes, with a server waiting for it: then it has to come at a least rate, and to be there
 //! within `streaming_ms_max`. What is held has to come at that rate while memory is scarce.
 

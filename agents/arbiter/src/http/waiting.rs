@@ -44,7 +44,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// What is added next was counted already.
+    /// The bytes added next were counted already.
     pub fn is_counted_by(&mut self, memory: Option<Held>) {
         self.memory = memory;
     }

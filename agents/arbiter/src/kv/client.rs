@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{timeout, Instant};
 
@@ -14,7 +15,6 @@ use super::socket::Socket;
 use super::Dialect;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
-use crate::stream::Stream;
 
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 64 * 1024;
@@ -27,7 +27,7 @@ pub struct Client<D: Dialect> {
     pub front: Arc<Front<D>>,
     /// Its socket.
     pub socket: Socket,
-    /// Where it waits, and what it gets.
+    /// The client's place in the queue, and its reply.
     pub slot: Arc<Slot>,
     writing: BytesMut,
     /// Of the socket's buffer.
@@ -52,7 +52,7 @@ pub enum End {
 
 impl<D: Dialect> Client<D> {
     /// A client that has just connected.
-    pub fn new(front: Arc<Front<D>>, stream: Stream) -> Self {
+    pub fn new(front: Arc<Front<D>>, stream: TcpStream) -> Self {
         let held = || Held::new(&front.tier.memory);
         Self {
             socket: Socket::new(stream),

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
 use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, Sleep};
 
 use super::queue::{Pending, Queue, Until};
@@ -27,7 +28,6 @@ use super::window::Window;
 use super::{Dialect, Failure, Kind, HELD_MAX};
 use crate::lock;
 use crate::memory::Held;
-use crate::stream::Stream;
 use crate::tier::{Tier, Unreached};
 
 const READ_SIZE: usize = 64 * 1024;
@@ -168,7 +168,7 @@ struct Driver<D> {
     link: Arc<Link>,
     tier: Arc<Tier>,
     server: ServerId,
-    stream: Stream,
+    stream: TcpStream,
     writing: BytesMut,
     window: Window,
     /// Replies of the batch at the head, up to `scanned`, and what is not looked at yet.
@@ -193,7 +193,7 @@ struct Driver<D> {
 
 impl<D: Dialect> Driver<D> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        // What has come is read before anything is called late: we may be who was late.
+        // Bytes that are here are read before anything is called late: we may be late ourselves.
         if let Poll::Ready(failure) = self.poll_read(cx) {
             return Poll::Ready(failure);
         }
@@ -226,7 +226,7 @@ impl<D: Dialect> Driver<D> {
         }
     }
 
-    /// Whose time is up is told so; the others wait on.
+    /// Tells clients whose time is up; the others wait on.
     fn give_up_overdue(&mut self) {
         let (server, limit) = (self.server, self.limit);
         let overdue = |batch: &&mut Pending| batch.flight.age() > limit;

@@ -44,7 +44,7 @@ pub enum Failure {
     /// It may have been executed or not.
     #[error("the server did not reply in time")]
     TimedOut,
-    /// What came is not of the protocol.
+    /// The bytes are not of the protocol.
     #[error("the server's reply was broken")]
     Broken,
     /// It was executed.
@@ -99,7 +99,7 @@ impl Failure {
         matches!(self, Self::Disagreed | Self::Alone | Self::Uncompared)
     }
 
-    /// What it is to a batch of which nothing was sent by then.
+    /// The failure of a batch of which nothing was sent by then.
     fn before_sending(self) -> Self {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => Self::Connect,
@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// What became of a write that has no reply.
+    /// The fate of a write that has no reply.
     pub fn fate(self) -> &'static str {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => "; it may have been executed",

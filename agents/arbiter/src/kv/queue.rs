@@ -150,7 +150,7 @@ impl Pending {
     pub fn give_up(&mut self, server: ServerId, failure: Failure) {
         self.slot.fail(self.ticket, server, failure);
         self.ticket = NOBODY;
-        // What comes still is too late, or not the whole reply.
+        // Anything that still comes is too late, or not the whole reply.
         let ballot = self.ballot.take();
         if let (Some(ballot), Failure::TooLarge | Failure::TooMuch) = (ballot, failure) {
             ballot.too_large();

@@ -72,7 +72,7 @@ async fn ask<D: Dialect>(
     };
     let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
-    // What a server said that has not executed it, to be said where no other answers.
+    // The refusal of a server that has not executed it, for the client if no other answers.
     let mut said = BytesMut::new();
     for _ in 0..READ_TRIES {
         match race_once(front, slot, batch, asked, &mut tried).await {
@@ -169,7 +169,7 @@ async fn race_once<D: Dialect>(
                 return decided;
             }
             () = due(&mut delayed), if sent > 0 => leases.one_more(tried),
-            // What was sent is bounded by its link.
+            // Its link bounds the time of a sent one.
             () = sleep_until((received + limit).into()), if coming => {
                 slot.close();
                 return Err(if sent == 0 { Failure::NoToken } else { Failure::TimedOut });

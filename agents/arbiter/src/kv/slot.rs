@@ -36,7 +36,7 @@ struct State {
     probe: Option<ServerId>,
     answered: bool,
     failure: Option<Failure>,
-    /// Whose reply it is.
+    /// The server of the reply.
     winner: Option<ServerId>,
     /// A server's error, for want of a better reply.
     server_error: Option<BytesMut>,
@@ -232,7 +232,7 @@ impl Slot {
     /// The error of a server's making that ended the round: see [`Failure::ServerError`].
     pub fn take_server_error(&self) -> BytesMut {
         let mut state = self.lock();
-        // What comes now is late.
+        // A reply that comes now is late.
         state.answered = true;
         state.server_error.take().unwrap_or_default()
     }
@@ -242,7 +242,7 @@ impl Slot {
         self.lock().out.len()
     }
 
-    /// Whose reply a race has put into the output.
+    /// The server whose reply a race has put into the output.
     pub fn winner(&self) -> Option<ServerId> {
         self.lock().winner
     }
@@ -277,7 +277,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// What was taken of the output is written.
+    /// The bytes taken from the output are written.
     pub fn written(&self) {
         let mut state = self.lock();
         let left = state.out.len();

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::conn::Conn;
-use crate::stream::Stream;
 
 const READ_SIZE: usize = 64 * 1024;
 /// A buffer that grew beyond this is not kept.
@@ -26,14 +26,14 @@ thread_local! {
 /// A connection whose buffer is empty while it is idle.
 pub struct Socket {
     /// The connection.
-    pub stream: Stream,
+    pub stream: TcpStream,
     /// Read and not yet used.
     pub buffer: BytesMut,
 }
 
 impl Socket {
     /// Takes over a connected socket.
-    pub fn new(stream: Stream) -> Self {
+    pub fn new(stream: TcpStream) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),

@@ -1,6 +1,6 @@
 //! How many commands a server is given before it has answered them.
 //!
-//! What is in its hands, or in the kernel's on the way to it, cannot be taken back. A server that is
+//! Requests that it has, or that the kernel has on the way to it, cannot be taken back. A server that is
 //! slower than its clients ask would be given all that they ask, work off what nobody waits for any
 //! more, and be late with everything for as long as they ask. So what it cannot answer soon stays
 //! here, from where it is dropped when its time is up: the window halves while the server answers, and
@@ -77,7 +77,7 @@ mod tests {
             window.tick(oldest);
         }
         assert_eq!(window.size, 500);
-        // What it has is too much, however often it halves.
+        // It has too much already, however often the window halves.
         window.tick(3);
         assert_eq!(window.size, 250);
         window.answered(990, 9);

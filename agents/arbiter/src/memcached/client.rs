@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Buf;
 use policy::ServerId;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::arbiter::CompareMode;
 
@@ -18,7 +19,6 @@ use crate::kv::front::Batch;
 use crate::kv::queue::Until;
 use crate::kv::slot::Slot;
 use crate::kv::{round, Failure, BATCH_MAX};
-use crate::stream::Stream;
 
 /// Its reply ends a batch whose replies cannot be counted.
 const FENCE: &[u8] = b"mn\r\n";
@@ -40,7 +40,7 @@ struct Client {
     run: Run,
     /// Scratch: the servers that are alive.
     alive: Vec<ServerId>,
-    /// Who said the last CAS value.
+    /// The server that said the last CAS value.
     cas_of: Option<ServerId>,
     /// Bytes behind the run in which no line ends.
     looked_at: usize,
@@ -70,7 +70,7 @@ const NO_RUN: Run = Run {
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         wire: client::Client::new(front, stream),
         run: NO_RUN,
@@ -247,7 +247,7 @@ impl Client {
         Ok(())
     }
 
-    /// What only one server can say or decide. The others lose the key that it changed.
+    /// A command that only one server can answer or decide. The others lose the key that it changed.
     async fn ask_reference(&mut self, run: Run) -> Result<(), Failure> {
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         front.tier.alive(&mut self.alive);

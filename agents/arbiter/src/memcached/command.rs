@@ -14,7 +14,7 @@ const LINE_MAX: usize = 64 * 1024;
 const KEY_MAX: usize = 250;
 const WORDS_MAX: usize = 24;
 
-/// What is done with a command.
+/// The handling of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// To r servers; the first good reply wins.
@@ -38,11 +38,11 @@ pub enum Class {
 pub struct Command {
     /// Its bytes, with its item.
     pub length: usize,
-    /// What is done with it.
+    /// Its handling.
     pub class: Class,
     /// True if it may have no reply.
     pub is_quiet: bool,
-    /// Where the keys are that it changes: words, of which all but `gats` have at most one.
+    /// The places of the keys that it changes: words, of which all but `gats` have at most one.
     pub keys: Range<usize>,
     /// The key is in base64.
     pub is_base64: bool,

@@ -7,7 +7,7 @@
 //! processor-sharing server this is its demand exactly; time in which a request waits for a tier
 //! below counts as processing, so that the estimate of a front tier errs to the safe side.
 
-/// What one server's requests shared so far. Times are microseconds on any clock.
+/// The time that one server's requests have shared so far, in microseconds on any clock.
 #[derive(Debug, Clone)]
 pub struct Shares {
     cores: f64,

@@ -40,7 +40,7 @@ pub enum Left {
     Locks,
 }
 
-/// What a session statement leaves behind: what a server that joins later must be told.
+/// The state that a session statement leaves: a server that joins later must be told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A setting that stays.
@@ -183,7 +183,7 @@ fn has_word(tokens: &[Token<'_>], wanted: &[&str]) -> bool {
     })
 }
 
-/// What a word of a SELECT says of it.
+/// The meaning of a word of a SELECT.
 #[derive(PartialEq, Eq)]
 enum Mark {
     Nothing,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use policy::Refused;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::classify::{classify, Class, Effect, Left};
@@ -17,12 +18,11 @@ use super::statements::Statements;
 use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::stream::Stream;
 
 /// Longest name of a database [bytes]: 64 characters.
 const NAME_BYTES_MAX: usize = 4 * 64;
 
-/// Whether more commands may come.
+/// Tells if more commands may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Next,
@@ -30,7 +30,7 @@ enum After {
 }
 
 /// Serves a client until it goes.
-pub async fn serve(pool: Arc<ServerPool>, stream: Stream) {
+pub async fn serve(pool: Arc<ServerPool>, stream: TcpStream) {
     let mut conn = Conn::new(stream);
     let Some(Login { hello, sequence }) = log_in(&pool, &mut conn).await else {
         return;
@@ -335,7 +335,7 @@ impl Client {
         }
     }
 
-    /// Where a statement goes, or why it does not.
+    /// The servers for a statement, or the reason for refusing it.
     fn route(&self, packet: &Packet, sql: &[u8]) -> Result<Route, Packet> {
         let refuse =
             |code, state, text: &str| Err(packet::error(packet.next_sequence(), code, state, text));

@@ -42,7 +42,7 @@ const OFFERED: u32 = LONG_PASSWORD
     | CONNECT_ATTRS
     | PLUGIN_AUTH_LENENC;
 
-/// What of a client's choice a server must know, because it changes what statements mean.
+/// The flags of a client that a server must know, because they change the meaning of statements.
 const PASSED_ON: u32 = FOUND_ROWS | IGNORE_SPACE | MULTI_STATEMENTS;
 /// The capabilities that are always said to a server.
 const ALWAYS: u32 = LONG_PASSWORD
@@ -54,7 +54,7 @@ const ALWAYS: u32 = LONG_PASSWORD
     | PS_MULTI_RESULTS
     | PLUGIN_AUTH;
 
-/// What makes two server connections interchangeable: the client's flags and its character set
+/// The key of interchangeable server connections: the client's flags and its character set
 /// (which not every reset restores: [`ServerGreeting::reset_restores`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -74,7 +74,7 @@ impl Key {
 }
 
 impl Default for Key {
-    /// What a probe uses: utf8mb4_general_ci.
+    /// The character set of a probe: utf8mb4_general_ci.
     fn default() -> Self {
         Self {
             flags: FOUND_ROWS,
@@ -127,7 +127,7 @@ pub fn greeting(
 /// Parses a client's answer.
 ///
 /// # Errors
-/// What is not supported, for the client.
+/// The feature that is not supported, for the client.
 pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
     const SHORT: &str = "the handshake response is cut short";
     let mut fields = Fields(payload);
@@ -181,7 +181,7 @@ pub struct ServerGreeting {
     pub thread: u32,
     /// Its character set, which some clients take over (PHP's).
     pub collation: u8,
-    /// What the proof is made with.
+    /// The secret of the proof.
     pub nonce: Vec<u8>,
     /// How it would like the proof; none where it names a method that is not known.
     pub method: Option<Method>,

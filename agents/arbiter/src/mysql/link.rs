@@ -51,7 +51,7 @@ pub struct Command {
     pub ticket: Ticket,
 }
 
-/// What a link tells its session apart from replies.
+/// A link's event for its session, apart from replies.
 pub enum News {
     /// Connected; it takes commands.
     Ready(LinkId),

@@ -37,7 +37,7 @@ impl Packet {
         &self.0
     }
 
-    /// What it carries; of several packets what the first one carries.
+    /// The payload; of several packets that of the first.
     pub fn payload(&self) -> &[u8] {
         &self.0[HEADER..HEADER + payload_length(&self.0)]
     }

@@ -52,7 +52,7 @@ pub struct Reply {
     pub follow: Option<Follow>,
     /// The server's number of the statement that it has prepared, and its first packet.
     pub prepared: Option<(u32, Vec<u8>)>,
-    /// What of it the client does not have yet: so many bytes of the server's.
+    /// The bytes of it that the client does not have yet.
     pub bytes: usize,
 }
 

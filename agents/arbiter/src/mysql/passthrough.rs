@@ -347,7 +347,7 @@ impl Passthrough {
         self.took_locks || reached.conn.in_transaction
     }
 
-    /// What is still needed before a command can be sent; a token that is free is taken at once.
+    /// The condition that is still missing before a command can be sent; a free token is taken at once.
     fn needs(&mut self, shape: Shape, route: &Route) -> Result<Option<Needed>, Outcome> {
         let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
         if !self.server.as_mut().is_some_and(is_there) {
@@ -412,7 +412,7 @@ impl Passthrough {
     async fn move_on(&mut self, deadline: Instant) -> Result<(), Outcome> {
         match self.reach(deadline).await {
             Err(NotOpen::Policy(Refused::QueueFull) | NotOpen::TimedOut) => Err(Outcome::Unsent),
-            // Where there is no other it stays.
+            // Without another server it stays.
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -485,7 +485,7 @@ impl Passthrough {
                 Err(OpenError::Unreached(why)) => why != Unreached::Refused,
             };
             tried.push(server);
-            // Who has a server tries the other again only after a while.
+            // A session that has a server tries the other again only after a while.
             if was_late || self.server.is_some() {
                 let time = self.pool.tier.config().request_timeout();
                 self.spared.add(server, time);

@@ -61,7 +61,7 @@ impl Replay {
         self.unrepeatable = true;
     }
 
-    /// What to tell a server, in order: the settings, then the open transaction.
+    /// The statements for a server, in order: the settings, then the open transaction.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.settings.iter().chain(&self.transaction)
     }

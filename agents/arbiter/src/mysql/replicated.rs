@@ -4,7 +4,7 @@
 //! later is brought to the same state by replaying the session statements, and only then gets
 //! reads. A server that dies between commands is replaced in the same way.
 //!
-//! Where the policy delays replicas (`hedge`) a session holds one server. One that comes to help with
+//! With a policy that delays replicas (`hedge`) a session holds one server. One that comes to help with
 //! a read that is late is brought to the session's state too, and whoever answers is the one that
 //! is held from then on.
 
@@ -157,7 +157,7 @@ impl Replicated {
         }
         if let (Route::Session(effect), true) = (route, is_good) {
             self.replay.record(effect, packet, shape);
-            // What had pinned it is undone.
+            // The state that pinned it is undone.
             self.pinned &= *effect != Effect::Reset || !self.replay.is_possible();
         }
         if is_good {
@@ -249,7 +249,7 @@ impl Replicated {
                 let not_sent = self.leases.as_ref().map_or(0, Leases::to_come) as u64;
                 self.pool.tier.counters.replicas_not_needed.add(not_sent);
             }
-            // Who could not do it is not where the others are.
+            // A server that could not do it is not in the others' state.
             Task::Session(_) | Task::Sticky => {
                 for (id, _) in failed {
                     self.shun(*id);

@@ -11,7 +11,7 @@ const CURSOR_EXISTS: u64 = 0x0040;
 pub const NO_BACKSLASH_ESCAPES: u16 = 0x0200;
 const IN_READ_ONLY_TRANSACTION: u16 = 0x2000;
 const ANSI_QUOTES: u16 = 0x8000;
-/// What of a status is the session's; the rest is of one statement.
+/// The flags of a status that are the session's; the rest is of one statement.
 const LASTING: u16 =
     IN_TRANSACTION | AUTOCOMMIT | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION | ANSI_QUOTES;
 

@@ -26,7 +26,7 @@ pub struct Statements {
 
 #[derive(Debug)]
 struct Prepared {
-    /// Where its executions go.
+    /// The server of its executions.
     route: Route,
     parameters: usize,
     /// Two bytes for each parameter, as the client has said them last.
@@ -73,7 +73,7 @@ impl Statements {
         self.open.contains_key(&id).then_some(id)
     }
 
-    /// Where an execution goes, and the packet for it where that is not as it came.
+    /// The server of an execution, and the packet for it unless the client's own will do.
     pub fn execute(&mut self, id: u32, command: &Packet) -> Option<(Route, Option<Packet>)> {
         let prepared = self.open.get_mut(&id)?;
         let payload = command.payload();

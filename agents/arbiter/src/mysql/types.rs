@@ -37,7 +37,7 @@ impl Route {
         matches!(self, Self::Pin | Self::Lock)
     }
 
-    /// Whether the session may have locks from then on that the server's status does not tell of;
+    /// True if the session may have locks from then on that the server's status does not tell of;
     /// none where that is as before.
     pub fn locks(&self) -> Option<bool> {
         match self {
@@ -72,7 +72,7 @@ pub struct Asked<'a> {
     pub packet: &'a Packet,
     /// The form of its reply.
     pub shape: Shape,
-    /// Where it goes.
+    /// Its servers.
     pub route: &'a Route,
     /// The statement that it is about.
     pub statement: Statement,

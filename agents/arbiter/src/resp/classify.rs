@@ -2,7 +2,7 @@
 
 use super::command::arguments;
 
-/// What is done with a command.
+/// The handling of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// To r servers; the first good reply wins.
@@ -140,7 +140,7 @@ pub fn is_refused_always(command: &[u8]) -> bool {
 /// Longest name in the tables.
 const NAME_MAX: usize = 24;
 
-/// What is done with a command that [`super::command::Commands`] found.
+/// The handling of a command that [`super::command::Commands`] found.
 pub fn classify(command: &[u8]) -> Class {
     let mut arguments = arguments(command);
     let Some(name) = arguments.next() else {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::arbiter::CompareMode;
 
@@ -19,7 +20,7 @@ use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::queue::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
-use crate::stream::Stream;
+use crate::stream;
 use crate::tier::PRIMARY;
 
 struct Client {
@@ -31,7 +32,7 @@ struct Client {
     written: u64,
     /// Scratch: the replicas that may lack that.
     lacking: Vec<ServerId>,
-    /// What the arbiter calls it.
+    /// The arbiter's name for it.
     number: u64,
     /// For the command in its buffer, which needs a connection of its own.
     entry: Option<Entry>,
@@ -54,7 +55,7 @@ const NO_RUN: Run = Run {
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         number: front.tier.next_client(),
         wire: client::Client::new(front, stream),
@@ -196,7 +197,7 @@ impl Client {
         }
         let tier = &self.wire.front.tier;
         let quota = &self.wire.front.state.dedicated;
-        let full = match quota.take(self.wire.socket.stream.peer_ip()) {
+        let full = match quota.take(stream::peer_ip(&self.wire.socket.stream)) {
             Ok(place) => {
                 self.entry = Some(place.into());
                 return Err(End::Pin);

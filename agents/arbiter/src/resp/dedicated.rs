@@ -6,8 +6,8 @@
 //! A client that is free again keeps its connection for a moment: who has just ended a transaction
 //! often begins another.
 //!
-//! What the arbiter refuses of others it refuses of these too. Replies are not held here, so that
-//! the error has to come from the server to be in its place: it gets, in place of the command, one
+//! Commands that the arbiter refuses of others it refuses of these too. Replies are not held here,
+//! so that the error has to come from the server to be in its place: it gets, in place of the command, one
 //! that it does not have.
 
 use std::io;
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout, Instant};
 
 use super::classify::is_refused_always;
@@ -32,10 +33,10 @@ use crate::kv::Dialect;
 use crate::lock;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
-use crate::stream::Stream;
+use crate::stream;
 use crate::tier::{Pinned, PRIMARY};
 
-/// What the server is asked in place of a command that is refused.
+/// The command that the server gets in place of a refused one.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
 /// How long a client is heard after its server's last word, as it would be by `linger`.
 const LINGER: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub struct Entry {
 
 /// A connection that nothing was left on.
 struct Kept {
-    stream: Stream,
+    stream: TcpStream,
     manners: Manners,
     generation: u64,
     since: Instant,
@@ -65,10 +66,10 @@ impl From<Place> for Entry {
 
 impl Kept {
     /// Its stream, if the server has not closed it and the client still speaks the same way.
-    fn usable(self, front: &Front, manners: &Manners) -> Option<Stream> {
+    fn usable(self, front: &Front, manners: &Manners) -> Option<TcpStream> {
         let is_usable = self.manners == *manners
             && self.generation == front.tier.generation(PRIMARY)
-            && self.stream.is_silent();
+            && stream::is_silent(&self.stream);
         is_usable.then_some(self.stream)
     }
 }
@@ -214,8 +215,8 @@ pub async fn serve(
 /// The way of what the server says to the client, until it closes or the connection has been idle
 /// for too long. A client that takes nothing for as long ends it too.
 async fn go_down(
-    mut from: ReadHalf<&mut Stream>,
-    mut to: WriteHalf<&mut Stream>,
+    mut from: ReadHalf<&mut TcpStream>,
+    mut to: WriteHalf<&mut TcpStream>,
     idle: &Idle,
 ) -> io::Result<()> {
     let mut over = pin!(idle.over());
@@ -241,8 +242,8 @@ async fn go_down(
 
 /// The way of the client's commands to the server.
 struct Up<'a> {
-    from: ReadHalf<&'a mut Stream>,
-    to: WriteHalf<&'a mut Stream>,
+    from: ReadHalf<&'a mut TcpStream>,
+    to: WriteHalf<&'a mut TcpStream>,
     buffer: BytesMut,
     commands: Commands,
     /// Of `buffer`.
@@ -297,7 +298,7 @@ impl Up<'_> {
 
     /// Notes a command; whether it is refused.
     fn asks(&self, command: &[u8]) -> bool {
-        // What the server is asked in its place has a reply as well.
+        // The command in its place has a reply as well.
         self.idle.asked(command);
         self.pinned.asks();
         is_refused_always(command)

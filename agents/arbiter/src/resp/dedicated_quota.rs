@@ -51,13 +51,13 @@ impl DedicatedQuota {
         })
     }
 
-    /// A place for a client of this address; one that has none (on a unix socket) is bounded by the
-    /// total only.
+    /// A place for a client of this address; without one (its connection is lost) only the total
+    /// bounds it.
     ///
     /// # Errors
     /// [`Full`].
     pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
-        // Where IPv4 comes in by an IPv6 socket, its addresses are written as IPv6.
+        // IPv4 that comes in by an IPv6 socket has its addresses written as IPv6.
         let address = address.map(|address| address.to_canonical());
         let mut taken = lock(&self.taken);
         if taken.all >= self.most {

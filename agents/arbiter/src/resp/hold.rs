@@ -172,9 +172,9 @@ impl Hold {
             Effect::Exec if !is_error || start.starts_with(b"-EXECABORT") => self.end(),
             Effect::Unknown if is_error && start.starts_with(b"-ERR unknown") => {}
             Effect::Unknown => self.for_good = true,
-            // What failed has left nothing.
+            // A command that failed has left nothing.
             _ if is_error => {}
-            // What a transaction will do is known only when it has.
+            // The effect of a transaction is known only afterwards.
             Effect::Unwatch if start.starts_with(b"+QUEUED") => {}
             _ if start.starts_with(b"+QUEUED") => self.for_good = true,
             Effect::Begin => self.in_transaction = true,

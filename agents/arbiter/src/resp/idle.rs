@@ -39,7 +39,7 @@ struct State {
     hold: Hold,
     /// The reply under way begins so.
     start: Vec<u8>,
-    /// What comes is not counted: it is not one reply for each command.
+    /// Replies are not counted: there is not one for each command.
     is_uncounted: bool,
     replies: Replies,
 }

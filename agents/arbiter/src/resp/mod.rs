@@ -42,14 +42,14 @@ use crate::conn::Conn;
 use crate::kv::{self, Dialect};
 use crate::tier::Tier;
 
-/// What all clients of a thread share.
+/// The state that all clients of a thread share.
 pub type Front = kv::front::Front<reply::Replies>;
 
-/// What the clients of all threads share.
+/// The state that the clients of all threads share.
 pub struct State {
     /// Places for clients with a connection of their own.
     dedicated: Arc<DedicatedQuota>,
-    /// What replicas have, where clients are to read what they wrote.
+    /// The writes that replicas have, if clients are to read their own.
     rounds: Option<Arc<Rounds>>,
 }
 

@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Rounds of which the offsets are remembered; of more, every other one.
 const ROUNDS_MAX: usize = 1_024;
 
-/// What the primary was asked for, and which servers have that.
+/// The offset that the primary was asked for, and the servers that have it.
 pub struct Rounds {
     /// The last that has begun; the first is 1.
     begun: AtomicU64,
@@ -166,7 +166,7 @@ async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
     }
 }
 
-/// What a server says of its replication.
+/// The state of a server's replication, as it says.
 struct Told {
     is_primary: bool,
     history: String,

@@ -14,7 +14,7 @@ pub struct Flight {
     pub(super) tier: Arc<Tier>,
     pub(super) server: ServerId,
     pub(super) sent: Instant,
-    /// What the meter said at its arrival.
+    /// The meter's reading at its arrival.
     pub(super) entered: f64,
     pub(super) failed: AtomicBool,
 }

@@ -37,7 +37,7 @@ pub struct Leases {
     pub(super) tier: Arc<Tier>,
     pub(super) request: RequestId,
     pub(super) ready: SmallVec<[Lease; 4]>,
-    /// Where it waits: what comes later.
+    /// The channel of grants that come later.
     pub(super) receiver: Option<mpsc::UnboundedReceiver<Lease>>,
     pub(super) waiting: usize,
     /// Set while not even the first server is there.

@@ -78,7 +78,7 @@ impl Tier {
         }
         let name = &primary.name;
         Err(format!(
-            "servers[0]: expected {name:?}, the primary, got {first:?}"
+            "servers[0]: expected {name:?}, the primary (got {first:?})"
         ))
     }
 

@@ -3,6 +3,7 @@
 //! There are more places than servers, so that a reload can bring others in (`Config::places`). The place
 //! of a server that was removed is given away again when nothing is under way there any more.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -38,13 +39,13 @@ impl Member {
     fn nobody() -> Arc<Self> {
         Arc::new(Self {
             name: String::new(),
-            address: Address::Unix(String::new()),
+            address: SocketAddr::from(([0, 0, 0, 0], 0)).into(),
             peers: Mutex::default(),
             is_leaving: AtomicBool::new(true),
         })
     }
 
-    /// What its name means.
+    /// The addresses of its name.
     pub fn peers(&self) -> MutexGuard<'_, Peers> {
         lock(&self.peers)
     }
@@ -146,11 +147,11 @@ impl Tier {
         let free: Vec<ServerId> = (0..self.places()).filter(|&it| self.is_free(it)).collect();
         if added.len() > free.len() {
             return Err(format!(
-                "servers: expected at most {} new ones (of the {} places, those of \
-                 removed servers with something under way are not free yet), got {}",
+                "servers: expected at most {} new ones (got {}). Of the {} places, those of \
+                 removed servers with something under way are not free yet.",
                 free.len(),
-                self.places(),
-                added.len()
+                added.len(),
+                self.places()
             ));
         }
         for (server, member) in &members {

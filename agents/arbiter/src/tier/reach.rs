@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::ServerId;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout, Instant};
 use wire::arbiter::Address;
 
 use super::{Choices, Member, Tier};
-use crate::stream::Stream;
+use crate::stream;
 
 /// A server that is to be probed until it answers.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +58,8 @@ fn is_local(error: &io::Error) -> bool {
     code.is_some_and(|code| LOCAL.contains(&code))
 }
 
-async fn tcp(address: SocketAddr) -> io::Result<Stream> {
-    Ok(Stream::tcp(TcpStream::connect(address).await?))
+async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    Ok(stream::without_delay(TcpStream::connect(address).await?))
 }
 
 impl Tier {
@@ -84,7 +84,7 @@ impl Tier {
         self: &Arc<Self>,
         server: ServerId,
         deadline: Instant,
-    ) -> Result<Stream, Unreached> {
+    ) -> Result<TcpStream, Unreached> {
         let stream = self
             .connect_by(server, deadline, || self.dial(server))
             .await?;
@@ -134,7 +134,7 @@ impl Tier {
     ///
     /// # Errors
     /// [`Unreached`].
-    pub async fn dial(&self, server: ServerId) -> Result<Stream, Unreached> {
+    pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
         // Boxed: who uses a connection that is there carries none of this with it.
         match Box::pin(self.try_all(&self.server(server))).await {
             Ok(stream) => Ok(stream),
@@ -157,13 +157,10 @@ impl Tier {
     }
 
     /// One address of a server after the other, each within its share of the time.
-    async fn try_all(&self, member: &Member) -> io::Result<Stream> {
+    async fn try_all(&self, member: &Member) -> io::Result<TcpStream> {
         let limit = self.config().connect_timeout();
         match &member.address {
             Address::Ip(ip) => timeout(limit, tcp(*ip)).await?,
-            Address::Unix(path) => Ok(Stream::Unix(
-                timeout(limit, UnixStream::connect(path)).await??,
-            )),
             Address::Name { .. } => {
                 let addresses = member.peers().turn();
                 let mut last = io::Error::from(io::ErrorKind::NotFound);

@@ -1,5 +1,4 @@
-//! Servers on unix sockets and by host names, clients on unix sockets. Names are the real resolver's:
-//! the program sees a hosts file of its own, in a mount namespace.
+//! Servers by host names. Names are the real resolver's: the program sees a hosts file of its own, in a mount namespace.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,107 +7,8 @@ use std::process::Command;
 use crate::support::program::Program;
 use crate::support::upstream::{ok, Behaviour, Upstream};
 use crate::support::web::{get, Connection};
-use crate::support::{eventually, settings, start};
+use crate::support::{eventually, settings};
 use arbiter::config::Config;
-use arbiter::server::Arbiter;
-use testkit::stream::Buffered;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
-
-/// An HTTP server on a unix socket, which ends with the runtime; each reply says its name.
-fn on_unix(path: &Path, name: &'static str) {
-    let listener = UnixListener::bind(path).unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut bytes = vec![0; 4096];
-                while stream.read(&mut bytes).await.unwrap() > 0 {
-                    stream.write_all(&ok(name)).await.unwrap();
-                }
-            });
-        }
-    });
-}
-
-async fn ask(stream: &mut UnixStream) -> String {
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        .await
-        .unwrap();
-    let mut bytes = vec![0; 4096];
-    let mut reply = String::new();
-    while !reply.ends_with("one") && !reply.ends_with("two") {
-        let read = stream.read(&mut bytes).await.unwrap();
-        assert!(read > 0, "cut: {reply}");
-        reply += std::str::from_utf8(&bytes[..read]).unwrap();
-    }
-    reply
-}
-
-#[tokio::test]
-async fn servers_on_unix_sockets_are_used_reused_and_found_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
-    on_unix(&one, "one");
-    let servers = format!(
-        "[[servers]]\nname = \"u0\"\naddress = \"unix:{}\"\n\
-         [[servers]]\nname = \"u1\"\naddress = \"unix:{}\"\n",
-        one.display(),
-        two.display()
-    );
-    let arbiter = start(&(settings("http", "round-robin", 1, 4) + &servers), &[]).await;
-    for _ in 0..4 {
-        assert_eq!(get(arbiter.clients, "/").await.text(), "one");
-    }
-    let stats = arbiter.stats().await;
-    assert_eq!(
-        stats.servers[0].connections_opened, 1,
-        "kept and used again"
-    );
-    assert!(!stats.servers[1].alive, "nobody is there");
-    on_unix(&two, "two");
-    arbiter.until_alive(1).await;
-    let names = [
-        get(arbiter.clients, "/").await.text(),
-        get(arbiter.clients, "/").await.text(),
-    ];
-    assert!(names.contains(&"two".to_owned()), "{names:?}");
-}
-
-#[tokio::test]
-async fn clients_come_in_by_a_unix_socket_on_all_threads_and_its_file_goes_at_the_end() {
-    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("arbiter.sock");
-    let text = format!(
-        "listen = \"unix:{}\"\nadmin = \"127.0.0.1:0\"\ntier = \"test\"\nthreads = 2\n\
-         {}[[servers]]\nname = \"s0\"\naddress = \"{}\"\n",
-        path.display(),
-        settings("http", "round-robin", 1, 4),
-        one.address
-    );
-    // What an arbiter that was killed leaves behind.
-    drop(UnixListener::bind(&path).unwrap());
-    let arbiter = Arbiter::bind(Config::parse(&text, "a.toml").unwrap()).await;
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(arbiter.unwrap().run(async {
-        let _ = stopped.await;
-    }));
-    let taken = Arbiter::bind(Config::parse(&text, "a.toml").unwrap()).await;
-    let message = format!("{:#}", taken.err().unwrap());
-    assert!(message.contains("listens there already"), "{message}");
-    for _ in 0..8 {
-        let mut client = UnixStream::connect(&path).await.unwrap();
-        for _ in 0..2 {
-            assert!(ask(&mut client).await.starts_with("HTTP/1.1 200 "));
-        }
-    }
-    assert_eq!(one.requests().len(), 16);
-    stop.send(()).unwrap();
-    running.await.unwrap().unwrap();
-    assert!(!path.exists());
-}
 
 /// The program with this hosts file in place of the system's; none where that is not allowed here.
 fn with_hosts(config: &tempfile::NamedTempFile, hosts: &Path) -> Option<Program> {
@@ -264,32 +164,6 @@ async fn a_name_that_means_nothing_yet_is_a_dead_server_until_it_does() {
     .await;
 }
 
-#[tokio::test]
-async fn bytes_pass_between_unix_sockets_and_either_side_may_end_first() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("echo");
-    let listener = UnixListener::bind(&path).unwrap();
-    tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut bytes = vec![];
-        stream.read_to_end(&mut bytes).await.unwrap();
-        stream.write_all(&bytes).await.unwrap();
-    });
-    let server = format!(
-        "[[servers]]\nname = \"e\"\naddress = \"unix:{}\"\n",
-        path.display()
-    );
-    let arbiter = start(&(settings("tcp", "round-robin", 1, 4) + &server), &[]).await;
-    let stream = tokio::net::TcpStream::connect(arbiter.clients)
-        .await
-        .unwrap();
-    let mut client = Buffered::new(stream);
-    let sent: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
-    client.stream.write_all(&sent).await.unwrap();
-    client.stream.shutdown().await.unwrap();
-    assert!(client.rest().await == sent);
-}
-
 #[test]
 fn what_is_no_address_is_refused_with_its_line() {
     let good = format!(
@@ -299,16 +173,11 @@ fn what_is_no_address_is_refused_with_its_line() {
     );
     assert!(Config::parse(&good, "a.toml").is_ok());
     for (old, new, expected) in [
-        (
-            "web.test:80",
-            "web.test",
-            "expected IP:PORT, NAME:PORT or unix:/PATH",
-        ),
-        ("web.test:80", "unix:x", "expected unix:/PATH"),
+        ("web.test:80", "web.test", "expected IP:PORT or NAME:PORT"),
         (
             "listen = \"127.0.0.1:0\"",
             "listen = \"a.test:1\"",
-            "listen: expected IP:PORT or unix:",
+            "invalid socket address",
         ),
         (
             "tier",

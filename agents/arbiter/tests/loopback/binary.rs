@@ -128,7 +128,7 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
         ),
         (
             good.replace("tokens = 1", "tokens = 0"),
-            "tokens: expected 1 to 1000, got 0",
+            "tokens: expected 1 to 1000 (got 0)",
         ),
         (
             good.replace("\"web\"", "\"wep\""),

@@ -31,7 +31,7 @@ fn tier(check: &str) -> (Arc<Tier>, mpsc::UnboundedReceiver<Down>) {
     Tier::new(config, None, tls)
 }
 
-/// What checks say, one after the other, and then `bad`; and how many there were.
+/// The results of checks, one after the other, and then `bad`; and how many there were.
 fn script(
     good: &'static [bool],
 ) -> (
@@ -107,7 +107,7 @@ fn checks_that_cannot_work_are_refused() {
         (
             "tcp",
             "rise = 0",
-            "health_check.rise: expected 1 to 100, got 0",
+            "health_check.rise: expected 1 to 100 (got 0)",
         ),
         ("tcp", "fall = 0", "health_check.fall"),
         ("tcp", "path = \"/\"", "unknown field `path`"),

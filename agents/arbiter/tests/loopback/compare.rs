@@ -46,7 +46,7 @@ async fn until(arbiter: &Running, expected: (u64, u64, u64)) -> Stats {
         .await
 }
 
-/// What a GET of two servers that say these comes to, when it is counted.
+/// The counts of a GET that two servers answer so.
 async fn counted(one: &[u8], other: &[u8]) -> Stats {
     let servers = [
         Told::saying(one.to_vec()).await,

@@ -1,4 +1,4 @@
-//! What one server does not do another may: reads that break off, replies that say nothing of the
+//! Another server may do it: reads that break off, replies that say nothing of the
 //! request.
 
 use crate::support::http::front;

@@ -93,7 +93,7 @@ async fn a_redis_read_that_is_late_is_answered_by_another_server() {
         assert_eq!(now.requests.failed, 0);
         servers[other].thaw();
         at_rest(&arbiter).await;
-        // What came late belonged to nobody.
+        // The late reply belonged to nobody.
         assert_eq!(client.redis("GET k7").await, string("v7"));
         at_rest(&arbiter).await;
     }

@@ -266,7 +266,7 @@ async fn connections_that_are_kept_do_not_keep_a_full_server_from_coming_back() 
         others.push(other);
         assert!(others.len() < 10, "the queue is short");
     }
-    // What is no read goes by no connection that has been idle for two looks at them, a second apart.
+    // A request that is no read goes by no connection that has been idle for two looks at them, a second apart.
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     let write = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let refused = once(arbiter.clients, write.as_bytes()).await;

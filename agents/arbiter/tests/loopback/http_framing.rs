@@ -1,4 +1,4 @@
-//! Where HTTP messages begin and end, and what is refused: real servers and clients on loopback.
+//! The framing of HTTP messages, and refusals: real servers and clients on loopback.
 
 use crate::support::http::{front, settings};
 use crate::support::start;

@@ -12,7 +12,7 @@ async fn servers(count: usize) -> Vec<Server> {
     servers
 }
 
-/// What a server holds, asked around the arbiter.
+/// A server's contents, asked around the arbiter.
 async fn held(server: &Server, key: &str) -> Option<String> {
     let lines = server.direct().await.list(&format!("get {key}")).await;
     lines.get(1).filter(|_| lines.len() == 3).cloned()

@@ -1,4 +1,4 @@
-//! What `/v1/stats` and `/v1/latency` say of requests that really went through.
+//! `/v1/stats` and `/v1/latency` of requests that really went through.
 
 use crate::support::upstream::{failure, ok, Behaviour, Upstream};
 use crate::support::web::{get, Connection};

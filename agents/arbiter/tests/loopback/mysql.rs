@@ -257,7 +257,7 @@ async fn the_command_line_client_works_through_the_arbiter() {
     );
 }
 
-/// What MediaWiki 1.39 sends for a page view, in the order observed, shortened.
+/// The statements of MediaWiki 1.39 for a page view, in the order observed, shortened.
 #[tokio::test]
 async fn all_reads_of_a_wiki_page_are_cloned() {
     let servers: [MariaDb; 2] = servers().await;

@@ -1,4 +1,4 @@
-//! What a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
+//! The state that a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
 
 use crate::support::mariadb::{
     code, connect, connected_to_all, front, number, seen, servers, start_with, MariaDb,

@@ -1,4 +1,4 @@
-//! What a token of the MySQL arbiter covers: the server's work, and the locks that a session has there.
+//! A token of the MySQL arbiter covers the server's work, and the locks that a session has there.
 
 use crate::support::mariadb::{code, connect, front, number, servers, start_with, MariaDb};
 use crate::support::Running;

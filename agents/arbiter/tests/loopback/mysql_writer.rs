@@ -1,4 +1,4 @@
-//! Where MySQL's writes go, what is read after them, and prepared statements, with real MariaDB servers.
+//! MySQL's writes, reads after them, and prepared statements, with real MariaDB servers.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;

@@ -1,4 +1,4 @@
-//! What every policy promises, over HTTP.
+//! The promises of every policy, over HTTP.
 
 use std::time::Duration;
 

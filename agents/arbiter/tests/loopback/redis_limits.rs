@@ -1,4 +1,4 @@
-//! What one Redis client cannot do to the others: eject the primary, stop the server, take all
+//! One Redis client cannot harm the others: eject the primary, stop the server, take all
 //! connections or all memory, fail what is only late.
 
 use std::time::Duration;

@@ -47,7 +47,7 @@ async fn one_that_waits_or_speaks_is_not_idle() {
     let servers = [Server::redis().await];
     let arbiter = front("pinned_idle_ms = 1000\n", &servers).await;
     let mut waiting = Client::open(arbiter.clients).await;
-    // What it is told before does not end its waiting.
+    // Earlier replies do not end its waiting.
     waiting
         .send(b"SELECT 0\r\nGET none\r\nSELECT 1\r\nSELECT 0\r\nBLPOP queue 0\r\n")
         .await;
@@ -146,7 +146,7 @@ async fn a_pin_ends_with_what_made_it() {
         assert_eq!(arbiter.stats().await.requests.cloned, cloned, "{words:?}");
     }
     assert_eq!(client.redis("CLIENT GETNAME").await, string("me"));
-    // What stays, stays.
+    // Pins for good.
     assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
     assert_eq!(client.redis("GET k").await, string("v"));
     let stats = arbiter.stats().await;

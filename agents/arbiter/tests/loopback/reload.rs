@@ -39,7 +39,7 @@ impl Reloaded {
         }
     }
 
-    /// What it says to other servers.
+    /// Its reply to other servers.
     fn reload(&mut self, servers: &[(&str, SocketAddr)]) -> String {
         std::fs::write(self.file.path(), text(&self.settings, servers)).unwrap();
         self.program.signal("HUP");

@@ -1,9 +1,9 @@
-//! What RFC 9110 and RFC 9112 say of a message, section by section, and what becomes of it here.
+//! The rules of RFC 9110 and RFC 9112 for a message, section by section, and its fate here.
 
 use arbiter::http::body::{Body, Framing};
 use arbiter::http::head::{is_good, parse_request, parse_response};
 
-/// What becomes of a request's head.
+/// The fate of a request's head.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     /// A server gets it, with these lines in place of what was sent.

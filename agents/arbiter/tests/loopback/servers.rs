@@ -71,7 +71,7 @@ async fn an_unknown_server_and_a_body_without_up_are_refused() {
     let arbiter = front("tad", 1, 4, &[&one]).await;
     let reply = arbiter.put("/v1/servers/web-9", "{\"up\":false}").await;
     assert_eq!(reply.status, 404);
-    assert!(reply.text().contains("expected one of s0, got web-9"));
+    assert!(reply.text().contains("expected one of s0 (got web-9)"));
     for body in ["{}", "{\"up\":1}", "{\"up\":true,\"down\":false}"] {
         let reply = arbiter.put("/v1/servers/s0", body).await;
         assert_eq!(reply.status, 422, "{body}");

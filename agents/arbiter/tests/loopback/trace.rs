@@ -1,4 +1,4 @@
-//! What an arbiter decided, decided again by the simulator from its trace.
+//! Decisions of an arbiter, made again by the simulator from its trace.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -17,7 +17,7 @@ use crate::api::{Car, Entry, Lot, Nothing, Number, Numbers};
 use crate::server::{CLIENT, NUMBER, SERVER};
 use crate::store::LOTS;
 
-/// What is invoked.
+/// The operation that is invoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Calls {
@@ -175,10 +175,10 @@ impl Visit {
     }
 }
 
-/// What a server replied.
+/// A server's reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Who it is; behind an arbiter the client does not know it otherwise. Empty of a refusal.
+    /// The server's name, which a client behind an arbiter does not know otherwise. Empty of a refusal.
     pub server: String,
     /// True of this request's reply, from a server that made each change once.
     pub is_right: bool,

@@ -28,7 +28,7 @@ const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 const BEAT_EVERY: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What a look is later than this says something of this process, not of the server.
+/// A look that is later than this says something of this process, not of the server.
 const LOOK_S_MAX: f64 = 0.02;
 /// Suspected from here on: a heartbeat this late comes once in 10^8, if gaps are normal.
 const PHI_MAX: f64 = 8.0;
@@ -38,7 +38,7 @@ const PHI_MAX: f64 = 8.0;
 /// minutes. A frozen machine is noticed within the aim of 0.3 s all the same.
 const DEVIATION_S_MIN: f64 = 0.034;
 
-/// Who is open, the best first.
+/// The open servers, the best first.
 #[derive(Debug, Default)]
 pub struct Open {
     servers: Vec<Server>,
@@ -107,7 +107,7 @@ impl Connections {
         loop {
             let followed = async {
                 let (servers, revision) = naming.servers().await?;
-                // Who is gone is left at once; a machine that is away must not hold that up.
+                // A server that is gone is left at once; a machine that is away must not hold that up.
                 self.renew(&mut *self.lock().await, servers.clone());
                 tokio::select! {
                     changed = naming.changed(revision) => changed,
@@ -180,7 +180,7 @@ impl Connections {
                     biased;
                     came = &mut beat => break came.is_ok(),
                     () = tokio::time::sleep(LOOK_EVERY) => {
-                        // Who was late itself has not read what came meanwhile.
+                        // A client that was late itself has not read the replies of that time.
                         excused_s += (now_s() - looked_s - LOOK_S_MAX).max(0.0);
                         if phi.phi(now_s() - excused_s) > PHI_MAX {
                             self.suspect(&server, true);

@@ -7,7 +7,7 @@ use tonic::Status;
 
 use crate::client::calls::{Flight, Reply};
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug)]
 pub enum Landed {
     /// The reply, and whether it is the first request's.
@@ -71,7 +71,7 @@ impl Flights {
         }
     }
 
-    /// What the next one came to; none where none is under way.
+    /// The outcome of the next one; none if none is under way.
     async fn next(&mut self) -> Option<(Result<Reply, Status>, bool)> {
         let landed = match (&mut self.first, &mut self.second) {
             (None, None) => return None,

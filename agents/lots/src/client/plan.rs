@@ -38,9 +38,9 @@ pub struct Plan {
     pub invocations: i64,
     /// From a reply to the next invocation [s].
     pub gap_s: f64,
-    /// What is invoked.
+    /// The operation that is invoked.
     pub calls: Calls,
-    /// What a client does when its server is gone.
+    /// The client's strategy for a server that is gone.
     pub strategy: Named,
     /// With `primary`: before it asks the naming service [s].
     #[serde(default)]

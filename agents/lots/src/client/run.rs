@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Carries out the plan until `ended` does; standard output says who answers, as it changes.
 ///
 /// # Errors
-/// Where the naming service's addresses are none, or the records cannot be written.
+/// When the naming service's addresses are none, or the records cannot be written.
 pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) -> Result<()> {
     let records = Records::create(records);
     let records = Arc::new(records.context("cannot write the records")?);

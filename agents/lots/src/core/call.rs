@@ -26,7 +26,7 @@ pub enum Strategy {
     Open,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Send the invocation on the open connection to this server.
@@ -46,7 +46,7 @@ pub enum Action {
     Wait(f64),
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The reply is there, of the server that was asked last.
@@ -70,7 +70,7 @@ pub enum Event {
     Waited,
 }
 
-/// Where the time of a fail-over went [s].
+/// The parts of a fail-over's time [s].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parts {
     /// Until the client knew that there would be no reply.
@@ -110,13 +110,13 @@ pub struct Account {
     pub is_needless: bool,
     /// True if a reply came.
     pub is_answered: bool,
-    /// Where the time went, if it had to look for another server.
+    /// The parts of its time, if it had to look for another server.
     pub parts: Option<Parts>,
-    /// Who answered.
+    /// The server that answered.
     pub server: Option<Server>,
 }
 
-/// What follows.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// This step.
@@ -146,7 +146,7 @@ struct Call {
     step: Action,
     sent: u32,
     named: bool,
-    /// Who was asked first and is waited for still.
+    /// The server that was asked first and is waited for still.
     late: Option<Server>,
     parts: Parts,
 }
@@ -190,7 +190,7 @@ impl Caller {
         first
     }
 
-    /// What follows on what became of the last step.
+    /// The next step after the outcome of the last.
     pub fn hear(&mut self, heard: Event, now_s: f64) -> Next {
         self.call.charge(&heard, now_s);
         if matches!(heard, Event::Answered | Event::LateAnswered) {

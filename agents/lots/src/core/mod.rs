@@ -10,7 +10,7 @@ pub mod rounds;
 pub struct Server {
     /// Its name.
     pub name: String,
-    /// Where it is asked.
+    /// The address that it is asked at.
     pub address: String,
     /// Of its registration: one that was started again is another server.
     pub incarnation: i64,

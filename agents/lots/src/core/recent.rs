@@ -9,7 +9,7 @@ const CALLS: usize = 200;
 const CALLS_MIN: usize = 20;
 const PERCENTILE: f64 = 0.95;
 
-/// What recent calls took.
+/// The times of recent calls.
 #[derive(Debug, Clone, Default)]
 pub struct Recent {
     latencies_s: VecDeque<f64>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::Server;
 
-/// What it has done.
+/// An action of the manager.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// Take a dead server out of the naming service.
@@ -32,7 +32,7 @@ impl Rounds {
         }
     }
 
-    /// What follows on a round.
+    /// The next action after a round.
     ///
     /// Parameters: `members`, all names that there should be; `looked`, the registered servers in
     /// the order of their registration, and whether each is alive; `primary`, who the naming

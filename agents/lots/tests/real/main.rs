@@ -101,7 +101,7 @@ async fn an_arbiter_in_front_leads_clients_to_a_server_that_lives() {
     let first = heard(&asked);
     servers.get_mut(&first).unwrap().kill();
     assert_ne!(heard(&asked), first);
-    // Whose server dies between two calls asks nobody again.
+    // A client whose server dies between two calls asks nobody again.
     end(&world, clients, 0);
 }
 

@@ -100,7 +100,7 @@ async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
         heard(&asked);
         clients.kill();
         unlocked(&world).await;
-        // Whose newest change is no exit has a car inside, nobody else has; and it is the one whose
+        // A client whose newest change is no exit has a car inside, nobody else has; and it is the one whose
         // reply is kept.
         let half_made = "newest LEFT JOIN cars ON newest.client = cars.client \
                          LEFT JOIN ledger ON newest.client = ledger.client \

@@ -187,7 +187,7 @@ pub fn heard(receiver: &std::sync::mpsc::Receiver<String>) -> String {
     receiver.recv_timeout(LIMIT).unwrap()
 }
 
-/// What `look` finds, as soon as it finds something.
+/// The finding of `look`, as soon as there is one.
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
     let until = Instant::now() + LIMIT;
     loop {

@@ -1,4 +1,4 @@
-//! What holds for every policy whatever happens, over random histories.
+//! Invariants of every policy, over random histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 

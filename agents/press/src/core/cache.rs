@@ -4,7 +4,7 @@ use lru::LruCache;
 
 use super::message::{Key, Page};
 
-/// What one page costs beside its body: key, links, an entry of the table (an estimate).
+/// The cost of a page beside its body: key, links, an entry of the table (an estimate).
 const OVERHEAD_BYTES: u64 = 160;
 
 /// The pages that this node has in memory.
@@ -55,7 +55,7 @@ impl Cache {
         self.pages.iter().map(|(key, _)| key)
     }
 
-    /// What its pages cost.
+    /// The cost of its pages.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -21,7 +21,7 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// Who has this page.
+    /// The nodes that have this page.
     pub fn holders(&self, key: &str) -> Members {
         self.holders.get(key).copied().unwrap_or_default()
     }

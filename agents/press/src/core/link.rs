@@ -14,7 +14,7 @@ pub type LinkId = u64;
 pub struct Link {
     /// Which connection.
     pub id: LinkId,
-    /// What was asked of the peer and is not answered.
+    /// Requests to the peer that are not answered.
     pub fetches: BTreeMap<FetchId, Key>,
     window: u32,
     credit: u32,
@@ -43,7 +43,7 @@ impl Link {
         }
     }
 
-    /// What may be sent now, if anything: `message`, unless it must wait.
+    /// The message that may be sent now: `message`, unless it must wait.
     pub fn send(&mut self, message: Message, now: Duration) -> Option<Message> {
         if !message.is_counted() {
             return Some(message);

@@ -55,13 +55,13 @@ impl Members {
         (0..NODES_MAX).filter(move |&node| self.contains(node))
     }
 
-    /// Who comes after `node` around the ring; itself where it is alone.
+    /// The node after `node` around the ring; itself if it is alone.
     pub fn successor(self, node: usize) -> usize {
         let mut around = (1..=NODES_MAX).map(|step| (node + step) % NODES_MAX);
         around.find(|&n| self.contains(n)).unwrap_or(node)
     }
 
-    /// Who comes before `node` around the ring; itself where it is alone.
+    /// The node before `node` around the ring; itself if it is alone.
     pub fn predecessor(self, node: usize) -> usize {
         let mut around = (1..=NODES_MAX).map(|step| (node + NODES_MAX - step) % NODES_MAX);
         around.find(|&n| self.contains(n)).unwrap_or(node)

@@ -16,7 +16,7 @@ pub type FetchId = u64;
 /// A page in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// What the file held.
+    /// The contents of the file.
     pub body: Bytes,
     /// Of key and body, as they were when the file was read.
     pub check: u32,
@@ -59,7 +59,7 @@ pub enum Message {
     Page {
         /// Of the fetch.
         id: FetchId,
-        /// What.
+        /// The page.
         page: Page,
     },
     /// It is not in memory here any more.
@@ -98,7 +98,7 @@ impl Message {
 pub struct ViewId {
     /// Rises with each view.
     pub epoch: u64,
-    /// Who made it.
+    /// The node that made it.
     pub master: usize,
 }
 
@@ -115,12 +115,12 @@ impl PartialOrd for ViewId {
     }
 }
 
-/// Who is in the cluster, as its master says.
+/// The members of the cluster, as its master says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View {
     /// Which view.
     pub id: ViewId,
-    /// Who is in it.
+    /// Its members.
     pub members: Members,
 }
 

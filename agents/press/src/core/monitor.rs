@@ -21,7 +21,7 @@ pub struct Times {
     pub beat: Duration,
     /// Between a master's queries.
     pub query: Duration,
-    /// Who is silent for so long has failed.
+    /// A node that is silent for so long has failed.
     pub fail_after: Duration,
 }
 
@@ -90,12 +90,12 @@ impl Monitor {
         self.is_member() && self.view.id.master == self.me
     }
 
-    /// Who is silent for so long has failed.
+    /// A node that is silent for so long has failed.
     pub fn fail_after(&self) -> Duration {
         self.times.fail_after
     }
 
-    /// What is to be sent.
+    /// The messages to send.
     pub fn outgoing(&mut self) -> Vec<(usize, Datagram)> {
         std::mem::take(&mut self.out)
     }

@@ -23,7 +23,7 @@ pub type Ticket = u64;
 /// Keys in one message when all that is in memory is told.
 const KEYS_AT_A_TIME: usize = 64;
 
-/// What a node may hold.
+/// The bounds of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Pages in memory, in bytes.
@@ -47,7 +47,7 @@ pub enum Stall {
     Pages,
 }
 
-/// What is to be done.
+/// An action to take.
 #[derive(Debug)]
 pub enum Action {
     /// Write to a connection.
@@ -85,7 +85,7 @@ pub enum Fault {
     Replaced,
 }
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// This node's memory.
@@ -107,7 +107,7 @@ pub enum Answer {
     Failed,
 }
 
-/// What came of reading a file.
+/// The outcome of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The page.
@@ -118,7 +118,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// What happened since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counters {
     /// Requests answered from memory.
@@ -153,7 +153,7 @@ pub struct Node {
     directory: Directory,
     links: Vec<Option<Link>>,
     membership: Membership,
-    /// Who waits for a page that is on its way.
+    /// The clients that wait for a page that is on its way.
     pending: HashMap<Key, Vec<Ticket>>,
     fetches: FetchId,
     now: Duration,
@@ -179,12 +179,12 @@ impl Node {
         }
     }
 
-    /// What is to be done since it was last asked, in order.
+    /// The actions since it was last asked, in order.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// What the node waits for, if it takes no requests meanwhile.
+    /// The event that the node waits for, if it takes no requests meanwhile.
     pub fn stall(&self) -> Option<Stall> {
         let full = |link: &Option<Link>| {
             let waiting = link.as_ref().map_or(0, Link::waiting);
@@ -408,7 +408,7 @@ impl Node {
         if change.is_reset {
             self.directory.forget(peer);
         }
-        // What went in and straight out again is in both lists, in this order.
+        // A page that went in and straight out again is in both lists, in this order.
         for key in change.added {
             self.directory.add(peer, key);
         }
@@ -544,7 +544,7 @@ impl Node {
     }
 }
 
-/// What can be seen of a node.
+/// A view of a node.
 impl Node {
     /// Its place.
     pub fn me(&self) -> usize {
@@ -556,12 +556,12 @@ impl Node {
         &self.membership
     }
 
-    /// What it has in memory.
+    /// Its pages in memory.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// What it knows of the others.
+    /// Its knowledge of the others.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
@@ -582,7 +582,7 @@ impl Node {
         self.pending.len()
     }
 
-    /// What happened.
+    /// Its counts.
     pub fn counters(&self) -> Counters {
         self.counters
     }

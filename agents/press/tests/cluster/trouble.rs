@@ -25,7 +25,7 @@ async fn with_impostor() -> (Fleet, Impostor) {
     (fleet, Impostor(stream))
 }
 
-/// What a real node 1 says first, to a node 0 that the test plays.
+/// The first message of a real node 1, to a node 0 that the test plays.
 async fn words_of_node_1(fleet: &mut Fleet) -> Vec<u8> {
     let listener = tokio::net::TcpListener::bind(fleet.machines[0].peer)
         .await

@@ -43,7 +43,7 @@ enum Event {
     Read(usize, u64, Key),
 }
 
-/// What the network does to what it carries, of a thousand.
+/// The faults of the network, per thousand messages.
 #[derive(Default, Clone, Copy)]
 pub struct Weather {
     pub datagrams_lost: u64,
@@ -465,7 +465,7 @@ impl World {
         let all = it.cache().len() / 64 + 2;
         for link in (0..self.nodes()).filter_map(|peer| it.link(peer)) {
             assert!(link.unacknowledged() <= LIMITS.window);
-            // What stalls the node, what was let in before, answers, and all of its memory, twice.
+            // Bounds: the stall, requests let in before, answers, and all of its memory, twice.
             let most = LIMITS.queue + 2 * LIMITS.awaited + 2 * all;
             assert!(
                 link.waiting() <= most,

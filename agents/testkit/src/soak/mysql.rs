@@ -175,9 +175,9 @@ async fn connect(options: &Opts, tally: &Tally) -> Option<Conn> {
     Some(conn)
 }
 
-/// What came, if it is a reply and no error.
-fn judged<T>(came: Option<Result<T, Error>>, asked: &str, tally: &Tally) -> Option<T> {
-    match came {
+/// The reply; none for an error.
+fn judged<T>(got: Option<Result<T, Error>>, asked: &str, tally: &Tally) -> Option<T> {
+    match got {
         Some(Ok(value)) => return Some(value),
         Some(Err(Error::Server(error))) => tally.error(format!("MySQL error {}", error.code)),
         Some(Err(_)) => drop(tally.unanswered.fetch_add(1, Relaxed)),
@@ -250,8 +250,8 @@ impl Session<'_> {
                 }
             }
             _ => {
-                let came = timeout(PATIENCE, self.conn.query_drop(SLEEP)).await.ok();
-                if judged(came, SLEEP, self.tally).is_some() {
+                let got = timeout(PATIENCE, self.conn.query_drop(SLEEP)).await.ok();
+                if judged(got, SLEEP, self.tally).is_some() {
                     self.tally.wrong(format!("{SLEEP}: no error"));
                 }
             }
@@ -260,8 +260,8 @@ impl Session<'_> {
     }
 
     async fn tell(&mut self, sql: &str) -> Option<()> {
-        let came = timeout(PATIENCE, self.conn.query_drop(sql)).await.ok();
-        judged(came, sql, self.tally)?;
+        let got = timeout(PATIENCE, self.conn.query_drop(sql)).await.ok();
+        judged(got, sql, self.tally)?;
         self.tally.checked.fetch_add(1, Relaxed);
         Some(())
     }
@@ -272,15 +272,15 @@ impl Session<'_> {
         T: FromRow + PartialEq + Debug + Send + 'static,
     {
         let asked = self.conn.query_first::<T, _>(sql);
-        let came = judged(timeout(PATIENCE, asked).await.ok(), sql, self.tally)?;
-        if came == value {
+        let got = judged(timeout(PATIENCE, asked).await.ok(), sql, self.tally)?;
+        if got == value {
             self.tally.checked.fetch_add(1, Relaxed);
             return Some(());
         }
         let short = |value: &Option<T>| format!("{value:?}").chars().take(100).collect::<String>();
-        let (value, came) = (short(&value), short(&came));
+        let (value, got) = (short(&value), short(&got));
         self.tally
-            .wrong(format!("{sql}: expected {value}, got {came}"));
+            .wrong(format!("{sql}: expected {value} (got {got})"));
         None
     }
 }

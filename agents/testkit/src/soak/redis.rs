@@ -127,7 +127,7 @@ async fn check(address: SocketAddr, session: (usize, bool), seed: u64, tally: &T
 
 #[derive(Debug, Clone, Copy)]
 enum Asked {
-    /// What gives the client a connection of its own.
+    /// The command that gives the client a connection of its own.
     Pin,
     Set(u64),
     Get(u64),

@@ -58,7 +58,7 @@ impl Subject {
         });
         let mut next = || addresses.next().context("no address")?;
         let (clients, admin) = (next()?, next()?);
-        // What it says later is shown, and never fills the pipe.
+        // Its later lines are shown, and never fill the pipe.
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 if !line.ends_with("is in force") {
@@ -114,7 +114,7 @@ impl Subject {
             }
             ensure!(
                 start.elapsed() < BACK_WITHIN,
-                "expected {expected} within {BACK_WITHIN:?}, got {stats}"
+                "expected {expected} within {BACK_WITHIN:?} (got {stats})"
             );
             sleep(Duration::from_millis(50)).await;
         }

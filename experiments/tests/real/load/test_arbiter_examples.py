@@ -133,7 +133,7 @@ def test_an_example_prints_what_is_beside_it(block: Block) -> None:
 
 def test_every_feature_has_an_example_that_runs() -> None:
     said = "\n".join(command for block in ALL for command, _ in block.steps)
-    words = ("names.toml", "tcp.toml", "redis.toml", "--unix-socket", "/metrics", "/health")
+    words = ("names.toml", "tcp.toml", "redis.toml", "/metrics", "/health")
     more = ("admin_tls", "health_check", "-HUP", "--cert", "websocket")
     missing = [word for word in (*words, *more) if word not in said]
     assert not missing

@@ -16,7 +16,7 @@ pub struct Server {
     pub address: SocketAddr,
     command: Vec<String>,
     child: Child,
-    /// Where it may write.
+    /// The folder that it may write to.
     directory: TempDir,
 }
 
@@ -169,7 +169,7 @@ fn is_stopped(pid: u32) -> bool {
     })
 }
 
-/// What a faulty server does after it was asked something.
+/// The behaviour of a faulty server after a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
     /// Sends these bytes each time.
@@ -405,7 +405,7 @@ pub async fn front(protocol: &str, replicas: usize, servers: &[SocketAddr]) -> R
     start(&settings, servers).await
 }
 
-/// Where they are.
+/// Their addresses.
 pub fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a server does with one request.
+/// The behaviour of a server for one request.
 pub struct Answer {
     pub after: Duration,
     pub bytes: Vec<u8>,

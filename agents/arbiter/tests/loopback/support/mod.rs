@@ -1,4 +1,4 @@
-//! What the tests share: an arbiter in this process, its admin API, waiting for a condition.
+//! Shared by the tests: an arbiter in this process, its admin API, waiting for a condition.
 
 #![allow(dead_code)]
 
@@ -51,7 +51,7 @@ pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
         .await
         .unwrap();
     let (clients, admin) = (
-        arbiter.client_address().unwrap().ip().unwrap(),
+        arbiter.client_address().unwrap(),
         arbiter.admin_address().unwrap(),
     );
     let (stop, stopped) = oneshot::channel();

@@ -53,7 +53,7 @@ impl Program {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        // What it says before, such as a warning of its limits, is not where it listens.
+        // Earlier lines, such as a warning of its limits, do not have its address.
         let mut said = lines.by_ref().map(Result::unwrap);
         let line = said.find(|line| line.matches(" on ").count() >= 2).unwrap();
         let addresses = line.split(" on ").skip(1);
