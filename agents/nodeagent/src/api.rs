@@ -168,7 +168,7 @@ async fn health(State(agent): Shared, Query(query): Query<HealthQuery>) -> Answe
     }))
 }
 
-/// What this machine can inject, with the reason where it cannot.
+/// The faults that this machine can inject, with the reason for each that it cannot.
 #[utoipa::path(get, path = "/v1/capabilities", responses((status = 200, body = Capabilities)))]
 async fn capabilities(State(agent): Shared) -> Json<Capabilities> {
     let faults = agent
@@ -278,7 +278,7 @@ async fn service(State(agent): Shared, Path(action): Path<String>) -> Answer<Jso
         "restart" => |role| role.stop().and_then(|()| role.start()),
         other => {
             return Err(Refusal::Unknown(format!(
-                "the service knows start, stop and restart, not `{other}`"
+                "service: expected start, stop or restart (got {other:?})"
             )))
         }
     };

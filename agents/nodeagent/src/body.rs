@@ -37,7 +37,7 @@ async fn whole(request: Request, next: Next, limit: Duration) -> Response {
     }
 }
 
-/// What is left of the body is not read, so the connection ends.
+/// The rest of the body is not read, so the connection ends.
 fn refuse(status: StatusCode, error: String) -> Response {
     (status, [(CONNECTION, "close")], Json(ErrorBody { error })).into_response()
 }

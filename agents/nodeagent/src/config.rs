@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 
-/// What the agent is told about its machine.
+/// The agent's settings for its machine.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -24,7 +24,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data interface is the one with this address.
     pub data_address: IpAddr,
-    /// Where the fleet's machines have their data addresses: interference goes nowhere else.
+    /// The networks of the fleet's data addresses: interference goes nowhere else.
     pub data_networks: Vec<Ipv4Net>,
     /// The NIC's nominal rate; absent: the interface is not shaped and cannot limp.
     pub nic_mbps: Option<f64>,
@@ -39,7 +39,7 @@ pub struct Config {
     /// Undo journal, fingerprint baseline and the role's process record.
     #[serde(default = "state_dir")]
     pub state_dir: PathBuf,
-    /// Where the agent mounts its view of the cgroups.
+    /// The folder for the agent's view of the cgroups.
     #[serde(default = "cgroup_dir")]
     pub cgroup_dir: PathBuf,
     /// Holds `role.env` and `settings.env`.
@@ -93,7 +93,7 @@ impl Config {
             ("disk_mbps", config.disk_mbps),
         ] {
             if let Some(rate) = rate.filter(|rate| !rate.is_finite() || *rate < 0.01) {
-                bail!("{key} must be at least 0.01, not {rate}; leave it out for no limit");
+                bail!("{key}: expected at least 0.01 (got {rate}). Leave it out for no limit.");
             }
         }
         if let Some(url) = config
@@ -101,14 +101,14 @@ impl Config {
             .as_ref()
             .filter(|url| !url.starts_with("http://"))
         {
-            bail!("influxdb must be an http:// address, not `{url}`");
+            bail!("influxdb: expected an http:// address (got {url:?})");
         }
         for (key, value) in [
             ("machine", &config.machine),
             ("experiment", &config.experiment),
         ] {
             if value.is_empty() {
-                bail!("{key} must not be empty");
+                bail!("{key}: expected a name (got none)");
             }
         }
         Ok(config)

@@ -107,7 +107,7 @@ impl Engine {
             .collect();
     }
 
-    /// What this machine can inject.
+    /// The faults that this machine can inject.
     pub fn capabilities(&self) -> impl Iterator<Item = (&'static str, &Capability)> {
         self.capabilities
             .iter()
@@ -447,7 +447,7 @@ fn lease(lease_s: f64) -> Result<Duration, Refusal> {
         return Ok(Duration::from_secs_f64(lease_s));
     }
     Err(Refusal::Invalid(format!(
-        "lease_s must be over 0 and at most {LEASE_S_MAX}, not {lease_s}"
+        "lease_s: expected over 0 and at most {LEASE_S_MAX} (got {lease_s})"
     )))
 }
 

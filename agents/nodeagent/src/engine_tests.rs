@@ -21,7 +21,7 @@ use crate::machine::role::Role;
 #[path = "engine_holds_tests.rs"]
 mod holds;
 
-/// What the fault saw and what it shall do.
+/// The calls that the fault saw, and its behaviour.
 #[derive(Default)]
 struct Script {
     calls: Vec<String>,

@@ -33,7 +33,7 @@ pub struct Buffer {
     counts: MetricsDelivery,
 }
 
-/// What became of a batch.
+/// The fate of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Taken.
@@ -69,7 +69,7 @@ impl Buffer {
         self.lines.drain(..sent);
     }
 
-    /// What is under way may be delivered yet, and is not dropped.
+    /// A batch under way may be delivered yet, and is not dropped.
     fn drop_oldest(&mut self) {
         let first = self.sending;
         let beyond = self.lines.len().saturating_sub(first + BUFFERED_MAX);

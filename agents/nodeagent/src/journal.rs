@@ -26,7 +26,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What is left of its lease at this Unix time, whatever became of the clock.
+    /// The rest of its lease at this Unix time, whatever became of the clock.
     pub fn left(&self, wall_ms: u64) -> Duration {
         let ends_at_ms = self
             .written_at_ms
@@ -76,7 +76,7 @@ impl Journal {
         }
     }
 
-    /// What an earlier agent left, oldest first, and what was set aside of it, with the reason:
+    /// The records that an earlier agent left, oldest first, and those set aside, with the reason:
     /// what cannot be read, and what `check` refuses.
     pub fn entries(
         &self,

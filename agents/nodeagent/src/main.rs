@@ -138,12 +138,12 @@ fn joins_and_program(words: &[&str]) -> Result<(Vec<PathBuf>, Vec<String>)> {
     let split = words
         .iter()
         .position(|word| *word == "--")
-        .context("`--` expected before the program")?;
+        .context("expected -- before the program")?;
     let mut joins = Vec::new();
     for pair in words[..split].chunks(2) {
         match pair {
             ["--join", file] => joins.push(PathBuf::from(file)),
-            _ => bail!("`--join FILE` expected, not `{}`", pair.join(" ")),
+            _ => bail!("expected --join FILE (got {})", pair.join(" ")),
         }
     }
     Ok((

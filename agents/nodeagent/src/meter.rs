@@ -53,7 +53,7 @@ impl Meter {
         Meter { shared, scale }
     }
 
-    /// What is known now.
+    /// The reading by now.
     pub fn dose(&self) -> Dose {
         let found = self.shared.lock();
         Dose {

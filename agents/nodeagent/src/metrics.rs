@@ -22,7 +22,7 @@ pub struct Counters {
     pub disk_write_bytes: Option<u64>,
 }
 
-/// What is now and not since the last look.
+/// Values of now, not since the last look.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Gauges {
     pub wall_ms: u64,

@@ -19,7 +19,7 @@ use crate::journal::Entry;
 use crate::machine::role::Role;
 use crate::machine::Machine;
 
-/// What no fault may hold meanwhile.
+/// The resource that no fault may hold meanwhile.
 const ROLE: &str = "role";
 
 /// The undo of one of them.
@@ -88,7 +88,7 @@ impl Hold for Settings {
     }
 }
 
-/// What undoes the hold of this name, if it is one.
+/// The undo of the hold of this name, if it is one.
 pub fn of(name: &str) -> Option<&'static dyn Hold> {
     let all: [&'static dyn Hold; 2] = [&ServiceStop, &Settings];
     all.into_iter().find(|hold| hold.name() == name)

@@ -168,7 +168,7 @@ struct Written {
 }
 
 impl Written {
-    /// What `dd` says of a small write, without what the throttle lets pass at once.
+    /// The rate by `dd` of a small write, without the bytes that the throttle lets pass at once.
     fn write(&self) -> Result<f64> {
         let blocks =
             (self.asked * PROBE_S / BLOCK_BYTES as f64).clamp(8.0, PROBE_BLOCKS_MAX) as u64;
@@ -234,7 +234,7 @@ impl Probe for Written {
     }
 }
 
-/// What the throttle let pass for certain, of what was counted meanwhile.
+/// The bytes that the throttle let pass for certain, of those counted meanwhile.
 fn passed_per_s(counted: u64, passed_s: f64) -> f64 {
     counted.saturating_sub(REQUEST_BYTES) as f64 / passed_s
 }

@@ -23,7 +23,7 @@ pub struct Scale {
     pub how: &'static str,
 }
 
-/// What is known of a dose.
+/// The knowledge of a dose so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
     pub asked: Option<f64>,
@@ -38,7 +38,7 @@ pub struct Reading {
 pub trait Probe: Send {
     /// Looks once, so long after the injection.
     fn look(&mut self, held: Duration) -> Result<()>;
-    /// What is known by now.
+    /// The reading by now.
     fn reading(&self) -> Reading;
 }
 

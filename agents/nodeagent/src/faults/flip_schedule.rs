@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-/// What is shorter cannot be made by running programs.
+/// Shorter flips cannot be made by running programs.
 pub const LENGTH_S_MIN: f64 = 0.05;
 pub const LENGTH_S_MAX: f64 = 3_600.0;
 

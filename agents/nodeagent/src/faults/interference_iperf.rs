@@ -119,7 +119,7 @@ fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "peer must be the data address of another machine of the fleet, not {peer}"
+        "peer: expected the data address of another machine of the fleet (got {peer})"
     ))
 }
 

@@ -31,7 +31,7 @@ pub struct Record {
     port: u16,
 }
 
-/// Where the server listens; by default iperf3's own.
+/// The port that the server listens at; by default iperf3's own.
 pub const PORT: Parameter = Parameter::integer("port", "the server's port")
     .at_least(1024.0)
     .at_most(65535.0)
@@ -94,7 +94,7 @@ impl Fault for InterferenceIperfServer {
     }
 }
 
-/// What the TCP connections of an `ss` filter carried, by one of their counters.
+/// The bytes that the TCP connections of an `ss` filter carried, by one of their counters.
 pub struct Streams {
     filter: String,
     counter: &'static str,

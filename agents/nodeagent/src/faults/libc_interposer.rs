@@ -4,69 +4,102 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 
 use super::disk_io::share_bit;
-use super::dose::{Probe, Reading};
+use super::dose::{Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::Refusal;
+use super::{Fault, Refusal};
 use crate::machine::calls::{Altered, Calls, Counts};
 use crate::machine::Machine;
 use crate::store::io_faults;
 
-/// There is one library, and one fault in it at a time.
-pub const RESOURCE: &str = "calls";
 pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that are altered")
     .in_unit("%")
     .above(0.0)
     .at_most(100.0);
-pub const UNDO: &str =
-    "the library's control file: no call is altered; the role is started if it has ended of it";
-
 /// Bits of `enum call` in the library.
 pub const MALLOC: u32 = 32;
 /// The numbers of its `enum harm`.
 pub const NULL: u32 = 1;
 pub const ERROR: u32 = 5;
 
-pub fn can(machine: &Machine) -> Result<()> {
-    Calls::can(&machine.config.state_dir.join("try-calls"))
+/// A fault of the role's calls of the C library; the rest of a [`Fault`] is the same.
+pub trait CallFault: Send + Sync + 'static {
+    const KIND: &'static str;
+    const SUMMARY: &'static str;
+    const COMMANDS: &'static str;
+    const PARAMETERS: &'static [Parameter];
+    type Parameters: Serialize + DeserializeOwned;
+
+    /// The calls to alter, and how.
+    fn altered(parameters: &Self::Parameters) -> Result<Altered, Refusal>;
 }
 
-/// Refuses where no process of the role has the library in it.
-pub fn plan(machine: &Machine, altered: Altered) -> Result<Altered, Refusal> {
-    let calls = machine.role.calls();
-    if !machine
-        .role
-        .processes()
-        .iter()
-        .any(|one| calls.is_in(one.pid))
-    {
-        return Err(Refusal::Conflict(
-            "no process of the role has the library in it: the role's setting CALL_FAULTS must be \
-             on, and its program be linked with the C library at run time"
-                .into(),
-        ));
+pub struct Interposed<F>(pub F);
+
+impl<F: CallFault> Fault for Interposed<F> {
+    const KIND: &'static str = F::KIND;
+    const SUMMARY: &'static str = F::SUMMARY;
+    const COMMANDS: &'static str = F::COMMANDS;
+    const UNDO: &'static str =
+        "the library's control file: no call is altered; the role is started if it has ended of it";
+    const PARAMETERS: &'static [Parameter] = F::PARAMETERS;
+    const DOSE: Scale = Scale {
+        unit: "%",
+        how: "calls that were altered, of those that may be, counted by the library",
+    };
+    type Parameters = F::Parameters;
+    type Record = Altered;
+
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        Calls::can(&machine.config.state_dir.join("try-calls"))
     }
-    Ok(altered)
-}
 
-pub fn inject(machine: &Machine, record: &Altered) -> Result<()> {
-    machine.role.calls().alter(record)
-}
+    /// There is one library, and one fault in it at a time.
+    fn resource(&self, _parameters: &Self::Parameters) -> String {
+        "calls".into()
+    }
 
-pub fn undo(machine: &Machine) -> Result<()> {
-    machine.role.calls().leave()?;
-    machine.role.revive()
-}
+    /// Refuses where no process of the role has the library in it.
+    fn plan(
+        &self,
+        machine: &Machine,
+        _id: &str,
+        parameters: &Self::Parameters,
+    ) -> Result<Altered, Refusal> {
+        let altered = F::altered(parameters)?;
+        let calls = machine.role.calls();
+        let mut processes = machine.role.processes().into_iter();
+        if !processes.any(|one| calls.is_in(one.pid)) {
+            return Err(Refusal::Conflict(
+                "no process of the role has the library in it: the role's setting CALL_FAULTS must \
+                 be on, and its program be linked with the C library at run time"
+                    .into(),
+            ));
+        }
+        Ok(altered)
+    }
 
-pub fn probe(machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
-    Box::new(Hits {
-        machine: machine.clone(),
-        share: record.share,
-        counts: Counts::default(),
-        samples: 0,
-        held: Duration::ZERO,
-    })
+    fn inject(&self, machine: &Machine, record: &Altered) -> Result<()> {
+        machine.role.calls().alter(record)
+    }
+
+    fn undo(&self, machine: &Machine, _record: &Altered) -> Result<()> {
+        machine.role.calls().leave()?;
+        machine.role.revive()
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
+        Box::new(Hits {
+            machine: machine.clone(),
+            share: record.share,
+            counts: Counts::default(),
+            samples: 0,
+            held: Duration::ZERO,
+        })
+    }
 }
 
 struct Hits {

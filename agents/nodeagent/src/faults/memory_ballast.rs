@@ -36,7 +36,7 @@ pub struct Record {
     place: PathBuf,
     bytes: u64,
     free: u64,
-    /// What the cgroup had of that kind before the ballast came.
+    /// The cgroup's memory of that kind before the ballast.
     before: u64,
 }
 

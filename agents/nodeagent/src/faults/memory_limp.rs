@@ -25,7 +25,7 @@ use crate::machine::Machine;
 /// Passes over a buffer of so many times the cache find hardly anything in it.
 const CACHES: u64 = 4;
 const BUFFER_BYTES_MIN: u64 = 64 << 20;
-/// What the machine must have left beside the buffer.
+/// Memory that the machine must have left beside the buffer.
 const SPARE_BYTES: u64 = 16 << 20;
 /// Words between two counts.
 const BLOCK: usize = 1 << 17;
@@ -45,7 +45,7 @@ pub struct Record {
     id: String,
     threads: u32,
     bytes: u64,
-    /// Where the threads tell how far they are.
+    /// The threads' progress.
     told: PathBuf,
 }
 
@@ -165,7 +165,7 @@ fn last_cache_bytes() -> u64 {
 pub fn stream(words: &[&str]) -> Result<i32> {
     let [bytes, threads, told] = words else {
         bail!(
-            "stream: bytes, threads and a file expected, not `{}`",
+            "stream: expected bytes, threads and a file (got {})",
             words.join(" ")
         )
     };

@@ -44,16 +44,16 @@ faults! {
     net_link_down: NetLinkDown;
     net_flaky: NetFlaky;
     net_partition: NetPartition;
-    net_delay: NetDelay;
-    net_reorder: NetReorder;
-    net_corrupt: NetCorrupt;
+    net_delay: NET_DELAY;
+    net_reorder: NET_REORDER;
+    net_corrupt: NET_CORRUPT;
     cpu_limp: CpuLimp;
     disk_limp: DiskLimp;
     disk_io: DISK_FULL, DISK_ERROR, DISK_SLOW, DISK_HANG;
     memory_ballast: MEMORY_EXHAUST, MEMORY_PIN;
     memory_limp: MemoryLimp;
-    memory_alloc_failure: MemoryAllocFailure;
-    process_bad_parameters: ProcessBadParameters;
+    memory_alloc_failure: MEMORY_ALLOC_FAILURE;
+    process_bad_parameters: PROCESS_BAD_PARAMETERS;
     interference_cpu: InterferenceCpu;
     interference_iperf_server: InterferenceIperfServer;
     interference_iperf: InterferenceIperf;
@@ -95,28 +95,28 @@ impl From<Missing> for Refusal {
 pub trait Fault: Send + Sync + 'static {
     /// Its name in the API.
     const KIND: &'static str;
-    /// What it does, in one line.
+    /// Its effect, in one line.
     const SUMMARY: &'static str;
-    /// What `inject` runs, for who decides whether it may: `{name}` is that parameter, words in
+    /// The commands of `inject`, for the person who allows it: `{name}` is that parameter, words in
     /// capitals are the machine's own.
     const COMMANDS: &'static str;
-    /// What `undo` runs.
+    /// The commands of `undo`.
     const UNDO: &'static str;
     /// True if the machine serves nothing while it lasts; others make it slow or lossy.
     const STOPS_SERVICE: bool = false;
-    /// What its parameters may be: requests are held against it and completed by it.
+    /// Its parameters, with bounds and defaults: requests are checked and completed by them.
     const PARAMETERS: &'static [Parameter] = &[];
-    /// What is measured of it while it is held.
+    /// The measure of its dose while it is held.
     const DOSE: Scale;
     /// The complete parameters.
     type Parameters: Serialize + DeserializeOwned;
-    /// What `inject` does and `undo` needs, kept on disk from before the one until after the other.
+    /// The facts that `inject` and `undo` need, on disk from before the one until after the other.
     type Record: Serialize + DeserializeOwned;
 
     /// Really tries, without touching the data interface or the role, whether this machine can do
     /// it.
     fn capability(&self, machine: &Machine) -> Result<()>;
-    /// What no two faults may hold at once; each kind holds its own unless it says otherwise.
+    /// The resource that no two faults may hold at once; by default the kind's own.
     fn resource(&self, _parameters: &Self::Parameters) -> String {
         Self::KIND.into()
     }
@@ -132,12 +132,12 @@ pub trait Fault: Send + Sync + 'static {
     /// Undoes it, also if it was never or only partly injected, or is undone already; touches only
     /// its own.
     fn undo(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
-    /// What will look, from a thread of its own, at what the kernel counts; made once the fault is
+    /// The probe that reads the kernel's counters from a thread of its own; made once the fault is
     /// in. It may take no lock that `undo` takes for longer than one read of `/proc`.
     fn probe(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn Probe>;
 }
 
-/// What a design's author may know of a kind.
+/// The description of a kind for a design's author.
 #[derive(Serialize)]
 pub struct Description {
     kind: &'static str,

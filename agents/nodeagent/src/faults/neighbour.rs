@@ -187,7 +187,7 @@ fn shown(program: &[String]) -> String {
 fn error_output(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stderr) = &mut child.stderr {
-        // What cannot be read is not shown.
+        // Lines that cannot be read are not shown.
         let _ = stderr.read_to_string(&mut text);
     }
     text.lines().map(str::trim).collect::<Vec<_>>().join("; ")

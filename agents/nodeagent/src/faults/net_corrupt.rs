@@ -5,23 +5,20 @@
 //! with a bad cable. With the checksum repaired the application is given wrong data: what a bad
 //! router or card does after it has checked a packet (Stone and Partridge, SIGCOMM 2000).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
 use rand::rngs::SmallRng;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Scale};
+use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_interceptor::{Asked, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
-use crate::machine::Machine;
 
 pub struct NetCorrupt;
+pub const NET_CORRUPT: Intercepted<NetCorrupt> = Intercepted(NetCorrupt);
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,13 +34,7 @@ pub struct Parameters {
     direction: Direction,
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct Record {
-    passage: PacketInterceptor,
-    parameters: Parameters,
-}
-
-impl Fault for NetCorrupt {
+impl PacketFault for NetCorrupt {
     const KIND: &'static str = "net.corrupt";
     const SUMMARY: &'static str =
         "one bit of the payload flipped in a share of the data interface's TCP and UDP packets";
@@ -51,7 +42,6 @@ impl Fault for NetCorrupt {
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent flips a bit in {percent} % of those \
          with a payload, checksum {checksum}";
-    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number(
             "percent",
@@ -73,44 +63,21 @@ impl Fault for NetCorrupt {
         how: "packets in which the agent flipped a bit, of those with a payload that it saw",
     };
     type Parameters = Parameters;
-    type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<()> {
-        packet_interceptor::capability(machine)
+    fn direction(parameters: &Parameters) -> Direction {
+        parameters.direction
     }
 
-    fn resource(&self, _parameters: &Parameters) -> String {
-        WAY.into()
-    }
-
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
-        Ok(Record {
-            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
-            parameters: parameters.clone(),
+    fn transform(parameters: &Parameters, rng: SmallRng) -> Box<dyn PacketTransform> {
+        Box::new(Corrupt {
+            chance: parameters.percent / 100.0,
+            checksum: parameters.checksum,
+            rng,
         })
     }
 
-    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        let corrupt = Corrupt {
-            chance: record.parameters.percent / 100.0,
-            checksum: record.parameters.checksum,
-            rng: record.passage.rng(),
-        };
-        record.passage.open(machine, Box::new(corrupt))
-    }
-
-    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
-        record.passage.close(machine)
-    }
-
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
-        let asked = Asked::Share(record.parameters.percent / 100.0);
-        record.passage.probe(machine, asked)
+    fn asked(parameters: &Parameters) -> Asked {
+        Asked::Share(parameters.percent / 100.0)
     }
 }
 
@@ -139,7 +106,7 @@ impl PacketTransform for Corrupt {
     }
 }
 
-/// Where the parts of a TCP or UDP segment with a payload lie in its frame.
+/// The places of the parts of a TCP or UDP segment with a payload in its frame.
 struct Segment {
     protocol: u8,
     start: usize,

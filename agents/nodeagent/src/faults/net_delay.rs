@@ -1,24 +1,21 @@
 //! `net.delay`: every packet of the data interface is held back before it goes on, for a time with
 //! jitter. Packets keep their order, as on one path; `net.reorder` is what breaks it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
 use rand::rngs::SmallRng;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Scale};
+use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_interceptor::{Asked, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
-use crate::machine::Machine;
 
 pub struct NetDelay;
+pub const NET_DELAY: Intercepted<NetDelay> = Intercepted(NetDelay);
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,20 +33,13 @@ pub struct Parameters {
     direction: Direction,
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct Record {
-    passage: PacketInterceptor,
-    parameters: Parameters,
-}
-
-impl Fault for NetDelay {
+impl PacketFault for NetDelay {
     const KIND: &'static str = "net.delay";
     const SUMMARY: &'static str = "the data interface's packets held back for a time with jitter";
     const COMMANDS: &'static str =
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent holds each for {delay_ms} ms, jitter \
          {jitter_ms} ms ({law})";
-    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number("delay_ms", "for how long, in each direction")
             .in_unit("ms")
@@ -78,44 +68,21 @@ impl Fault for NetDelay {
               than asked",
     };
     type Parameters = Parameters;
-    type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<()> {
-        packet_interceptor::capability(machine)
+    fn direction(parameters: &Parameters) -> Direction {
+        parameters.direction
     }
 
-    fn resource(&self, _parameters: &Parameters) -> String {
-        WAY.into()
-    }
-
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
-        Ok(Record {
-            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
+    fn transform(parameters: &Parameters, rng: SmallRng) -> Box<dyn PacketTransform> {
+        Box::new(Delay {
             parameters: parameters.clone(),
+            rng,
+            last: [Duration::ZERO; 2],
         })
     }
 
-    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        let delay = Delay {
-            parameters: record.parameters.clone(),
-            rng: record.passage.rng(),
-            last: [Duration::ZERO; 2],
-        };
-        record.passage.open(machine, Box::new(delay))
-    }
-
-    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
-        record.passage.close(machine)
-    }
-
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
-        let asked = Asked::HeldMs(record.parameters.mean_ms());
-        record.passage.probe(machine, asked)
+    fn asked(parameters: &Parameters) -> Asked {
+        Asked::HeldMs(parameters.mean_ms())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `net.flaky`: the link of the machine goes down and comes up again, by a schedule that is drawn
 //! from a seed.
 //!
-//! What goes down is the way beyond the card: packets are dropped in both directions of the data
+//! The way beyond the card goes down: packets are dropped in both directions of the data
 //! interface by an nft table of our own, so that routes and connections stay as they are when a
 //! cable or a switch fails. (`net.link_down` takes the card down.) Machines that get one seed and
 //! one `epoch_ms` flip at the same moments: that is a flaky switch, and one that is down where its
@@ -185,7 +185,7 @@ fn flip(table: &str, down: bool) -> String {
     chain("ingress") + &chain("egress")
 }
 
-/// What the thread has done so far.
+/// The thread's work so far.
 #[derive(Debug)]
 struct Flips {
     began: Instant,

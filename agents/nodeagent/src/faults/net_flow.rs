@@ -63,7 +63,7 @@ impl Flows {
             source,
             bucket,
             out: Flow::new(interface, |seen| seen.tx_bytes),
-            // What leaves an ifb device's queue counts as received by it.
+            // Packets that leave an ifb device's queue count as received by it.
             in_: Flow::new(ingress, |seen| seen.rx_bytes),
             arrived: None,
             unled_looks: 0,
@@ -72,11 +72,11 @@ impl Flows {
         }
     }
 
-    /// Whether packets come to the card and none to its bucket, where a few could have passed.
+    /// True if packets come to the card and none to its bucket, though a few could have passed.
     fn look_at_way_in(&mut self, held: Duration) -> Result<()> {
         let card = traffic(&self.out.device).context("the data interface is gone")?;
         let led = traffic(&self.in_.device).context("the ifb device is gone")?;
-        // What an ifb device hands on counts as sent by it; its own packets it drops.
+        // Packets that an ifb device hands on count as sent by it; its own packets it drops.
         self.way_in(held, card.rx_packets, led.tx_packets);
         Ok(())
     }
@@ -152,7 +152,8 @@ impl Flow {
         Ok((self.passed)(&seen))
     }
 
-    /// What passed between two looks, in at most so many seconds. A bucket lets pass its rate and, at once, what it holds.
+    /// The bytes between two looks, in at most so many seconds. A bucket lets pass its rate and, at
+    /// once, its contents.
     fn add(&mut self, bytes: f64, seconds: f64, bucket: &TokenBucket) {
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
         let at_once = 2.0 * (bucket.burst_bytes as f64 + FRAME_BYTES);

@@ -144,7 +144,7 @@ struct Counted {
     held: Duration,
 }
 
-/// What the table's chains counted, together.
+/// The counts of the table's chains, together.
 #[derive(Debug, std::default::Default, PartialEq)]
 struct Packets {
     seen: f64,

@@ -80,7 +80,8 @@ impl Fault for NetPartition {
         let peers = peers_of(&parameters.peers).map_err(Refusal::Invalid)?;
         let own = machine.config.data_address;
         if peers.iter().any(|peer| *peer == own) {
-            let text = format!("peers must be other machines; {own} is this one's own address");
+            let text =
+                format!("peers: expected other machines (got this one's own address, {own})");
             return Err(Refusal::Invalid(text));
         }
         refuse_foreign_tables(PREFIX)?;
@@ -124,11 +125,12 @@ fn peers_of(text: &str) -> Result<BTreeSet<Ipv4Addr>, String> {
     let address = |word: &str| {
         word.trim()
             .parse::<Ipv4Addr>()
-            .map_err(|_| format!("peers must be IPv4 addresses with commas, not {word:?}"))
+            .map_err(|_| format!("peers: expected IPv4 addresses with commas (got {word:?})"))
     };
     let peers: BTreeSet<Ipv4Addr> = text.split(',').map(address).collect::<Result<_, _>>()?;
     if peers.len() > PEERS_MAX {
-        return Err(format!("at most {PEERS_MAX} peers, not {}", peers.len()));
+        let count = peers.len();
+        return Err(format!("peers: expected at most {PEERS_MAX} (got {count})"));
     }
     Ok(peers)
 }
@@ -197,7 +199,7 @@ impl Probe for Cut {
     }
 }
 
-/// What the rules of a table have dropped, by `nft -j list table`.
+/// The packets that the rules of a table have dropped, by `nft -j list table`.
 fn dropped(listing: &str) -> Result<f64> {
     let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
     let counts = listing["nftables"].as_array().into_iter().flatten();

@@ -1,23 +1,20 @@
 //! `net.reorder`: a share of the data interface's packets, drawn at random, is held back while
 //! those that come later overtake them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
 use rand::rngs::SmallRng;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Scale};
+use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{self, Asked, PacketInterceptor, WAY};
+use super::packet_interceptor::{Asked, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
-use crate::machine::Machine;
 
 pub struct NetReorder;
+pub const NET_REORDER: Intercepted<NetReorder> = Intercepted(NetReorder);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Parameters {
@@ -26,20 +23,13 @@ pub struct Parameters {
     direction: Direction,
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct Record {
-    passage: PacketInterceptor,
-    parameters: Parameters,
-}
-
-impl Fault for NetReorder {
+impl PacketFault for NetReorder {
     const KIND: &'static str = "net.reorder";
     const SUMMARY: &'static str = "a share of the data interface's packets overtaken by later ones";
     const COMMANDS: &'static str =
         "a TAP device sc-ID; nft -f -: table netdev sparecraft_passage_ID leads IPv4 packets \
          ({direction}) of the data interface to it; the agent holds {percent} % of them for \
          {late_ms} ms and lets the others pass";
-    const UNDO: &'static str = packet_interceptor::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number(
             "percent",
@@ -61,44 +51,21 @@ impl Fault for NetReorder {
               that the agent saw; on a quiet link nothing comes to overtake",
     };
     type Parameters = Parameters;
-    type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<()> {
-        packet_interceptor::capability(machine)
+    fn direction(parameters: &Parameters) -> Direction {
+        parameters.direction
     }
 
-    fn resource(&self, _parameters: &Parameters) -> String {
-        WAY.into()
-    }
-
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
-        Ok(Record {
-            passage: PacketInterceptor::plan(machine, id, parameters.direction)?,
-            parameters: parameters.clone(),
+    fn transform(parameters: &Parameters, rng: SmallRng) -> Box<dyn PacketTransform> {
+        Box::new(Reorder {
+            chance: parameters.percent / 100.0,
+            late: Duration::from_secs_f64(parameters.late_ms / 1e3),
+            rng,
         })
     }
 
-    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        let reorder = Reorder {
-            chance: record.parameters.percent / 100.0,
-            late: Duration::from_secs_f64(record.parameters.late_ms / 1e3),
-            rng: record.passage.rng(),
-        };
-        record.passage.open(machine, Box::new(reorder))
-    }
-
-    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
-        record.passage.close(machine)
-    }
-
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
-        let asked = Asked::Overtaken(record.parameters.percent / 100.0);
-        record.passage.probe(machine, asked)
+    fn asked(parameters: &Parameters) -> Asked {
+        Asked::Overtaken(parameters.percent / 100.0)
     }
 }
 

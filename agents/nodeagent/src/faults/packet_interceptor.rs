@@ -8,7 +8,7 @@
 //! segments and completes checksums before the device, so a packet here is one of the wire.
 //!
 //! The device is gone with the process, and the undo deletes the table first: packets pass by then.
-//! What is held at that moment is lost, as with netem.
+//! Packets held at that moment are lost, as with netem.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -17,23 +17,22 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Result};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{share, Probe, Reading};
+use super::dose::{share, Probe, Reading, Scale};
 use super::net_loss::{delete_table, refuse_foreign_tables, Direction};
 use super::packet_queue::{Counts, PacketTransform, Queue};
-use super::Refusal;
+use super::parameter::Parameter;
+use super::{Fault, Refusal};
 use crate::machine::command::run_with_input;
 use crate::machine::network::traffic;
 use crate::machine::tap::{mac_of, Tap};
 use crate::machine::workers::Stop;
 use crate::machine::Machine;
 
-/// What a packet's way through the machine can be changed by once at a time.
+/// The resource of faults that change a packet's way through the machine, one at a time.
 pub const WAY: &str = "net.way";
-
-/// How each of them is undone.
-pub const UNDO: &str = "nft delete table netdev sparecraft_passage_ID; the device is closed";
 
 /// How long the thread may not see that it is to end.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
@@ -42,7 +41,86 @@ const PREFIX: &str = "sparecraft_passage_";
 const PROBE: &str = "sparecraft_probe_passage";
 const PROBE_DEVICE: &str = "sc-probe-tap";
 
-/// What is made for one fault.
+/// A fault of the packets that are led through the agent; the rest of a [`Fault`] is the same.
+pub trait PacketFault: Send + Sync + 'static {
+    const KIND: &'static str;
+    const SUMMARY: &'static str;
+    const COMMANDS: &'static str;
+    const PARAMETERS: &'static [Parameter];
+    const DOSE: Scale;
+    type Parameters: Clone + Serialize + DeserializeOwned;
+
+    /// The direction of the packets that are led here.
+    fn direction(parameters: &Self::Parameters) -> Direction;
+    /// The effect on each of them.
+    fn transform(parameters: &Self::Parameters, rng: SmallRng) -> Box<dyn PacketTransform>;
+    /// The dose to measure.
+    fn asked(parameters: &Self::Parameters) -> Asked;
+}
+
+pub struct Intercepted<F>(pub F);
+
+#[derive(Serialize, Deserialize)]
+pub struct Record<P> {
+    passage: PacketInterceptor,
+    parameters: P,
+}
+
+impl<F: PacketFault> Fault for Intercepted<F> {
+    const KIND: &'static str = F::KIND;
+    const SUMMARY: &'static str = F::SUMMARY;
+    const COMMANDS: &'static str = F::COMMANDS;
+    const UNDO: &'static str =
+        "nft delete table netdev sparecraft_passage_ID; the device is closed";
+    const PARAMETERS: &'static [Parameter] = F::PARAMETERS;
+    const DOSE: Scale = F::DOSE;
+    type Parameters = F::Parameters;
+    type Record = Record<F::Parameters>;
+
+    /// Makes a device like the data interface and lets the kernel check a table, and takes the
+    /// device away; no packet passes either.
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        let data = machine.data()?;
+        let tap = Tap::like(&data.name, PROBE_DEVICE)?;
+        let mac = mac_of(PROBE_DEVICE)?;
+        let hooks = Direction::Both.hooks();
+        let rules = ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks);
+        let tried = run_with_input("nft", &["-c", "-f", "-"], &rules);
+        drop(tap);
+        tried.map(drop)
+    }
+
+    fn resource(&self, _parameters: &Self::Parameters) -> String {
+        WAY.into()
+    }
+
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Self::Parameters,
+    ) -> Result<Self::Record, Refusal> {
+        Ok(Record {
+            passage: PacketInterceptor::plan(machine, id, F::direction(parameters))?,
+            parameters: parameters.clone(),
+        })
+    }
+
+    fn inject(&self, machine: &Machine, record: &Self::Record) -> Result<()> {
+        let transform = F::transform(&record.parameters, record.passage.rng());
+        record.passage.open(machine, transform)
+    }
+
+    fn undo(&self, machine: &Machine, record: &Self::Record) -> Result<()> {
+        record.passage.close(machine)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn Probe> {
+        record.passage.probe(machine, F::asked(&record.parameters))
+    }
+}
+
+/// The table and device of one fault.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PacketInterceptor {
     id: String,
@@ -54,7 +132,7 @@ pub struct PacketInterceptor {
 
 impl PacketInterceptor {
     /// Checks that nothing foreign is in the way.
-    pub fn plan(
+    fn plan(
         machine: &Machine,
         id: &str,
         direction: Direction,
@@ -71,7 +149,7 @@ impl PacketInterceptor {
     }
 
     /// Leads the packets through `transform`.
-    pub fn open(&self, machine: &Machine, mut transform: Box<dyn PacketTransform>) -> Result<()> {
+    fn open(&self, machine: &Machine, mut transform: Box<dyn PacketTransform>) -> Result<()> {
         let tap = Tap::like(&self.interface, &self.device)?;
         let mac = mac_of(&self.interface)?;
         let own = mac_bytes(&mac)?;
@@ -92,14 +170,14 @@ impl PacketInterceptor {
     }
 
     /// Packets pass by before the device is gone.
-    pub fn close(&self, machine: &Machine) -> Result<()> {
+    fn close(&self, machine: &Machine) -> Result<()> {
         let deleted = delete_table(&self.table);
         machine.workers.stop(&self.id);
         deleted
     }
 
-    /// What measures it.
-    pub fn probe(&self, machine: &Machine, asked: Asked) -> Box<dyn Probe> {
+    /// The probe of its dose.
+    fn probe(&self, machine: &Machine, asked: Asked) -> Box<dyn Probe> {
         Box::new(Passed {
             counts: machine.workers.seen(&self.id).unwrap_or_default(),
             interface: self.interface.clone(),
@@ -112,23 +190,10 @@ impl PacketInterceptor {
     }
 
     /// The chances of its packets: others in each fault.
-    pub fn rng(&self) -> SmallRng {
+    fn rng(&self) -> SmallRng {
         let number = u64::from_str_radix(self.id.trim_start_matches('f'), 16);
         SmallRng::seed_from_u64(number.unwrap_or_default())
     }
-}
-
-/// Makes a device like the data interface and lets the kernel check a table, and takes the device
-/// away; no packet passes either.
-pub fn capability(machine: &Machine) -> Result<()> {
-    let data = machine.data()?;
-    let tap = Tap::like(&data.name, PROBE_DEVICE)?;
-    let mac = mac_of(PROBE_DEVICE)?;
-    let hooks = Direction::Both.hooks();
-    let rules = ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks);
-    let tried = run_with_input("nft", &["-c", "-f", "-"], &rules);
-    drop(tap);
-    tried.map(drop)
 }
 
 fn carry(
@@ -187,7 +252,7 @@ fn mac_bytes(mac: &str) -> Result<[u8; 6]> {
         .collect();
     bytes
         .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| anyhow!("expected a MAC address of six bytes, came {mac}"))
+        .ok_or_else(|| anyhow!("expected a MAC address of six bytes (got {mac})"))
 }
 
 /// Incoming packets come here after the other faults' hooks, and go on where those are not passed
@@ -213,7 +278,7 @@ fn ruleset(table: &str, interface: &str, device: &str, mac: &str, hooks: &[Strin
     text + "}\n"
 }
 
-/// What was asked of the packets.
+/// The asked dose.
 #[derive(Debug, Clone, Copy)]
 pub enum Asked {
     /// To be held so long on average [ms].

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// At most so many wait; of those that come then none is taken. At 1,500 bytes it is 15 MB.
 const FRAMES_MAX: usize = 10_000;
 
-/// What became of the frames so far.
+/// The fates of the frames so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Frames that the fault was for.
@@ -26,7 +26,7 @@ pub struct Counts {
     pub ended: Mutex<Option<String>>,
 }
 
-/// What is done to one frame.
+/// The fate of one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
     /// When it goes on, since the fault began.
@@ -36,7 +36,7 @@ pub struct Verdict {
     pub struck: bool,
 }
 
-/// What a fault does to frames.
+/// The effect of a fault on frames.
 pub trait PacketTransform: Send {
     /// Decides about a frame, and may change it; `now` since the fault began.
     fn treat(&mut self, frame: &mut [u8], is_outgoing: bool, now: Duration) -> Verdict;

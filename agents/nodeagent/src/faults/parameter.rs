@@ -4,7 +4,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Type {
@@ -138,7 +138,11 @@ impl Parameter {
     fn complete(&self, given: Option<&Value>) -> Result<Value, String> {
         let value = match given {
             None | Some(Value::Null) if self.required => {
-                return Err(format!("{} is required ({})", self.name, self.expected()))
+                return Err(format!(
+                    "{}: expected {} (got none)",
+                    self.name,
+                    self.expected()
+                ))
             }
             None | Some(Value::Null) => return Ok(serde_json::json!(self.default)),
             Some(value) => value,
@@ -147,7 +151,7 @@ impl Parameter {
             return Ok(value.clone());
         }
         Err(format!(
-            "{} must be {}, not {value}",
+            "{}: expected {} (got {value})",
             self.name,
             self.expected()
         ))
@@ -194,12 +198,12 @@ impl Parameter {
 pub fn complete(allowed: &[Parameter], given: &Value) -> Result<Value, String> {
     let given = given
         .as_object()
-        .ok_or_else(|| format!("an object was expected, not {given}"))?;
+        .ok_or_else(|| format!("expected an object (got {given})"))?;
     let is_known = |name: &String| allowed.iter().any(|parameter| parameter.name == name);
     if let Some(name) = given.keys().find(|name| !is_known(name)) {
         let names: Vec<&str> = allowed.iter().map(|parameter| parameter.name).collect();
         let names = names.join(", ");
-        return Err(format!("`{name}` is none of them: {names}"));
+        return Err(format!("{name}: expected one of {names}"));
     }
     let mut complete = Map::new();
     for parameter in allowed {

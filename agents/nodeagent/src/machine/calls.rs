@@ -15,7 +15,7 @@ use crate::config::Config;
 
 /// The role's variable.
 const WANTED: &str = "CALL_FAULTS";
-/// Where the library finds the file.
+/// The variable that tells the library its file.
 const TOLD: &str = "SPARECRAFT_CALLS";
 const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.so"));
@@ -91,7 +91,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Whether a library can be loaded into programs here, and counts their calls.
+    /// Checks that a library can be loaded into programs here, and counts their calls.
     pub fn can(directory: &Path) -> Result<()> {
         let tried = Calls::under(directory);
         fs::create_dir_all(directory)?;

@@ -65,7 +65,7 @@ impl Closed {
         unshare(CloneFlags::CLONE_NEWNS).context("cannot make the role's mount name space")?;
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)
             .context("cannot keep the role's mounts apart")?;
-        // What is mounted cannot be moved away, to put another in its place.
+        // A mounted file cannot be moved away, to put another in its place.
         let above: BTreeSet<&Path> = self
             .read_only
             .iter()

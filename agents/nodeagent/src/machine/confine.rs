@@ -12,7 +12,7 @@ use rustix::thread::{
 
 use super::system_calls;
 
-/// What servers take that begin as root: Apache, MariaDB, memcached, Java's, stock images'.
+/// Capabilities of servers that begin as root: Apache, MariaDB, memcached, Java's, stock images'.
 const KEPT: CapabilitySet = CapabilitySet::empty()
     // The data folder and /run/NAME are given to the server's user, whoever made them.
     .union(CapabilitySet::CHOWN)

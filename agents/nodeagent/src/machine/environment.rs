@@ -32,14 +32,14 @@ impl Environment {
         }
     }
 
-    /// What the role's scripts get.
+    /// The variables of the role's scripts.
     pub fn variables(&self) -> Result<BTreeMap<String, String>> {
         let mut variables = read(&self.role)?;
         variables.extend(self.settings()?);
         Ok(variables)
     }
 
-    /// What the API set.
+    /// The variables that the API set.
     pub fn settings(&self) -> Result<BTreeMap<String, String>> {
         read(&self.settings)
     }
@@ -70,7 +70,9 @@ impl Environment {
 pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
     if settings.len() > SETTINGS_MAX {
         let count = settings.len();
-        return Err(format!("at most {SETTINGS_MAX} settings, not {count}"));
+        return Err(format!(
+            "settings: expected at most {SETTINGS_MAX} (got {count})"
+        ));
     }
     for (name, value) in settings {
         let mut letters = name.bytes();
@@ -80,13 +82,13 @@ pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
             && letters.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
         if !is_name || name.len() > NAME_BYTES_MAX {
             return Err(format!(
-                "a setting is named by up to {NAME_BYTES_MAX} of A to Z, 0 to 9 and _, a letter \
-                 first, not {name:?}"
+                "settings: expected names of up to {NAME_BYTES_MAX} of A to Z, 0 to 9 and _, a letter \
+                 first (got {name:?})"
             ));
         }
         if value.len() > VALUE_BYTES_MAX || value.contains(['\n', '\r', '\0']) {
             return Err(format!(
-                "{name} must be one line of at most {VALUE_BYTES_MAX} bytes"
+                "{name}: expected one line of at most {VALUE_BYTES_MAX} bytes"
             ));
         }
     }

@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Of the host's memory: what stays free of it, whatever a machine may have.
 const HOST_SPARE_SHARE: f64 = 0.1;
 
-/// What the kernel counts of one cgroup, in bytes.
+/// The kernel's counts of one cgroup, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
     /// Without the page cache that can go.
@@ -71,7 +71,7 @@ impl Memory {
         Ok(text.trim().parse().ok().filter(|limit| *limit < host))
     }
 
-    /// What is in use now.
+    /// The use now.
     pub fn look(&self) -> Result<Use> {
         let (usage, prefix, events) = if self.unified {
             ("memory.current", "", "memory.events")

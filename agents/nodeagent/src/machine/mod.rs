@@ -57,12 +57,12 @@ impl Machine {
         there(&self.data)
     }
 
-    /// Where CPU time is limited.
+    /// The cgroup that limits CPU time.
     pub fn cpu(&self) -> Result<&Controller, Missing> {
         there(&self.cgroups.cpu)
     }
 
-    /// Where the disk is throttled.
+    /// The cgroup that throttles the disk.
     pub fn disk(&self) -> Result<&Controller, Missing> {
         there(&self.cgroups.disk)
     }

@@ -27,7 +27,7 @@ pub struct DataInterface {
     pub name: String,
 }
 
-/// What sits at an interface's root.
+/// The root queueing discipline of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootQdisc {
     /// The kernel's default.
@@ -128,7 +128,7 @@ impl DataInterface {
     }
 }
 
-/// What an interface has carried, as the kernel counts it.
+/// The traffic of an interface, as the kernel counts it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub rx_bytes: u64,

@@ -93,7 +93,7 @@ fn any_variable(pid: i32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
         .is_ok_and(|block| block.split(|byte| *byte == 0).any(is_meant))
 }
 
-/// What a process has mapped, as `/proc/PID/maps` tells it; nothing where it is gone. Another user's
+/// The mappings of a process, as `/proc/PID/maps` tells them; nothing if it is gone. Another user's
 /// is told to that user alone, unless one may trace processes, which in a container nobody may.
 pub fn maps(pid: i32) -> String {
     let file = format!("/proc/{pid}/maps");

@@ -108,12 +108,12 @@ impl Role {
         Ok(())
     }
 
-    /// What its scripts are told.
+    /// The environment of its scripts.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// What its data may lie under.
+    /// The pass-through that its data may lie under.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -218,7 +218,7 @@ impl Role {
         Ok(())
     }
 
-    /// What the service does right now.
+    /// The state of the service right now.
     pub fn service(&self) -> ServiceState {
         let mut state = self.lock();
         reap(&mut state);

@@ -23,7 +23,7 @@ pub const STORE_MARK: &str = "SPARECRAFT_STORE";
 /// The role's variables.
 const WANTED: &str = "STORE_FAULTS";
 const FOLDER: &str = "STORE_FOLDER";
-/// Where roles keep their data unless they name another folder.
+/// The folder of a role's data unless it names another.
 const FOLDER_DEFAULT: &str = "/opt/sparecraft/data";
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -124,7 +124,7 @@ impl Store {
         Some(PathBuf::from(folder))
     }
 
-    /// What the fault in force did so far.
+    /// The counts of the fault in force.
     pub fn look(&self, id: &str) -> Result<Answer> {
         self.ask(&Request::Look(id.into()))
     }

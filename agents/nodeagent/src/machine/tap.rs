@@ -17,7 +17,7 @@ use tappers::Interface;
 use super::command::run;
 
 const DEVICE: &str = "/dev/net/tun";
-/// What the kernel gives the TUN/TAP driver (Documentation/admin-guide/devices.txt).
+/// The kernel's number of the TUN/TAP driver (Documentation/admin-guide/devices.txt).
 const DEVICE_NUMBER: (u64, u64) = (10, 200);
 
 /// The process's end of it.
@@ -101,7 +101,7 @@ fn create(name: &str) -> Result<linux::Tap> {
     made
 }
 
-/// What comes over it has sources that are reached over its twin: the kernel's strict check of
+/// Packets that come over it have sources that are reached over its twin: the kernel's strict check of
 /// that, where it is on, would drop all.
 fn take_packets_from_other_routes(name: &str) -> Result<()> {
     const STRICT: &str = "1";

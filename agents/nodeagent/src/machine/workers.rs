@@ -20,7 +20,7 @@ struct Worker {
     seen: Arc<dyn Any + Send + Sync>,
 }
 
-/// What tells a thread to end.
+/// The flag that tells a thread to end.
 #[derive(Debug, Default)]
 pub struct Stop {
     asked: Mutex<bool>,
@@ -66,7 +66,7 @@ impl Workers {
         Ok(())
     }
 
-    /// What a fault's thread shows of itself.
+    /// The state that a fault's thread shows of itself.
     pub fn seen<T: Send + Sync + 'static>(&self, id: &str) -> Option<Arc<T>> {
         let seen = lock(&self.0).get(id)?.seen.clone();
         seen.downcast().ok()

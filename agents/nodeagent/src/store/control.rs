@@ -13,7 +13,7 @@ use super::io_faults::{Counts, Desk, IoFault};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the agent asks.
+/// The agent's request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
@@ -23,7 +23,7 @@ pub enum Request {
     Look(String),
 }
 
-/// What it is told: the counts of the fault, if that is in force.
+/// The reply: the counts of the fault, if it is in force.
 pub type Answer = Option<Counts>;
 
 /// Answers until the process ends.

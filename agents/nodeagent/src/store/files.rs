@@ -70,7 +70,7 @@ impl PassThrough {
         Ok(self.keep(file))
     }
 
-    /// What was just made under this name, given to who asked for it.
+    /// Gives the file that was just made under this name to the user who asked for it.
     pub fn made(
         &mut self,
         request: &Request<'_>,

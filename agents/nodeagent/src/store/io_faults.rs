@@ -1,6 +1,6 @@
 //! Faults of reads, writes and fsyncs, and counts of those that met one.
 //!
-//! Whether an I/O is hit follows from the fault's seed and the I/O's number, so the same I/Os in the
+//! The fault's seed and the I/O's number decide if an I/O is hit, so the same I/Os in the
 //! same order meet the same.
 
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-/// What a process asks of the disk.
+/// A process's request to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     Read,
@@ -31,7 +31,7 @@ pub enum Of {
     Fsync,
 }
 
-/// What happens to them.
+/// Their fate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Harm {
@@ -54,7 +54,7 @@ pub struct IoFault {
     pub seed: u64,
 }
 
-/// What was counted since the fault came.
+/// Counts since the fault began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// I/Os of the kind that it meets.
@@ -69,7 +69,7 @@ pub struct Counts {
     pub left: Option<u64>,
 }
 
-/// Where each I/O asks whether it may go on.
+/// The gate that each I/O passes.
 #[derive(Debug, Default)]
 pub struct Desk {
     state: Mutex<State>,
@@ -84,7 +84,7 @@ struct State {
     turn: u64,
 }
 
-/// What becomes of one I/O.
+/// The fate of one I/O.
 #[derive(Debug, PartialEq)]
 pub enum Fate {
     GoesOn,
@@ -136,7 +136,7 @@ impl Desk {
         self.lock().counts.left
     }
 
-    /// What becomes of an I/O that is asked for now.
+    /// The fate of an I/O that is asked for now.
     pub fn ask(&self, ask: Ask, now: Instant) -> Fate {
         let mut state = self.lock();
         let turn = state.turn;

@@ -36,7 +36,7 @@ pub const SOURCE: &str = "nodeagent-store";
 pub fn run(words: &[String]) -> Result<i32> {
     let [folder, socket] = words else {
         anyhow::bail!(
-            "store: a folder and a socket expected, not `{}`",
+            "store: expected a folder and a socket (got {})",
             words.join(" ")
         )
     };

@@ -74,7 +74,7 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
     machine.assert_clean();
 }
 
-/// What `figure` reads of the result of an iperf3 client with these words.
+/// The `figure` of the result of an iperf3 client with these words.
 pub fn iperf(
     machine: &Machine,
     peer: &Container,
@@ -153,7 +153,7 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
     machine.assert_clean();
 }
 
-/// What arrives in 3 s, Mbit/s, from the machine or (reversed) to it.
+/// The rate over 3 s, Mbit/s, from the machine or (reversed) to it.
 fn throughput_mbps(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     let direction = if reversed { "--reverse" } else { "" };
     let words = format!("-t 3 {direction} --connect-timeout 5000");
@@ -162,7 +162,7 @@ fn throughput_mbps(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     })
 }
 
-/// What arrives of 1 Mbit/s offered as UDP for 4 s: TCP would take minutes to find a rate this low.
+/// The rate that arrives of 1 Mbit/s offered as UDP for 4 s: TCP would take minutes to find it.
 fn udp_throughput_mbps(machine: &Machine, peer: &Container) -> f64 {
     iperf(machine, peer, "-u -b 1M -l 200 -t 4", |end| {
         let arrived = end["sum"]["packets"].as_f64()? - end["sum"]["lost_packets"].as_f64()?;

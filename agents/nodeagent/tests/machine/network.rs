@@ -26,7 +26,7 @@ impl Host {
         Host { socket, address }
     }
 
-    /// What arrives here, in order, of datagrams that the machine sends by a shell's `script`.
+    /// The datagrams that arrive here, in order, of those that the machine sends by a shell's `script`.
     fn hears(&self, machine: &Machine, script: &str) -> Vec<String> {
         let to = format!(
             "{}/{}",

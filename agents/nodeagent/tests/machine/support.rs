@@ -23,7 +23,7 @@ pub const AGENT_PORT: u16 = 7443;
 /// Generous: the host may be busy with other things.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
-/// What the machine's `/test/login` says.
+/// The contents of the machine's `/test/login`.
 pub const LOGIN: &str = "tester:of-this-test";
 pub const NIC_MBPS: f64 = 200.0;
 pub const DISK_BYTES_PER_S: u64 = 40_000_000;
@@ -348,7 +348,7 @@ impl Machine {
         )
     }
 
-    /// What it did, once that is measured; whether it bit is as expected.
+    /// Its dose, once that is measured; whether it bit is as expected.
     pub fn dose(&self, id: &str, bit: bool) -> Value {
         wait_for("a dose", || {
             let dose = self.fault(id)["dose"].clone();
