@@ -212,7 +212,7 @@ def test_nothing_gets_better_by_limping_more(nodes: int, blocks: int, **given: f
     worse = year(cluster, replace(rates, slowdown=2 * rates.slowdown))
     assert worse.mttdl_years <= found.mttdl_years * 1.002
     longer = year(cluster, replace(rates, limp_hours=2 * rates.limp_hours))
-    if longer.mttdl_years > 100:  # else the hours after a start with healthy nodes weigh in its mean
+    if longer.mttdl_years > 100:  # else the hours after a healthy start weigh in its mean
         assert longer.limping_h >= found.limping_h * 0.999
     assert longer.mttdl_years <= found.mttdl_years * 1.002
 
