@@ -298,11 +298,18 @@ def _price(cost: Mapping[str, Any]) -> str:
 def _load_words(load: Mapping[str, Any]) -> str:
     share = load["utilisation"]
     much = (
-        f"{load['rate_per_s']:g}/s"
+        f"{load['rate_per_s']:g}/s{_varies_words(load)}"
         if share is None
         else f"{share:.0%} of the CPU of the tier that binds, by a calibration"
     )
     return f"{load['user']}, {load['arrivals']}, {much}"
+
+
+def _varies_words(load: Mapping[str, Any]) -> str:
+    """A rate that is another at other times."""
+    if load["trace"]:
+        return f" on average, as {load['trace']} says"
+    return "".join(f", {one['target']:g}/s after {one['duration']:g} s" for one in load["stages"])
 
 
 def _utilisation_rows(found: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from core.errors import InputError
 from core.terminal import JsonOption, plain_table, print_json, print_table
 from experiments.commands.options import out
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from experiments.importers.traffic import Imported
+    from experiments.importers.traffic import Imported, Traffic
 
 SHOWN = 20  # operations and reasons on the terminal
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -60,6 +62,12 @@ def access_log(
     without: Annotated[
         str | None, typer.Option(help="No paths that this regular expression finds.")
     ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace", help="With --to: the times of the log too, as arrivals.csv of the design."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make operations of an access log's reads.
@@ -78,10 +86,31 @@ def access_log(
     if read.broken:
         first = ", ".join(map(str, read.broken_at))
         words += f"; {read.broken:,} are of another form, first {first}"
-    _show(operations_of(read.traffic), to, as_json, words)
+    times_s = _trace(file, read.traffic, to) if trace else []
+    _show(operations_of(read.traffic), to, as_json, words, times_s)
 
 
-def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> None:
+def _trace(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
+    if to is None:
+        raise InputError("--trace", expected="it with --to", got="it alone", hint="Give --to.")
+    found = traffic.trace()
+    if not found:
+        raise InputError(
+            str(file),
+            expected="times of requests",
+            got="none in any line",
+            hint="Leave --trace out, and state rate_per_s.",
+        )
+    return found
+
+
+def _show(
+    imported: Imported,
+    to: Path | None,
+    as_json: bool,
+    words: str,
+    times_s: Sequence[float] = (),
+) -> None:
     from experiments.importers.load_section import operations_toml, write_load
 
     if to is not None:
@@ -90,7 +119,7 @@ def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> Non
 
             make_design(to)
             (to / "flags.csv").unlink(missing_ok=True)
-        write_load(to, imported)
+        write_load(to, imported, times_s)
     if as_json:
         print_json({**imported.to_json(), "design": str(to) if to else None})
         return
@@ -112,7 +141,9 @@ def _show(imported: Imported, to: Path | None, as_json: bool, words: str) -> Non
             say(f"{word}: {name} ({count:,})")
         if len(counts) > SHOWN:
             say(f"{word}: {len(counts) - SHOWN:,} names more; --json has all")
-    if imported.rate_per_s is not None:
+    if times_s:
+        say(f"{len(times_s):,} arrivals of {times_s[-1]:,.0f} s are in arrivals.csv")
+    elif imported.rate_per_s is not None:
         busiest = imported.busiest_per_s
         more = f", {busiest:.3g} in the busiest minute" if busiest is not None else ""
         say(f"asked {imported.rate_per_s:.3g} times a second{more}; rate_per_s is yours to choose")

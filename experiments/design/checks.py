@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from core.config_file import Problem
@@ -44,6 +45,7 @@ def experiment_problems(
     yield from arms or feasibility_problems(experiment, fleet)
     yield from _fault_problems(experiment, fleet)
     yield from _order_problems(experiment)
+    yield from _stage_problems(experiment)
     if experiment.failover is not None:
         yield from failover_problems(fleet, experiment.failover)
 
@@ -222,6 +224,18 @@ def _order_problems(experiment: Experiment) -> Iterator[Problem]:
         )
     if experiment.design.decide is not None:
         yield from _decide_problems(experiment)
+
+
+def _stage_problems(experiment: Experiment) -> Iterator[Problem]:
+    stages, measure_s = experiment.load.stages, experiment.phases.measure
+    if not stages:
+        return
+    length_s = sum(one.duration for one in stages)
+    if not math.isclose(length_s, measure_s, abs_tol=1e-6):
+        expected = f"durations of together {measure_s:g} s, as [phases] measure"
+        yield Problem(("load", "stages"), expected, f"{length_s:g} s")
+    if not any(one.target for one in stages):
+        yield Problem(("load", "stages"), "a target above 0", "none")
 
 
 def _decide_problems(experiment: Experiment) -> Iterator[Problem]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from core.config_file import ConfigFile, Strict, check, raise_all, read_tfvars, read_toml
 from core.errors import InputError
+from experiments.design.arrival_rate import mean_rate_per_s, read_trace
 from experiments.design.checks import experiment_problems
 from experiments.design.endpoint import (
     KIND,
@@ -102,6 +103,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     workloads = {**workloads, **workload_of(experiment.load, directory, fleet, roles)}
     toml.refuse_all(locustfile_problems(experiment.load, directory, fleet, roles))
     workloads = {**workloads, **locustfile_workload(experiment.load, directory, fleet, roles)}
+    experiment, workloads = _with_trace(toml, experiment, workloads, directory)
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
     toml.refuse_all(guard_problems(experiment, fleet))
     toml.refuse_all(endpoint_problems(experiment))
@@ -109,6 +111,28 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     prediction = _prediction(toml, fleet, experiment)
     name = directory.name
     return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
+
+
+def _with_trace(
+    toml: ConfigFile, experiment: Experiment, workloads: Mapping[str, Workload], directory: Path
+) -> tuple[Experiment, Mapping[str, Workload]]:
+    """The arrival times of the load's trace, and its mean rate where none was stated."""
+    load = experiment.load
+    if load.trace is None or load.user not in workloads:
+        return experiment, workloads
+    path = (directory / load.trace).resolve()
+    if not path.is_relative_to(directory):
+        expected = "a file of the design's folder"
+        raise toml.error("load", "trace", expected=expected, got=load.trace)
+    times_s = read_trace(path)
+    workloads = {**workloads, load.user: replace(workloads[load.user], trace=times_s)}
+    if load.rate_per_s is None:
+        rate_per_s = mean_rate_per_s(times_s)
+        if rate_per_s > load.rate_per_s_max:
+            expected = f"at most {load.rate_per_s_max:g} arrivals a second on average"
+            raise toml.error("load", "trace", expected=expected, got=f"{rate_per_s:g}")
+        experiment = experiment.model_copy(update={"load": load.at(rate_per_s)})
+    return experiment, workloads
 
 
 def _with_seed(toml: ConfigFile, seed: int | None) -> ConfigFile:

@@ -99,11 +99,11 @@ def _bound_problems(experiment: Experiment) -> Iterator[Problem]:
     if length_s > LOAD_S_MAX:
         expected = f"at most {LOAD_S_MAX:g} s of load in all blocks of an endpoint's run"
         yield Problem(("phases", "measure"), expected, f"{length_s:g} s")
-    rate_per_s = experiment.load.rate_per_s
-    if rate_per_s is None:
+    if experiment.load.rate_per_s is None:
         return
+    rate_per_s = experiment.load.most_per_s
     if rate_per_s > RATE_PER_S_MAX:
-        expected = f"at most {RATE_PER_S_MAX:g} to an endpoint"
+        expected = f"at most {RATE_PER_S_MAX:g} to an endpoint at any time"
         yield Problem(("load", "rate_per_s"), expected, f"{rate_per_s:g}")
     if rate_per_s * length_s > REQUESTS_MAX:
         expected = f"at most {REQUESTS_MAX:,} requests in an endpoint's run"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from core.config_file import Strict, refusal
+from experiments.design.arrival_rate import STAGES_MAX, Arrivals, Stage
 from experiments.design.contracts import (
     COMPARE_MODES,
     COMPARE_OFF,
@@ -52,7 +53,7 @@ class Requests(Strict):
 
     user: User
     """Which workload."""
-    arrivals: Literal["poisson", "constant"]
+    arrivals: Arrivals
     """How they are spaced."""
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
     """Limit of a connection."""
@@ -118,6 +119,12 @@ class Load(Requests):
     utilisation: Utilisation | None = None
     """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
     block finds the rate. Only in kinds compare, schemes and tune."""
+    stages: Annotated[tuple[Stage, ...], Field(strict=False, max_length=STAGES_MAX)] = ()
+    """The rate during the measurement, as long as that together; `rate_per_s` is that of the
+    warm-up, from which the first goes on. Figures are by stage too."""
+    trace: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A CSV file of the design's folder with arrival times, `at_s`, from the block's start on [s]:
+    each block has these. `rate_per_s` stretches its clock to another mean rate."""
     operations: Operations = ()
     """Requests over HTTP, in place of a `user`."""
     sessions: Sessions = ()
@@ -186,6 +193,19 @@ class Load(Requests):
 
     @model_validator(mode="after")
     def _how_much(self) -> Load:
+        if (self.arrivals == "trace") != (self.trace is not None):
+            raise refusal(
+                'arrivals = "trace" with a trace, and another without',
+                got=f"{self.arrivals} {'without' if self.trace is None else 'with'} one",
+                key="arrivals",
+            )
+        for key in ("stages", "trace"):
+            both = bool(self.stages) and self.trace is not None
+            if getattr(self, key) and (self.utilisation is not None or both):
+                expected = f"no {key} beside utilisation, nor stages beside a trace"
+                raise refusal(expected, got="both", key=key, hint="Say one of them.")
+        if self.trace is not None and self.rate_per_s is None:
+            return self  # the file's own
         if (self.rate_per_s is None) == (self.utilisation is None):
             raise refusal(
                 "either rate_per_s = RATE or utilisation = SHARE",
@@ -194,8 +214,18 @@ class Load(Requests):
                 hint="Say one of them.",
             )
         if self.rate_per_s is not None:
-            self._check_rate(self.rate_per_s)
+            self._check_rate(self.most_per_s)
         return self
+
+    @property
+    def most_per_s(self) -> float:
+        """The highest rate of any time. Raises ValueError as `sent_per_s` does."""
+        return max(self.sent_per_s, *(one.target for one in self.stages), 0.0)
+
+    @property
+    def varies(self) -> bool:
+        """The rate is another at other times."""
+        return bool(self.stages) or self.trace is not None
 
     @property
     def sent_per_s(self) -> float:

@@ -28,8 +28,8 @@ def most_in_any_block(experiment: Experiment, fleet: Fleet) -> dict[str, Most]:
 def guard_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
     """All that is wrong; the design is right in itself."""
     guard = experiment.guard
-    rate_per_s = experiment.load.rate_per_s  # none before a calibration
-    usual = math.inf if rate_per_s is None else rate_per_s * guard.window_s
+    load = experiment.load
+    usual = math.inf if load.rate_per_s is None else load.most_per_s * guard.window_s
     if guard.looks_at_requests and usual < guard.requests_min:
         yield Problem(
             ("guard", "requests_min"),

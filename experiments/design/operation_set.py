@@ -79,7 +79,8 @@ def workload_of(load: Load, directory: Path, fleet: Fleet, roles: Roles) -> dict
 def files_of(load: Load) -> tuple[str, ...]:
     """Files that it reads, as it names them."""
     bodies = (one.body.file for one in load.operations if one.body is not None)
-    return tuple(dict.fromkeys(name for name in (load.parameters, *bodies) if name is not None))
+    named = (load.parameters, load.trace, *bodies)
+    return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
 def _entries(fleet: Fleet, roles: Roles) -> list[str]:

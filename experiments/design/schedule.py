@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.design.arrival_rate import Arrivals
 from experiments.design.experiment import Experiment, Fault
 
 CALIBRATION_S = 45.0  # about what one takes, beyond [phases] settle
@@ -30,13 +31,15 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def arrivals(
-    kind: Literal["poisson", "constant"], rate_per_s: float, duration_s: float, seed: int
+    kind: Arrivals, rate_per_s: float, duration_s: float, seed: int
 ) -> NDArray[np.float64]:
     """Intended starts of requests, ascending, in [0, duration_s).
 
     poisson: exponential gaps of mean 1 / rate_per_s. constant: every 1 / rate_per_s, from 0 on.
-    A longer duration extends the same sequence.
+    A longer duration extends the same sequence. Raises: ValueError for a trace, which a file has.
     """
+    if kind == "trace":
+        raise ValueError("expected poisson or constant; got a trace")
     if kind == "constant":
         starts = np.arange(np.ceil(duration_s * rate_per_s)) / rate_per_s
         return starts[starts < duration_s]

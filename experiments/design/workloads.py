@@ -107,13 +107,15 @@ class Workload:
     """The requests of one kind of user, and the roles of an entry tier that they can be sent to.
 
     client: a class of experiments/load/client.py that asks every entry in place of the built-in
-    client of its protocol. locustfile: a Locust file, whose users the operations then are.
+    client of its protocol. locustfile: a Locust file, whose users the operations then are. trace:
+    when they come, where a file says it [s].
     """
 
     population: Callable[[], Population]
     roles: tuple[str, ...]
     client: type[Any] | None = None
     locustfile: Path | None = None
+    trace: tuple[float, ...] | None = None
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:

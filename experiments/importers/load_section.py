@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import InputError
-from experiments.importers.traffic import PARAMETERS, Imported, Operation, parameters_csv
+from experiments.design.arrival_rate import COLUMN
+from experiments.importers.traffic import ARRIVALS, PARAMETERS, Imported, Operation, parameters_csv
 
 _LOAD = re.compile(r"\s*\[\s*load\s*\]")
 _TABLE = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_-]+)")
@@ -18,12 +20,19 @@ _REPLACED = re.compile(
 )
 
 
-def write_load(folder: Path, imported: Imported) -> None:
+_WHEN = re.compile(r"\s*(arrivals|rate_per_s|utilisation|stages|trace)\s*=")
+
+
+def write_load(folder: Path, imported: Imported, trace: Sequence[float] = ()) -> None:
     """Puts the operations into a design's experiment.toml, in place of what it asked before, and
-    their parameters beside it. Other lines stay as they are. Raises InputError."""
+    their parameters beside it, and a trace of their times [s], if there is one. Other lines stay
+    as they are. Raises InputError."""
     file = folder / "experiment.toml"
     try:
-        text = with_operations(file.read_text(encoding="utf-8"), imported)
+        text = with_operations(file.read_text(encoding="utf-8"), imported, bool(trace))
+        if trace:
+            lines = [COLUMN, *(f"{at_s:.6f}" for at_s in trace), ""]
+            (folder / ARRIVALS).write_text("\n".join(lines), encoding="utf-8")
         if imported.columns:
             (folder / PARAMETERS).write_text(parameters_csv(imported.columns), encoding="utf-8")
         file.write_text(text, encoding="utf-8")
@@ -33,7 +42,7 @@ def write_load(folder: Path, imported: Imported) -> None:
         ) from error
 
 
-def with_operations(text: str, imported: Imported) -> str:
+def with_operations(text: str, imported: Imported, traced: bool = False) -> str:
     """The text of an experiment.toml with these operations. Raises InputError where it has no
     `[load]` on a line of its own, or the text would be no TOML."""
     lines = text.splitlines()
@@ -47,6 +56,9 @@ def with_operations(text: str, imported: Imported) -> str:
     while end > begin + 1 and _NOTHING.match(lines[end - 1]):
         end -= 1  # a comment that belongs to the table below
     own = [line for line in lines[begin + 1 : min(first, end)] if not _REPLACED.match(line)]
+    if traced:
+        when = ['arrivals = "trace"', f'trace = "{ARRIVALS}"']
+        own = [*when, *(line for line in own if not _WHEN.match(line))]
     while own and not own[-1].strip():
         own.pop()
     if imported.columns:

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, get_args
 from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
+from experiments.design.arrival_rate import ARRIVALS_MAX
 from experiments.design.http_request import Method
 from experiments.design.operation_set import BODIES_BYTES_MAX, COLUMNS_MAX, CSV_BYTES_MAX
 from experiments.importers.secrets import kept_segment, kept_value
@@ -29,6 +30,7 @@ TARGET_MOST = 2_048  # characters of path and query
 DISTINCT_MOST = 200_000  # requests that are kept apart while reading
 WORDS_MOST = 20  # names in one place of a path; more are values
 PARAMETERS = "parameters.csv"
+ARRIVALS = "arrivals.csv"
 
 _IDENTIFIER = re.compile(
     r"\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?=.*\d)[\w.~=-]{20,}", re.I
@@ -69,6 +71,17 @@ class Traffic:
             self.left_out[why] += 1
         else:
             self.seen[one] += 1
+
+    def trace(self) -> list[float]:
+        """When requests came, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
+        Within a second, which is all that a log says, each has a place drawn evenly."""
+        rng, begin, found = Random(0), min(self.by_second, default=0), list[float]()
+        for second in sorted(self.by_second):
+            places = sorted(rng.random() for _ in range(self.by_second[second]))
+            found += [second - begin + place for place in places]
+            if len(found) >= ARRIVALS_MAX:
+                break
+        return found[:ARRIVALS_MAX]
 
     @property
     def rate_per_s(self) -> float | None:

@@ -69,6 +69,8 @@ def section_of(
     """
     if design.experiment.load.utilisation is not None and not kind.calibrates:
         _refuse_utilisation(kind, design)
+    if design.experiment.load.varies and not kind.varies:
+        _refuse_varying(kind, design)
     section = design.section(kind.Section, kind.name, options)
     own = design.experiment.kind == kind.name
     if own and (design.experiment.failover is not None) != kind.replaces_machines:
@@ -99,6 +101,18 @@ def _refuse_utilisation(kind: Kind[Any], design: Design) -> None:
         expected=f"rate_per_s in kind {kind.name}: only {' and '.join(calibrating)} calibrate",
         got=f"utilisation = {design.experiment.load.utilisation:g}",
         hint="State rate_per_s instead.",
+    )  # fmt: skip
+
+
+def _refuse_varying(kind: Kind[Any], design: Design) -> None:
+    key = "stages" if design.experiment.load.stages else "trace"
+    source = design.source or ConfigFile(design.directory / "experiment.toml", {})
+    raise source.error(
+        "load", key,
+        expected=f"no {key} in kind {kind.name}, whose load has one rate at a time: only "
+        f"{' and '.join(name for name in names() if find(name).varies)} let it vary",
+        got=key,
+        hint="State rate_per_s alone.",
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.design.arrival_rate import Piece, at_rate, varying_arrivals
 from experiments.design.experiment import SentLoad
 from experiments.design.schedule import arrivals, operation_choices, stream, writes
 from experiments.design.workloads import Population
@@ -36,11 +37,36 @@ class Drawn:
     row_of: tuple[int, ...] = ()
 
 
-def draw(population: Population, load: SentLoad, length_s: float, seed: int) -> Drawn:
-    """All of a block of `length_s`; what would leave later than that is left out."""
+@dataclass(frozen=True)
+class Timing:
+    """When arrivals come: at the load's rate, or at that of `parts`, or as a `trace` says [s]."""
+
+    load: SentLoad
+    length_s: float
+    seed: int
+    parts: tuple[Piece, ...] = ()
+    trace: tuple[float, ...] | None = None
+
+    def begins_s(self, per_arrival: float = 1.0) -> NDArray[np.float64]:
+        """Intended starts in the block, ascending; an arrival counts as `per_arrival` requests, of
+        a trace as one."""
+        kind, rate_per_s = self.load.arrivals, self.load.rate_per_s
+        if self.trace is not None:
+            times_s = at_rate(self.trace, rate_per_s)
+        elif self.parts:
+            rng = stream(self.seed, "arrivals")
+            times_s = varying_arrivals(kind, self.parts, 1.0 / per_arrival, rng)
+        else:
+            return arrivals(kind, rate_per_s / per_arrival, self.length_s, self.seed)
+        return times_s[times_s < self.length_s]
+
+
+def draw(population: Population, timing: Timing) -> Drawn:
+    """All of a block; what would leave later than it ends is left out."""
+    seed = timing.seed
     if population.weights:
-        return _weighted(population, load, length_s, seed)
-    offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, seed)
+        return _weighted(population, timing)
+    offsets_s = timing.begins_s()
     count = len(population.operations)
     chosen = operation_choices(count, len(offsets_s), seed, population.zipf)
     if population.writes:
@@ -55,15 +81,15 @@ def requests_per_arrival(population: Population) -> float:
     return float(np.dot(weights, sizes) / np.sum(weights))
 
 
-def _weighted(population: Population, load: SentLoad, length_s: float, seed: int) -> Drawn:
-    begin_per_s = load.rate_per_s / requests_per_arrival(population)
-    begins_s = arrivals(load.arrivals, begin_per_s, length_s, seed)
+def _weighted(population: Population, timing: Timing) -> Drawn:
+    seed = timing.seed
+    begins_s = timing.begins_s(requests_per_arrival(population))
     weights = [*population.weights, *(one.weight for one in population.sessions)]
     chosen = _choices(np.asarray(weights), len(begins_s), seed)
     if not population.sessions:
         rows = _rows(population, len(begins_s), seed)
         return Drawn(tuple(begins_s.tolist()), tuple(chosen.tolist()), row_of=tuple(rows.tolist()))
-    return _expanded(population, begins_s, chosen, length_s, seed)
+    return _expanded(population, begins_s, chosen, timing.length_s, seed)
 
 
 def _expanded(

@@ -159,6 +159,11 @@ class LoadHandle:
         return self._process.pid
 
     @property
+    def start_s(self) -> float | None:
+        """The block's start, since the run's t0; None before the word to go [s]."""
+        return self._reader.start_s
+
+    @property
     def workers(self) -> list[dict[str, Any]]:
         """The orders, deeds and CPU use of each process of the load, once the block is over."""
         return [use.model_dump() for use in self._done.workers] if self._done else []

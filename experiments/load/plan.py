@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import TypeAdapter
 
 from core.errors import InputError
+from experiments.design.arrival_rate import pieces
 from experiments.design.experiment import TASK_TIMEOUT_S, Experiment, Load, SentLoad
 from experiments.design.schedule import (
     Block,
@@ -30,7 +31,7 @@ from experiments.design.workloads import (
     file_of,
     population_of,
 )
-from experiments.load.drawn import draw
+from experiments.load.drawn import Timing, draw
 from experiments.load.protocols import check_protocol
 from experiments.paths import ROOT
 from experiments.record.records import write_bytes
@@ -211,7 +212,10 @@ def plan_block(
     """
     load = experiment.load.sent
     population = population_of(workload)
-    drawn = draw(population, load, block_length_s(experiment), block.seed)
+    stages, length_s = experiment.load.stages, block_length_s(experiment)
+    warm_up_s = experiment.phases.warm_up
+    parts = pieces(warm_up_s, load.rate_per_s, stages) if stages else ()
+    drawn = draw(population, Timing(load, length_s, block.seed, parts, workload.trace))
     operations = (*population.operations, *population.writes)
     rows, row_of = _used_rows(population, drawn.row_of)
     plan = LoadPlan(

@@ -70,7 +70,8 @@ def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[
     blocks = []
     for handle in runner.handles:
         plan = handle.plan
-        blocks.append({"repeat": plan.repeat, "arm": plan.arm, "workers": handle.workers})
+        begun = {"repeat": plan.repeat, "arm": plan.arm, "start_s": handle.start_s}
+        blocks.append({**begun, "workers": handle.workers})
         if lost := lost_text(requests.filter(repeat=plan.repeat), handle.workers):
             testbed.verdicts.measurement.fail(f"block {plan.repeat + 1}, {plan.arm}: {lost}")
     return blocks

@@ -40,6 +40,7 @@ class Kind(Generic[SectionT]):
     unguarded: ClassVar[str] = ""  # why a [guard] ends no run of it
     plans: ClassVar[bool] = False  # whether a fleet is planned from a run of it
     calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
+    varies: ClassVar[bool] = False  # whether its load may have stages or a trace
     decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 

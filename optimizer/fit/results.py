@@ -83,7 +83,16 @@ def read_results(run_dir: Path) -> Results:
 
 
 def _check_fleet(run_dir: Path, manifest: Mapping[str, Any]) -> None:
-    """Raises InputError for a run on a service that somebody else runs."""
+    """Raises InputError for a run on a service that somebody else runs, and for one whose load was
+    another at other times: the models are of a steady rate."""
+    load = (manifest.get("spec") or {}).get("load") or {}
+    if load.get("stages") or load.get("trace"):
+        raise InputError(
+            str(run_dir),
+            expected="a run at a steady rate, which a plan is made for",
+            got="one whose load had stages" if load.get("stages") else "one of a trace",
+            hint="Run it at the rate that the fleet is to carry.",
+        )
     if service := (manifest.get("spec") or {}).get("endpoint"):
         raise InputError(
             str(run_dir),

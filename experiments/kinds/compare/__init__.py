@@ -27,6 +27,7 @@ class CompareKind(Kind[SectionT]):
     plans = True
     decides = True
     calibrates = True
+    varies = True
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:
         """By the work that the newest valid run of the design measured."""

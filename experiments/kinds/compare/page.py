@@ -9,6 +9,7 @@ from experiments.kinds.compare import tables
 from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.figures import all_figures, fronts
+from experiments.kinds.compare.figures_rate import rate_figure
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.headline import is_a_chain
 from experiments.kinds.compare.host import (
@@ -93,6 +94,8 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "arms": tables.arm_tables(run.summary.get("arms") or {}),
         "operations": tables.operation_tables(run),
         "phases": tables.phase_table(run),
+        "rate": rate_figure(run),
+        "stages": tables.stage_table(run),
         "faults": tables.fault_table(run),
         "dose": dose_words(doses),
         "doses": dose_table(doses),

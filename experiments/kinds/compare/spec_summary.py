@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.design.contracts import COMPARE_OFF
@@ -58,7 +58,19 @@ def _rate_words(run: RunFolder) -> str:
     load = run.spec.get("load") or {}
     if load.get("utilisation") is not None:
         return f"{percent(load['utilisation'])} of the CPU of the tier that binds"
+    if load.get("trace"):
+        return f"as the trace {load['trace']} says, {plain(load.get('rate_per_s'))} per second"
+    if stages := load.get("stages"):
+        return f"{plain(load.get('rate_per_s'))} per second, then {_stage_words(stages)}"
     return f"{plain(load.get('rate_per_s'))} per second"
+
+
+def _stage_words(stages: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{'in a line to ' if one['ramp'] == 'linear' else ''}{plain(one['target'])} "
+        f"in {plain(one['duration'])} s"
+        for one in stages
+    )
 
 
 def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from experiments.report.text import (
     milliseconds,
     number,
     percent,
+    plain,
 )
 
 ARMS_MOST = 6  # columns beside the figure's name
@@ -172,6 +173,28 @@ def _slo_cell(run: RunFolder, which: str, name: str, arm: str) -> Cell:
         return named("")
     mark, mood = slo_mark(run, one["met"])
     return Cell(f"{mark} {WORDS[one['met']]}", numeric=False, mood=mood)
+
+
+def stage_table(run: RunFolder) -> Table | None:
+    """One row for each stage of the load and arm; None at a steady rate."""
+    rows = [
+        (
+            named(f"{one['stage']}, to {plain(one['target_per_s'])} per s"),
+            named(f"{plain(one['begin_s'])} to {plain(one['end_s'])} s"),
+            named(arm),
+            Cell(number(figures["requests"])),
+            Cell(f"{number(figures['errors'])} ({percent(figures['error_share'])})"),
+            Cell(number(figures["offered_per_s"])),
+            *(
+                Cell(milliseconds(figures[f"{key}_ms"]), key in figures["insufficient"])
+                for key in ("p50", "p95", "p99")
+            ),
+        )
+        for one in run.summary.get("stages") or ()
+        for arm, figures in one["arms"].items()
+    ]
+    head = ("stage", "of the block", "arm", "requests", "errors", "sent per s", "p50", "p95", "p99")
+    return Table("stage-table", "By stage of the load", head, tuple(rows)) if rows else None
 
 
 def phase_table(run: RunFolder) -> Table | None:

@@ -23,7 +23,7 @@ from experiments.kinds.compare.predicted import (
 )
 from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.summary import summary_lines
-from experiments.kinds.compare.tables import operation_tables
+from experiments.kinds.compare.tables import operation_tables, stage_table
 from experiments.kinds.compare.verdict import headline_arms
 from experiments.record.result import validity
 from experiments.report.doses import dose_words
@@ -66,7 +66,8 @@ def print_summary(run: RunFolder, console: Console, report: Path | None = None) 
     console.print(f"[italic]{_title(summary)}{about}[/]", highlight=False, soft_wrap=True)
     console.print(fitting(_many_arms(summary) if many else _arms(run), console))
     _print_steps(run, console)
-    for table in operation_tables(run):
+    stages = stage_table(run)
+    for table in (*([stages] if stages else []), *operation_tables(run)):
         if len(table.rows) <= _OPERATIONS_MOST:
             print_table(table, console)
     _print_predicted(summary, console)

@@ -22,7 +22,7 @@ NOT_MEASURED = (
     "Asked from outside, without agents and arbiters: no figures of CPU, servers, faults and "
     "availability, and no plan."
 )
-_KEPT = ("arms", "compared", "operations", "sessions", "phases", "load", "host_blocks")
+_KEPT = ("arms", "compared", "operations", "sessions", "stages", "load", "host_blocks")
 
 
 def analyse(folder: Path) -> Findings:

@@ -10,10 +10,16 @@ from rich.console import Console
 
 from experiments.kinds.compare import page as compare
 from experiments.kinds.compare.figures import all_figures
+from experiments.kinds.compare.figures_rate import rate_figure
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
 from experiments.kinds.compare.spec_summary import spec_rows
-from experiments.kinds.compare.tables import arm_tables, facts_to_repeat, operation_tables
+from experiments.kinds.compare.tables import (
+    arm_tables,
+    facts_to_repeat,
+    operation_tables,
+    stage_table,
+)
 from experiments.kinds.compare.verdict import slo_notes, slo_table, verdict
 from experiments.record.result import validity
 from experiments.report.shell import chips, render_page, save_page
@@ -45,6 +51,8 @@ def write_page(folder: Path) -> Path:
         slo=slo_table(run),
         slo_notes=slo_notes(run),
         whole=figures_table(body),
+        rate=rate_figure(run),
+        stages=stage_table(run),
         over_time=figures["over-time"],
         tail=figures["tail"],
         operations=operation_tables(run),
@@ -94,7 +102,12 @@ def figures_table(body: Mapping[str, Any]) -> Table | None:
 def print_result(folder: Path, console: Console, page: Path) -> None:
     """Figures, operations, verdict, what was not measured; the last line is the page's path."""
     run = read_folder(folder)
-    tables = [slo_table(run), figures_table(run.summary), *operation_tables(run)]
+    tables = [
+        slo_table(run),
+        figures_table(run.summary),
+        stage_table(run),
+        *operation_tables(run),
+    ]
     for table in tables:
         if table is not None:
             print_table(table, console)

@@ -29,6 +29,7 @@ from experiments.record.metrics.performability import Ideal, ideal_latency, user
 from experiments.record.metrics.predicted import Records, compare
 from experiments.record.metrics.promise import promise_of
 from experiments.record.metrics.slo import slo_verdict
+from experiments.record.metrics.stages import stage_figures
 from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts
@@ -90,6 +91,7 @@ def summarize(
         ),
         **operation_figures(main, arms, block_s=correlated_s(manifest)),
         "phases": phases,
+        "stages": stage_figures(main, arms, manifest),
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": {} if arbiters is None else replication_load(arbiters, _blocks(main)),
         "agreement": {} if arbiters is None else agreement(arbiters, _blocks(main)),

@@ -11,10 +11,13 @@ from urllib.parse import unquote
 import pytest
 
 from core.errors import InputError
+from experiments.design import load_design
+from experiments.design.arrival_rate import read_trace
 from experiments.design.operation_set import CSV_BYTES_MAX
 from experiments.importers import access_log, traffic
 from experiments.importers.access_log import read_access_log
 from experiments.importers.traffic import operations_of
+from experiments.tests.called import call, refusal
 
 
 def combined(target: str, second: int = 0, method: str = "GET", status: int = 200) -> str:
@@ -220,3 +223,25 @@ def test_values_beyond_the_rows_of_the_file_are_counted(
     found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
     assert len(found.columns["items"]) == 10
     assert list(found.left_out.values()) == [15]
+
+
+def test_the_times_of_a_log_are_the_trace_of_its_design(tmp_path: Path) -> None:
+    lines = [combined("/", second) for second in range(100, 160) for _ in range(second % 20 + 5)]
+    log, design = saved(tmp_path, *lines), tmp_path / "shop"
+    done = call("import", "access-log", str(log), "--to", str(design), "--trace", "--json")
+    assert done.exit_code == 0, done.output
+    times_s = read_trace(design / "arrivals.csv")
+    seconds = Counter(int(at_s) for at_s in times_s)
+    assert seconds == {second - 100: second % 20 + 5 for second in range(100, 160)}
+    load = load_design(design).experiment.load
+    assert (load.arrivals, load.trace) == ("trace", "arrivals.csv")
+    assert load.rate_per_s == pytest.approx(len(lines) / times_s[-1])
+
+
+def test_a_trace_is_asked_of_a_log_with_times_and_for_a_design_only(tmp_path: Path) -> None:
+    log = saved(tmp_path, json.dumps({"method": "GET", "path": "/", "status": 200}))
+    assert refusal("import", "access-log", str(log), "--trace").place == "--trace"
+    to = str(tmp_path / "shop")
+    error = refusal("import", "access-log", str(log), "--trace", "--to", to)
+    assert error.place == str(log)
+    assert not Path(to).exists()

@@ -11,7 +11,7 @@ import pytest
 from experiments.design.experiment import SentLoad
 from experiments.design.http_request import AnswerCheck, HttpRequest, JsonPath, Part, TakenValue
 from experiments.design.workloads import Operation, Population, Session, SessionStep, Table
-from experiments.load.drawn import draw, requests_per_arrival
+from experiments.load.drawn import Timing, draw, requests_per_arrival
 from experiments.load.http_operation import Expected, VirtualUser, bytes_of
 
 GET = HttpRequest("GET", (Part("/"),))
@@ -32,7 +32,7 @@ LENGTH_S = 400.0
 
 def test_the_rate_is_of_requests_and_weights_are_of_arrivals() -> None:
     assert requests_per_arrival(THREE) == 2.0
-    drawn = draw(THREE, LOAD, LENGTH_S, seed=1)
+    drawn = draw(THREE, Timing(LOAD, LENGTH_S, seed=1))
     assert len(drawn.offsets_s) == pytest.approx(50.0 * LENGTH_S, rel=0.05)
     alone = [o for o, s in zip(drawn.operation_of, drawn.session_of, strict=True) if s < 0]
     begun = sum(a < 0 <= s for a, s in zip(drawn.after, drawn.session_of, strict=True))
@@ -42,7 +42,7 @@ def test_the_rate_is_of_requests_and_weights_are_of_arrivals() -> None:
 
 
 def test_each_step_waits_for_the_one_before_it_and_has_its_row() -> None:
-    drawn = draw(THREE, LOAD, LENGTH_S, seed=2)
+    drawn = draw(THREE, Timing(LOAD, LENGTH_S, seed=2))
     assert list(drawn.offsets_s) == sorted(drawn.offsets_s)
     assert drawn.offsets_s[-1] < LENGTH_S
     steps = [(place, before) for place, before in enumerate(drawn.after) if before >= 0]
@@ -59,11 +59,11 @@ def test_each_step_waits_for_the_one_before_it_and_has_its_row() -> None:
 
 
 def test_equal_seeds_ask_the_same_and_a_longer_block_begins_alike() -> None:
-    assert draw(THREE, LOAD, 10.0, seed=3) == draw(THREE, LOAD, 10.0, seed=3)
-    assert draw(THREE, LOAD, 10.0, seed=3) != draw(THREE, LOAD, 10.0, seed=4)
+    assert draw(THREE, Timing(LOAD, 10.0, seed=3)) == draw(THREE, Timing(LOAD, 10.0, seed=3))
+    assert draw(THREE, Timing(LOAD, 10.0, seed=3)) != draw(THREE, Timing(LOAD, 10.0, seed=4))
     alone = replace(THREE, sessions=())
-    longer = draw(alone, LOAD, 20.0, seed=3)
-    shorter = draw(alone, LOAD, 10.0, seed=3)
+    longer = draw(alone, Timing(LOAD, 20.0, seed=3))
+    shorter = draw(alone, Timing(LOAD, 10.0, seed=3))
     assert longer.operation_of[: len(shorter.operation_of)] == shorter.operation_of
 
 

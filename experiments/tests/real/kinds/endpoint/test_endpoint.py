@@ -15,6 +15,8 @@ DESIGN = """\
 [load]
 arrivals = "constant"
 rate_per_s = 20.0
+connect_timeout_s = 60.0
+response_timeout_s = 60.0
 
 [[load.operations]]
 name = "log in"
@@ -95,6 +97,22 @@ def test_a_redirect_to_another_host_is_an_answer_and_is_not_followed(design: Pat
         assert other.asked == []
     moved = found["operations"]["gone"]["target"]
     assert moved["reasons"] == {"status 302": moved["requests"]}
+
+
+def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
+    stages = "stages = [{ duration = 1, target = 41 }, SPIKE]"
+    stages = stages.replace("SPIKE", '{ duration = 1, target = 11, ramp = "step" }')
+    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
+    text = text.replace("rate_per_s = 20.0", f"rate_per_s = 21.0\n{stages}")
+    (design / "experiment.toml").write_text(text)
+    with rest_shop() as shop:
+        result = run(design, shop)
+    found = result["endpoint"]["stages"]
+    assert [one["arms"]["target"]["requests"] for one in found] == [31, 11]
+    page = design.parent / "results" / "asked" / result["run"] / "report.html"
+    assert all(f'id="{one}"' in page.read_text() for one in ("stage-table", "rate"))
+    error = refusal("plan", "--from", str(page.parent))
+    assert error.place == str(page.parent)
 
 
 def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design: Path) -> None:

@@ -1,0 +1,184 @@
+r"""Arrivals whose rate varies in a block: stages, in k6's words, and traces of arrival times.
+
+With a rate lambda(t) and its integral Lambda(t), the times Lambda^-1(S_k) of a Poisson process S_k
+of rate 1 are those of the process of rate lambda(t) (time change: Cinlar 1975, Introduction to
+Stochastic Processes, section 4.7; Lewis and Shedler 1979). In a stage lambda is a straight line,
+so the inverse is a root.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from core.config_file import Strict
+from core.errors import InputError
+
+STAGES_MAX = 100
+TRACE_BYTES_MAX = 64 * 1024 * 1024
+ARRIVALS_MAX = 1_000_000
+Arrivals = Literal["poisson", "constant", "trace"]
+COLUMN = "at_s"  # of a trace
+_BROKEN_MAX = 5  # that are named
+
+
+class Stage(Strict):
+    """A part of the measurement in which the rate goes to another."""
+
+    duration: Annotated[float, Field(gt=0, le=3600)]
+    """How long [s]."""
+    target: Annotated[float, Field(ge=0)]
+    """Requests a second at its end."""
+    ramp: Literal["linear", "step"] = "linear"
+    """In a line from the rate before it, or at once."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a block in which the rate is a straight line."""
+
+    length_s: float
+    begin_per_s: float
+    end_per_s: float
+
+    @property
+    def arrivals(self) -> float:
+        """The mean number of them."""
+        return self.length_s * (self.begin_per_s + self.end_per_s) / 2.0
+
+
+def pieces(warm_up_s: float, rate_per_s: float, stages: Sequence[Stage]) -> tuple[Piece, ...]:
+    """A block: the warm-up at `rate_per_s`, from which the first stage goes on."""
+    found = [Piece(warm_up_s, rate_per_s, rate_per_s)] if warm_up_s > 0.0 else []
+    before = rate_per_s
+    for one in stages:
+        begin = one.target if one.ramp == "step" else before
+        found.append(Piece(one.duration, begin, one.target))
+        before = one.target
+    return tuple(found)
+
+
+def varying_arrivals(
+    arrivals: Arrivals,
+    parts: Sequence[Piece],
+    share: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Intended starts, ascending, in [0, the parts' length).
+
+    poisson: a Poisson process of the parts' rate; constant: the k-th where the mean number of those
+    before it is k.
+
+    Parameters: share of the rate that these arrivals are, above 0: a session counts as its steps.
+    """
+    most = share * sum(one.arrivals for one in parts)
+    if arrivals == "constant":
+        counts = np.arange(np.ceil(most), dtype=np.float64)
+    else:
+        counts = np.empty(0)
+        while not counts.size or counts[-1] < most:
+            last = counts[-1] if counts.size else 0.0
+            counts = np.concatenate([counts, last + np.cumsum(rng.exponential(1.0, size=1024))])
+    return _times_of(counts[counts < most] / share, parts)
+
+
+def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np.float64]:
+    """The time at which the mean number of arrivals is each of `counts`, ascending."""
+    begins_s = np.cumsum([0.0, *(one.length_s for one in parts)])
+    before = np.cumsum([0.0, *(one.arrivals for one in parts)])
+    place = np.searchsorted(before, counts, side="right").clip(min=1, max=len(parts)) - 1
+    rate = np.asarray([one.begin_per_s for one in parts])[place]
+    slope = np.asarray([(one.end_per_s - one.begin_per_s) / one.length_s for one in parts])[place]
+    more = counts - before[place]
+    root = rate + np.sqrt(np.maximum(rate**2 + 2.0 * slope * more, 0.0))
+    within_s = np.divide(2.0 * more, root, out=np.zeros_like(more), where=root > 0.0)
+    return np.asarray(begins_s[place] + within_s, dtype=np.float64)
+
+
+def read_trace(path: Path) -> tuple[float, ...]:
+    """The arrival times of a CSV file with a column `at_s` [s], ascending, from 0 on.
+
+    Raises: InputError naming the file, and the first lines that are none.
+    """
+    times: list[float] = []
+    broken: list[int] = []
+    for line, text in _column(path):
+        try:
+            at_s = float(text)
+        except ValueError:
+            at_s = -1.0
+        if not (times[-1] if times else 0.0) <= at_s < 1e9:
+            broken.append(line)
+        elif len(times) == ARRIVALS_MAX:
+            raise InputError(
+                f"{path}:{line}",
+                expected=f"at most {ARRIVALS_MAX:,} arrivals",
+                got="more",
+                hint="Cut the trace: a block takes only as much as it is long.",
+            )
+        else:
+            times.append(at_s)
+    if broken or not times:
+        first = ", ".join(map(str, broken[:_BROKEN_MAX]))
+        raise InputError(
+            f"{path}:{broken[0]}" if broken else str(path),
+            expected=f"seconds of at least 0 in the column {COLUMN}, none before the one above it",
+            got=f"{len(broken):,} lines of another kind (lines {first})" if broken else "no line",
+            hint="Correct these lines, or take them out.",
+        )
+    return tuple(times)
+
+
+def _column(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        if path.stat().st_size > TRACE_BYTES_MAX:
+            raise InputError(
+                str(path),
+                expected=f"a trace of at most {TRACE_BYTES_MAX:,} bytes",
+                got=f"{path.stat().st_size:,}",
+                hint="Cut it: a block takes only as much as it is long.",
+            )
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            rows = csv.reader(file)
+            head = next(rows, [])
+            if COLUMN not in head:
+                raise InputError(
+                    f"{path}:1",
+                    expected=f"a line with the names of the columns, {COLUMN} among them",
+                    got=", ".join(head)[:80] or "nothing",
+                    hint=f"Write {COLUMN} into the first line.",
+                )
+            place = head.index(COLUMN)
+            for row in rows:
+                if row:
+                    yield rows.line_num, row[place] if len(row) > place else ""
+    except csv.Error as error:
+        raise InputError(
+            str(path), expected="CSV", got=str(error), hint="Correct that line."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            str(path),
+            expected="a file of the design's folder",
+            got=str(error.strerror),
+            hint="Write it, or correct `trace`.",
+        ) from error
+
+
+def at_rate(times_s: Sequence[float], rate_per_s: float) -> NDArray[np.float64]:
+    """A trace with its clock stretched to another mean rate; equal to its own: as it is."""
+    times = np.asarray(times_s, dtype=np.float64)
+    own = mean_rate_per_s(times_s)
+    return times if own == rate_per_s else np.asarray(times * (own / rate_per_s))
+
+
+def mean_rate_per_s(times_s: Sequence[float]) -> float:
+    """Arrivals a second, up to the last of them; one alone counts as one a second."""
+    return len(times_s) / times_s[-1] if times_s[-1] > 0.0 else float(len(times_s))

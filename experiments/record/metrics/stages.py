@@ -1,0 +1,55 @@
+"""Figures of each stage of a load whose rate varies, over all blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from experiments.record.metrics.performability import Ideal, user_metrics
+
+
+def stage_figures(
+    requests: pl.DataFrame, arms: Sequence[str], manifest: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The stages in order: begin_s and end_s of the block, target_per_s, ramp, and each arm's
+    figures; empty for a load without them, and where the blocks' starts are not known.
+
+    Parameters: requests as `prepared`, without the warm-up. A request belongs to the stage of its
+    intended start.
+    """
+    spec = manifest.get("spec") or {}
+    stages = (spec.get("load") or {}).get("stages") or []
+    blocks = (manifest.get("load") or {}).get("blocks") or []
+    starts = {one["repeat"]: one["start_s"] for one in blocks if one.get("start_s") is not None}
+    if not stages or not starts:
+        return []
+    started = pl.col("repeat").replace_strict(starts, default=None, return_dtype=pl.Float64)
+    offset = requests.with_columns(offset_s=pl.col("intended_s") - started)
+    at_s, found = float(spec["phases"]["warm_up"]), []
+    for number, stage in enumerate(stages, start=1):
+        end_s = at_s + float(stage["duration"])
+        last = number == len(stages)  # steps of sessions may begin at the very end
+        within = (pl.col("offset_s") >= at_s) & (last or pl.col("offset_s") < end_s)
+        rows = offset.filter(within)
+        found.append(
+            {
+                "stage": number,
+                "begin_s": at_s,
+                "end_s": end_s,
+                "target_per_s": stage["target"],
+                "ramp": stage["ramp"],
+                "arms": _by_arm(rows, arms, float(stage["duration"])),
+            }
+        )
+        at_s = end_s
+    return found
+
+
+def _by_arm(rows: pl.DataFrame, arms: Sequence[str], length_s: float) -> dict[str, dict[str, Any]]:
+    found = {}
+    for arm in arms:
+        own = rows.filter(pl.col("arm") == arm)
+        found[arm] = user_metrics(own, length_s * own["repeat"].n_unique(), Ideal(None, ""))
+    return found
