@@ -69,7 +69,8 @@ def _user_problems(
         return
     protocols = {roles[role].protocol for role in asked & set(workloads[user].roles)}
     own = workloads[user].client or workloads[user].locustfile
-    if own is None and not protocols <= set(SPOKEN):
+    secure = experiment.load.tls_name is not None
+    if own is None and not secure and not protocols <= set(SPOKEN):
         expected = f"a protocol that the load speaks ({', '.join(SPOKEN)}), or a client in {MODULE}"
         yield Problem(("load", "user"), expected, f"{user}, by {', '.join(sorted(protocols))}")
     population = population_of(workloads[user])

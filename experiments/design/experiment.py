@@ -139,6 +139,14 @@ class Load(Requests):
     """Limit of a task of the locustfile; 30 s where it is not said."""
     target: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """URL of a service that somebody else runs, in kind endpoint; `--target` goes before it."""
+    ca: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """A file of the design's folder, PEM: those who may sign certificates of https, in place of
+    those whom this host trusts."""
+    tls_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """The name that certificates are for, where operations ask a fleet's entry by https: a tier
+    whose role speaks tcp, since an arbiter does not read what it passes on."""
+    insecure: bool = False
+    """Any certificate will do, and the report says so."""
     allow_hosts: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=253)], ...],
         Field(strict=False, max_length=20),
@@ -156,7 +164,7 @@ class Load(Requests):
             )
         if self.operations:
             check_names(self.operations, self.sessions)
-        for key in ("sessions", "parameters"):
+        for key in ("sessions", "parameters", "tls_name"):
             if getattr(self, key) and not self.operations:
                 raise refusal("it beside [[load.operations]]", got="it alone", key=key)
         if self.sessions and self.workers > 1:
@@ -199,6 +207,8 @@ class Load(Requests):
                 got=f"{self.arrivals} {'without' if self.trace is None else 'with'} one",
                 key="arrivals",
             )
+        if self.insecure and self.ca is not None:
+            raise refusal("ca, or insecure = true", got="both", key="insecure")
         for key in ("stages", "trace"):
             both = bool(self.stages) and self.trace is not None
             if getattr(self, key) and (self.utilisation is not None or both):

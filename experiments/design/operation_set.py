@@ -34,7 +34,7 @@ from experiments.design.workloads import (
     Workload,
 )
 
-HTTP = "http"
+HTTP, TCP = "http", "tcp"
 BODIES_BYTES_MAX = 32 * 1024 * 1024  # of all operations together
 CSV_BYTES_MAX = 16 * 1024 * 1024
 ROWS_MAX = 100_000
@@ -72,25 +72,34 @@ def workload_of(load: Load, directory: Path, fleet: Fleet, roles: Roles) -> dict
     """
     if not load.operations:
         return {}
-    asked = tuple(dict.fromkeys(fleet.tiers[tier].role for tier in _entries(fleet, roles)))
+    entries = _entries(load, fleet, roles)
+    asked = tuple(dict.fromkeys(fleet.tiers[tier].role for tier in entries))
     return {OPERATIONS: Workload(lambda: _population(load, directory), asked)}
 
 
 def files_of(load: Load) -> tuple[str, ...]:
     """Files that it reads, as it names them."""
     bodies = (one.body.file for one in load.operations if one.body is not None)
-    named = (load.parameters, load.trace, *bodies)
+    named = (load.parameters, load.trace, load.ca, *bodies)
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
-def _entries(fleet: Fleet, roles: Roles) -> list[str]:
-    return [tier for tier in fleet.entry_tiers if roles[fleet.tiers[tier].role].protocol == HTTP]
+def protocol_asked(load: Load) -> str:
+    """The protocol of a role whose machines operations can ask: what is private passes as tcp."""
+    return HTTP if load.tls_name is None else TCP
+
+
+def _entries(load: Load, fleet: Fleet, roles: Roles) -> list[str]:
+    protocol = protocol_asked(load)
+    return [
+        tier for tier in fleet.entry_tiers if roles[fleet.tiers[tier].role].protocol == protocol
+    ]
 
 
 def _entry_problems(load: Load, fleet: Fleet, roles: Roles) -> list[Problem]:
-    fitting = _entries(fleet, roles)
+    fitting = _entries(load, fleet, roles)
     if not fitting:
-        expected = f"an entry tier whose role speaks {HTTP}"
+        expected = f"an entry tier whose role speaks {protocol_asked(load)}"
         return [Problem((*_LOAD, "operations"), expected, ", ".join(fleet.entry_tiers))]
     return [
         Problem((*_LOAD, "operations", number, "entry"), f"one of {', '.join(fitting)}", one.entry)

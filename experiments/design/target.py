@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from core.config_file import Strict
 from core.errors import InputError
 
-SCHEMES = {"http": 80}
+SCHEMES = {"http": 80, "https": 443}
 _NEVER = ipaddress.ip_network("0.0.0.0/8")
 _HOW = "Say it as http://HOST:PORT."
 

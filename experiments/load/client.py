@@ -27,12 +27,16 @@ The module is written for the standard sockets, which Locust has made cooperativ
 
 from __future__ import annotations
 
+import select
 import socket
+import ssl
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from experiments.load.tls import PlanTls, context_of, words
 
 BEGIN_BYTES = 100
 Content = bytes
@@ -117,9 +121,12 @@ class Client(ABC):
 class ByteClient(Client):
     """One request's bytes, one reply, over TCP."""
 
-    def __init__(self, address: tuple[str, int], **limits: Any) -> None:
+    def __init__(
+        self, address: tuple[str, int], *, tls: PlanTls | None = None, **limits: Any
+    ) -> None:
         super().__init__(address, **limits)
         self._idle: deque[_Idle] = deque()
+        self._tls = None if tls is None else (context_of(tls), tls.name)
 
     @abstractmethod
     def request(self, text: str) -> bytes:
@@ -141,8 +148,9 @@ class ByteClient(Client):
                 connection = self._connect(connect_deadline_s)
             except TimeoutError:
                 return Answer("aborted_connection", 0, 0, connect_deadline_s)
-            except OSError:
-                return Answer("connection_error", 0, 0, self.clock())
+            except OSError as error:
+                why = words(error) if isinstance(error, ssl.SSLError) else ""
+                return Answer("connection_error", 0, 0, self.clock(), why)
         deadline_s = self.clock() + self.response_timeout_s
         reply, keep = Reply(), False
         try:
@@ -195,6 +203,10 @@ class ByteClient(Client):
             connection.settimeout(self._left(deadline_s))
             connection.connect(self.address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                context, name = self._tls
+                connection.settimeout(self._left(deadline_s))
+                return context.wrap_socket(connection, server_hostname=name)
         except BaseException:
             connection.close()
             raise
@@ -215,6 +227,8 @@ class ByteClient(Client):
 
 def _is_silent(connection: socket.socket) -> bool:
     """An idle connection has nothing to read but its end."""
+    if isinstance(connection, ssl.SSLSocket):
+        return not select.select([connection], [], [], 0)[0]
     connection.settimeout(0.0)
     try:
         connection.recv(1, socket.MSG_PEEK)

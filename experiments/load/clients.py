@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS
 from experiments.design.workloads import MODULE, module_at
 from experiments.load.client import Client
 from experiments.load.http_operation import host_of
-from experiments.load.plan import ClientClass, LoadPlan, entry_url
+from experiments.load.plan import ClientClass, LoadPlan, entry_url, protocol_of
 from experiments.load.protocols import client_class
 from experiments.paths import ROOT
 
@@ -21,12 +22,16 @@ def clients_of(plan: LoadPlan, clock: Callable[[], float]) -> dict[str, Client]:
 
 def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
     parts = entry_url(url, plan.target)
-    kind = own_class(plan.client) if plan.client else client_class(parts.scheme)
+    kind = own_class(plan.client) if plan.client else client_class(protocol_of(url))
     known = PROTOCOLS.get(parts.scheme)
     port = parts.port or (known.default_port if known else None)
     if port is None:
         raise InputError("load: entry", expected="a port", got=url, hint="Add it to the URL.")
-    named = {"authority": plan.target.authority} if plan.target and not plan.client else {}
+    named: dict[str, Any] = {}
+    if plan.target and not plan.client:
+        named["authority"] = plan.target.authority
+    if parts.scheme == "https":
+        named["tls"] = plan.tls
     return kind(
         (str(parts.hostname), port),
         connect_timeout_s=plan.load.connect_timeout_s,

@@ -91,8 +91,6 @@ class LoadGenerator:
         write_plan(stem.with_suffix(".plan.json"), plan)
         needs = (plan.client, plan.locustfile, plan.remote)
         in_python = any(one is not None for one in needs)
-        if plan.target is not None:  # the native worker names addresses, and its own fleet's only
-            in_python = in_python or not plan.target.authority.startswith("127.")
         command = worker_command(self.worker, self.design, in_python=in_python)
         return LoadHandle(plan, command, stem, self.t0_monotonic_s)
 

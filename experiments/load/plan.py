@@ -33,6 +33,7 @@ from experiments.design.workloads import (
 )
 from experiments.load.drawn import Timing, draw
 from experiments.load.protocols import check_protocol
+from experiments.load.tls import PlanTls
 from experiments.paths import ROOT
 from experiments.record.records import write_bytes
 
@@ -113,6 +114,7 @@ class LoadPlan:
     locustfile: LocustFile | None = None
     remote: RemoteWorkers | None = None
     target: PlanTarget | None = None
+    tls: PlanTls | None = None
     first: int = 0
     step: int = 1
     sessions: tuple[SessionSize, ...] = ()
@@ -194,6 +196,12 @@ def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
     return parts
 
 
+def protocol_of(url: str) -> str:
+    """The protocol that an entry speaks, by TLS or not."""
+    scheme = urlsplit(url).scheme
+    return "http" if scheme == "https" else scheme
+
+
 def _on_load_machine() -> bool:
     return ROLE_FILE.is_file() and "ROLE=load" in ROLE_FILE.read_text().splitlines()
 
@@ -245,7 +253,7 @@ def plan_block(
     asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
     if workload.client is None and workload.locustfile is None:
         for url in (url for urls in asked.values() for url in urls):
-            check_protocol(urlsplit(url).scheme)
+            check_protocol(protocol_of(url))
     return replace(plan, operations=operations, entries=asked)
 
 

@@ -26,6 +26,7 @@ from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
 from experiments.load.plan import LoadPlan, plan_block
+from experiments.load.tls import UNCHECKED, tls_of
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.metrics.bootstrap import correlated_s
 from experiments.record.metrics.slo import slo_verdict
@@ -56,10 +57,18 @@ def entries_for(
     tiers, entries = design.fleet.tiers, inventory.endpoints.entries
     fitting = sorted(entries, key=lambda one: tiers[one.tier].role not in workload.roles)
     sessions = {tier: design.roles[tiers[tier].role].session for tier in design.fleet.entry_tiers}
+    secure = design.experiment.load.tls_name is not None
     return {
-        one.tier: tuple(with_session(url, sessions[one.tier]) for url in one.urls)
+        one.tier: tuple(
+            by_tls(url) if secure else with_session(url, sessions[one.tier]) for url in one.urls
+        )
         for one in fitting
     }
+
+
+def by_tls(url: str) -> str:
+    """The URL of an entry that passes https on."""
+    return urlsplit(url)._replace(scheme="https").geturl()
 
 
 def _requests_words(plan: LoadPlan, status: LoadStatus) -> str:
@@ -124,7 +133,10 @@ class BlockRun:
         design = replace(self.design, experiment=asked)
         workload = self.design.workloads[asked.load.user]
         entries = entries_for(workload, self.design, self.fleet.inventory)
-        plan = plan_block(entries, asked, block, workload)
+        tls = tls_of(asked.load, self.design.directory, asked.load.tls_name)
+        plan = replace(plan_block(entries, asked, block, workload), tls=tls)
+        if tls is not None and tls.insecure:
+            narrator.say(UNCHECKED)
         self.recorder.block = block
         handle = self.generator.start(plan)
         self.handles.append(handle)

@@ -32,8 +32,9 @@ from experiments.load.client import Client
 from experiments.load.clients import clients_of
 from experiments.load.generator import LoadGenerator
 from experiments.load.http_operation import Expected, VirtualUser, bytes_of, host_of
-from experiments.load.plan import LoadPlan, addressed, client_class_of, entry_url, locustfile_in
+from experiments.load.plan import LoadPlan, addressed, client_class_of, locustfile_in, protocol_of
 from experiments.load.protocols import IN_PYTHON
+from experiments.load.tls import tls_of
 from experiments.run.block import entries_for
 from experiments.testbed import runs
 from experiments.testbed.fleet import connect, disconnect, provision, wait_ready
@@ -158,8 +159,10 @@ def asked_once(
     """Each operation asked once by itself, and each session gone through once without waits. Of a
     Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once good and
     once not."""
-    plan, walks = trial_plan(design.experiment.load, entries, workload)
-    schemes = {entry_url(url).scheme for urls in plan.entries.values() for url in urls}
+    load = design.experiment.load
+    plan, walks = trial_plan(load, entries, workload)
+    plan = replace(plan, tls=tls_of(load, design.directory, load.tls_name))
+    schemes = {protocol_of(url) for urls in plan.entries.values() for url in urls}
     own = plan.client or plan.locustfile
     if own is None and schemes <= set(IN_PYTHON):
         return [one for walk in walks for one in _walked(plan, walk)]

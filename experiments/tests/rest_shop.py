@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,8 +53,8 @@ class Shop:
 
 
 @contextmanager
-def rest_shop() -> Iterator[Shop]:
-    """The shop, until the end of the block."""
+def rest_shop(tls: ssl.SSLContext | None = None) -> Iterator[Shop]:
+    """The shop, until the end of the block; over TLS by a server's context."""
     shop = Shop()
 
     class Handler(BaseHTTPRequestHandler):
@@ -82,7 +83,11 @@ def rest_shop() -> Iterator[Shop]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    shop.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    if tls is not None:  # each connection shakes hands in its own thread
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    shop.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}/"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -15,7 +15,7 @@ pub const FIELDS_MAX: usize = 128;
 /// Bytes of a value that is taken from an answer, and of a cookie's line.
 const VALUE_MAX: usize = 8192;
 
-/// The fault of a complete answer.
+/// The fault of a complete answer, or of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lack {
     /// A status that is good.
@@ -24,6 +24,8 @@ pub enum Lack {
     Check(u16),
     /// The value at this place of the operation's `take`.
     Value(u16),
+    /// A connection that is private: the reason.
+    Tls(&'static str),
 }
 
 /// A whole answer.
@@ -314,7 +316,7 @@ mod tests {
         let asked = request("[[200, 200]]", "", "");
         let mut user = VirtualUser::default();
         let sent = |user: &VirtualUser| {
-            let bytes = asked.bytes("127.0.0.1:80".parse().unwrap(), user);
+            let bytes = asked.bytes("127.0.0.1", user);
             let text = String::from_utf8(bytes).unwrap();
             let mut lines = text
                 .lines()

@@ -5,17 +5,20 @@ use std::io::{self, Read, Write};
 use memchr::memmem::Finder;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use rustls::ClientConnection;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Lack};
 use crate::outcome::Outcome;
 use crate::protocol::mysql::{Login, Step};
 use crate::protocol::{Progress, Reader, Seen};
 use crate::record::Record;
 use crate::target::Target;
+use crate::tls::{words, Tls};
 
 #[derive(Debug)]
 enum State {
     Connecting,
+    ShakingHands,
     LoggingIn(Login),
     Answering,
     Idle,
@@ -40,6 +43,8 @@ pub enum Took {
 #[derive(Debug)]
 pub struct Conn {
     stream: TcpStream,
+    tls: Option<Box<ClientConnection>>,
+    lack: Option<Lack>,
     state: State,
     reader: Reader,
     input: Vec<u8>,
@@ -64,12 +69,14 @@ impl Conn {
     /// Where it is refused at once.
     pub fn connect(
         told: &Target,
-        target: usize,
-        place: usize,
+        tls: Option<&Tls>,
+        (target, place): (usize, usize),
         now_ns: i64,
         stamp: u64,
     ) -> io::Result<Self> {
         Ok(Self {
+            tls: tls.map(Tls::begin).transpose().map_err(io::Error::other)?,
+            lack: None,
             stream: TcpStream::connect(told.address)?,
             state: State::Connecting,
             reader: Reader::new(told.protocol),
@@ -105,7 +112,10 @@ impl Conn {
         }
         match self.stream.peer_addr() {
             Ok(_) => {
-                self.state = State::LoggingIn(Login::default());
+                self.state = match self.tls {
+                    Some(_) => State::ShakingHands,
+                    None => State::LoggingIn(Login::default()),
+                };
                 Some(self.stream.set_nodelay(true))
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
@@ -115,7 +125,7 @@ impl Conn {
 
     /// True if the server has to let it in first.
     pub fn must_log_in(&self) -> bool {
-        matches!(self.reader, Reader::Mysql(_))
+        self.tls.is_some() || matches!(self.reader, Reader::Mysql(_))
     }
 
     /// Begins with another request.
@@ -130,8 +140,12 @@ impl Conn {
         self.reader = reader;
         self.input.clear();
         self.output.clear();
-        self.output.extend(request);
         self.written = 0;
+        match &mut self.tls {
+            // Memory takes all of it.
+            Some(tls) => drop(tls.writer().write_all(request)),
+            None => self.output.extend(request),
+        }
         self.limit_ns = limit_ns;
         self.stamp = stamp;
     }
@@ -139,12 +153,14 @@ impl Conn {
     /// Nothing is asked any more.
     pub fn rest(&mut self, stamp: u64) {
         self.state = State::Idle;
+        self.input.clear();
         self.stamp = stamp;
     }
 
     /// True if a part of the request waits for the kernel to take it.
     pub fn is_unsent(&self) -> bool {
-        self.written < self.output.len()
+        let waits = self.tls.as_ref().is_some_and(|tls| tls.wants_write());
+        waits || self.written < self.output.len()
     }
 
     /// Writes what the kernel takes.
@@ -153,7 +169,12 @@ impl Conn {
     /// When the connection is broken.
     pub fn write(&mut self) -> io::Result<()> {
         while self.is_unsent() {
-            match self.stream.write(&self.output[self.written..]) {
+            let wrote = match &mut self.tls {
+                Some(tls) => tls.write_tls(&mut self.stream),
+                None => self.stream.write(&self.output[self.written..]),
+            };
+            match wrote {
+                Ok(_) if self.tls.is_some() => {}
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -166,7 +187,9 @@ impl Conn {
     /// How a request ends whose connection broke.
     pub fn lost(&self) -> Outcome {
         match self.state {
-            State::Connecting | State::LoggingIn(_) => Outcome::ConnectionError,
+            State::Connecting | State::ShakingHands | State::LoggingIn(_) => {
+                Outcome::ConnectionError
+            }
             _ => Outcome::AbortedConnection,
         }
     }
@@ -174,12 +197,13 @@ impl Conn {
     /// Its request, which has ended.
     pub fn record(&self, outcome: Outcome, done_ns: i64) -> Record {
         let seen = match self.state {
-            State::Connecting | State::LoggingIn(_) => Seen::default(),
+            State::Connecting | State::ShakingHands | State::LoggingIn(_) => Seen::default(),
             _ => self.reader.seen(),
         };
         Record {
             status: seen.status,
             bytes: seen.bytes,
+            lack: self.lack,
             ..Record::unsent(self.place, outcome, self.sent_ns, Some(done_ns))
         }
     }
@@ -205,11 +229,8 @@ impl Conn {
         wanted: &Finder<'_>,
     ) -> Took {
         loop {
-            let ended = match self.stream.read(scratch) {
-                Ok(count) => {
-                    self.input.extend(&scratch[..count]);
-                    count == 0
-                }
+            let ended = match self.receive(scratch) {
+                Ok(ended) => ended,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Took::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) if matches!(self.state, State::Idle) => return Took::Gone,
@@ -222,10 +243,45 @@ impl Conn {
         }
     }
 
+    /// Appends what has come to the input; whether the server has ended.
+    fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
+        let count = self.stream.read(scratch)?;
+        let Some(tls) = &mut self.tls else {
+            self.input.extend(&scratch[..count]);
+            return Ok(count == 0);
+        };
+        let (mut rest, mut ended) = (&scratch[..count], count == 0);
+        while !rest.is_empty() {
+            tls.read_tls(&mut rest)?;
+            let state = match tls.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => {
+                    self.lack = Some(Lack::Tls(words(&error)));
+                    // The server is told why, if it still listens.
+                    let _ = tls.write_tls(&mut self.stream);
+                    return Err(io::Error::other(error));
+                }
+            };
+            let begin = self.input.len();
+            self.input
+                .resize(begin + state.plaintext_bytes_to_read(), 0);
+            tls.reader().read_exact(&mut self.input[begin..])?;
+            ended |= state.peer_has_closed();
+        }
+        self.write()?;
+        Ok(ended)
+    }
+
     fn take(&mut self, ended: bool, ends: bool, target: &Target, wanted: &Finder<'_>) -> Took {
+        let shakes_hands = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         match &mut self.state {
+            // Tickets of later sessions may come at any time.
+            State::Idle if self.tls.is_some() && !ended && self.input.is_empty() => Took::Nothing,
             State::Idle => Took::Gone,
             State::Connecting => Took::Nothing,
+            State::ShakingHands if ended => Took::Ended(Outcome::ConnectionError, false),
+            State::ShakingHands if shakes_hands => Took::Nothing,
+            State::ShakingHands => Took::LoggedIn,
             State::LoggingIn(login) => match login.read(&self.input, &target.account) {
                 Step::More if ended => Took::Ended(Outcome::ConnectionError, false),
                 Step::More => Took::Nothing,

@@ -247,7 +247,8 @@ impl Engine {
         }
         let (slot, stamp) = (self.pool.free_slot(), self.pool.next_stamp());
         let told = &self.plan.targets[target];
-        let made = Conn::connect(told, target, place, now_ns, stamp).and_then(|mut conn| {
+        let tls = self.plan.tls.as_ref().filter(|_| told.secure);
+        let made = Conn::connect(told, tls, (target, place), now_ns, stamp).and_then(|mut conn| {
             conn.register(self.waiting.registry(), Token(slot))?;
             Ok(conn)
         });
@@ -277,7 +278,7 @@ impl Engine {
         let visit = self.visits.get(&conn.place);
         match (&self.plan.operation(conn.place).http, visit) {
             (Some(http), Some(visit)) => {
-                let bytes = http.bytes(target.address, &visit.user);
+                let bytes = http.bytes(&target.host, &visit.user);
                 conn.ask(&bytes, Reader::of_operation(http), limit_ns, stamp);
             }
             _ => conn.ask(&route.bytes, Reader::new(target.protocol), limit_ns, stamp),
@@ -307,7 +308,7 @@ impl Engine {
             match conn.connected() {
                 None => return,
                 Some(Err(_)) => return self.end(slot, Outcome::ConnectionError, false),
-                Some(Ok(())) if conn.must_log_in() => {}
+                Some(Ok(())) if conn.must_log_in() => self.write(slot),
                 Some(Ok(())) => self.ask(slot, monotonic_ns()),
             }
         } else if event.is_writable() && conn.is_unsent() {

@@ -26,4 +26,5 @@ pub mod refused;
 mod signals;
 mod tally;
 pub mod target;
+mod tls;
 mod waiting;

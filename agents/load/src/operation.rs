@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -113,18 +112,14 @@ impl VirtualUser {
 impl HttpRequest {
     /// The whole request, as it is sent.
     #[must_use]
-    pub fn bytes(&self, address: SocketAddr, user: &VirtualUser) -> Vec<u8> {
+    pub fn bytes(&self, host: &str, user: &VirtualUser) -> Vec<u8> {
         let body = self.body.as_ref().map(|parts| joined(parts, user));
-        let host = match address.port() {
-            80 => address.ip().to_string(),
-            _ => address.to_string(),
-        };
         let mut out = self.method.as_bytes().to_vec();
         out.push(b' ');
         append(&mut out, &self.path, user);
         out.extend(b" HTTP/1.1\r\n");
         for (name, value) in [
-            ("Host", host.as_str()),
+            ("Host", host),
             ("User-Agent", "sparecraft"),
             ("Accept", "*/*"),
         ] {
@@ -239,7 +234,7 @@ mod tests {
         user.keep_cookie("sid", "3");
         user.keep_cookie("c", "4");
         user.drop_cookie("c");
-        let sent = request.bytes("127.0.0.1:81".parse().unwrap(), &user);
+        let sent = request.bytes("127.0.0.1:81", &user);
         let end = sent
             .windows(4)
             .position(|four| four == b"\r\n\r\n")

@@ -10,7 +10,8 @@ use crate::clock::from_s;
 use crate::operation::{HttpRequest, VirtualUser};
 use crate::protocol::Protocol;
 use crate::refused::Refused;
-use crate::target::Target;
+use crate::target::{Allowed, Service, Target};
+use crate::tls::{Tls, TlsOptions};
 
 #[derive(Debug, Deserialize)]
 struct PlanFile {
@@ -24,6 +25,10 @@ struct PlanFile {
     client: Option<IgnoredAny>,
     #[serde(default)]
     remote: Option<IgnoredAny>,
+    #[serde(default)]
+    target: Option<Service>,
+    #[serde(default)]
+    tls: Option<TlsOptions>,
     #[serde(default)]
     first: u64,
     #[serde(default = "one")]
@@ -110,6 +115,8 @@ pub struct Plan {
     pub user: String,
     /// Whom it asks.
     pub targets: Vec<Target>,
+    /// How the secure ones among them are spoken to.
+    pub(crate) tls: Option<Tls>,
     /// What it asks.
     pub operations: Vec<Operation>,
     /// When each request leaves, from the block's start; in order.
@@ -149,11 +156,15 @@ impl Plan {
         let file: PlanFile = serde_json::from_slice(json)
             .map_err(|error| Refused::new("a plan of load-plan.schema.json", error.to_string()))?;
         file.check()?;
+        let allowed = Allowed {
+            on_load_machine,
+            service: file.target.clone(),
+        };
         let mut targets: Vec<Target> = vec![];
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (tier, urls) in &file.entries {
             for url in urls {
-                let target = Target::parse(url, on_load_machine)?;
+                let target = Target::parse(url, &allowed)?;
                 let known = targets.iter().position(|one| *one == target);
                 let place = known.unwrap_or(targets.len());
                 if known.is_none() {
@@ -161,6 +172,10 @@ impl Plan {
                 }
                 places.entry(tier).or_default().push(place);
             }
+        }
+        let tls = file.tls.as_ref().map(Tls::new).transpose()?;
+        if tls.is_none() && targets.iter().any(|one| one.secure) {
+            return Err(Refused::new("`tls` beside entries of https", "none"));
         }
         let operations = file
             .operations
@@ -186,6 +201,7 @@ impl Plan {
             rows: file.rows,
             row_of: file.row_of,
             targets,
+            tls,
             operations,
             offsets_ns: file.offsets_s.iter().copied().map(from_s).collect(),
             // In bounds: `check`.
@@ -416,7 +432,7 @@ impl OperationOption {
             let bytes = match &self.http {
                 Some(_) if target.protocol == Protocol::Http => Some(vec![]),
                 Some(_) => None,
-                None => target.protocol.request(target.address, &self.request),
+                None => target.protocol.request(&target.host, &self.request),
             };
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());

@@ -138,6 +138,7 @@ fn said(lack: Lack, status: u16, operation: &Operation) -> String {
         (Lack::Check(number), _) => format!("check {number}"),
         (Lack::Value(place), Some(http)) => format!("no {}", http.take[place as usize].name),
         (Lack::Value(_), None) => String::new(),
+        (Lack::Tls(reason), _) => reason.to_owned(),
     }
 }
 

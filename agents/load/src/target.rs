@@ -3,12 +3,32 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use serde::Deserialize;
+
 use crate::account::Account;
 use crate::protocol::Protocol;
 use crate::refused::Refused;
 
 /// Says on a load machine of a fleet on EC2 that it is one: there 10.0.0.0/8 is the own fleet's.
 const ROLE_FILE: &str = "/etc/sparecraft/role.env";
+
+/// A service that somebody else runs.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Service {
+    /// Where all load goes.
+    address: Ipv4Addr,
+    /// The Host header.
+    authority: String,
+}
+
+/// Whom load may go to.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    /// This is a load machine of a fleet on EC2.
+    pub on_load_machine: bool,
+    /// A service, and nothing else.
+    pub service: Option<Service>,
+}
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +37,10 @@ pub struct Target {
     pub protocol: Protocol,
     /// Address and port.
     pub address: SocketAddr,
+    /// The Host header of HTTP.
+    pub host: String,
+    /// By TLS.
+    pub secure: bool,
     /// Who logs in there.
     pub account: Account,
 }
@@ -26,34 +50,49 @@ impl Target {
     ///
     /// # Errors
     /// What was expected and what came.
-    pub fn parse(url: &str, on_load_machine: bool) -> Result<Self, Refused> {
-        Self::parts(url, on_load_machine).ok_or_else(|| {
-            Refused::new(
-                "an entry PROTOCOL://ADDRESS[:PORT]/ of http, memcached, mysql or redis with an \
-                 address in 127.0.0.0/8 or 198.18.0.0/15, the own fleet's (10.0.0.0/8 on its load \
-                 machine on EC2)",
-                url,
-            )
+    pub fn parse(url: &str, allowed: &Allowed) -> Result<Self, Refused> {
+        Self::parts(url, allowed).ok_or_else(|| {
+            let expected = match &allowed.service {
+                Some(service) => format!("an entry PROTOCOL://{}[:PORT]/", service.address),
+                None => "an entry PROTOCOL://ADDRESS[:PORT]/ of http, https, memcached, mysql or \
+                     redis with an address in 127.0.0.0/8 or 198.18.0.0/15, the own fleet's \
+                     (10.0.0.0/8 on its load machine on EC2)"
+                    .to_owned(),
+            };
+            Refused::new(expected, url)
         })
     }
 
-    fn parts(url: &str, on_load_machine: bool) -> Option<Self> {
+    fn parts(url: &str, allowed: &Allowed) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
-        let protocol = Protocol::named(scheme)?;
+        let secure = scheme == "https";
+        let protocol = Protocol::named(if secure { "http" } else { scheme })?;
+        let default_port = if secure { 443 } else { protocol.default_port() };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (account, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = account.split_once(':').unwrap_or((account, ""));
         let (ip, port) = match host.split_once(':') {
             Some((ip, port)) => (ip, port.parse().ok()?),
-            None => (host, protocol.default_port()),
+            None => (host, default_port),
         };
         let ip: Ipv4Addr = ip.parse().ok()?;
-        if !is_own(ip, on_load_machine) {
+        let may = match &allowed.service {
+            Some(service) => service.address == ip,
+            None => is_own(ip, allowed.on_load_machine),
+        };
+        if !may {
             return None;
         }
+        let host = match &allowed.service {
+            Some(service) => service.authority.clone(),
+            None if port == default_port => ip.to_string(),
+            None => format!("{ip}:{port}"),
+        };
         Some(Self {
             protocol,
             address: SocketAddr::new(IpAddr::V4(ip), port),
+            host,
+            secure,
             account: Account {
                 user: decoded(user)?,
                 password: decoded(password)?,
@@ -96,6 +135,14 @@ fn is_own(ip: Ipv4Addr, on_load_machine: bool) -> bool {
 mod tests {
     use super::*;
 
+    fn parsed(url: &str, on_load_machine: bool) -> Result<Target, Refused> {
+        let allowed = Allowed {
+            on_load_machine,
+            service: None,
+        };
+        Target::parse(url, &allowed)
+    }
+
     #[test]
     fn the_own_fleet_is_loopback_and_the_benchmarking_range() {
         for url in [
@@ -103,7 +150,7 @@ mod tests {
             "redis://198.18.0.11:6380/",
             "memcached://198.19.1.2",
         ] {
-            assert!(Target::parse(url, false).is_ok(), "{url}");
+            assert!(parsed(url, false).is_ok(), "{url}");
         }
         for url in [
             "http://198.20.0.1/",
@@ -111,36 +158,67 @@ mod tests {
             "http://localhost/",
             "http://[::1]/",
         ] {
-            assert!(Target::parse(url, true).is_err(), "{url}");
+            assert!(parsed(url, true).is_err(), "{url}");
         }
     }
 
     #[test]
     fn a_private_address_is_allowed_on_a_load_machine_only() {
-        assert!(Target::parse("http://10.80.0.11/", false).is_err());
-        assert!(Target::parse("http://10.80.0.11/", true).is_ok());
+        assert!(parsed("http://10.80.0.11/", false).is_err());
+        assert!(parsed("http://10.80.0.11/", true).is_ok());
+    }
+
+    #[test]
+    fn a_plan_for_a_service_asks_its_address_by_its_name_and_nothing_else() {
+        let service = r#"{"address": "10.80.0.11", "authority": "shop.test:8443"}"#;
+        let allowed = Allowed {
+            on_load_machine: true,
+            service: Some(serde_json::from_str(service).unwrap()),
+        };
+        let target = Target::parse("https://10.80.0.11:8443/", &allowed).unwrap();
+        assert_eq!(target.address.port(), 8443);
+        assert_eq!(
+            (target.host.as_str(), target.secure),
+            ("shop.test:8443", true)
+        );
+        for url in [
+            "http://10.80.0.12/",
+            "http://127.0.0.1/",
+            "http://198.18.0.1/",
+        ] {
+            assert!(Target::parse(url, &allowed).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_host_header_has_a_port_that_is_not_the_scheme_s_own() {
+        for (url, host) in [
+            ("http://127.0.0.1/", "127.0.0.1"),
+            ("http://127.0.0.1:443/", "127.0.0.1:443"),
+            ("https://127.0.0.1/", "127.0.0.1"),
+            ("https://127.0.0.1:80/", "127.0.0.1:80"),
+        ] {
+            assert_eq!(parsed(url, false).unwrap().host, host, "{url}");
+        }
     }
 
     #[test]
     fn a_url_has_an_account_a_port_and_a_database() {
-        let target = Target::parse("mysql://wiki:wiki-read@127.0.0.1:3307/wiki", false).unwrap();
+        let target = parsed("mysql://wiki:wiki-read@127.0.0.1:3307/wiki", false).unwrap();
         assert_eq!(target.address.port(), 3307);
         let account = &target.account;
         let told = [&account.user, &account.password, &account.database];
         assert_eq!(told, ["wiki", "wiki-read", "wiki"]);
         assert_eq!(
-            Target::parse("mysql://127.0.0.1/", false)
-                .unwrap()
-                .address
-                .port(),
+            parsed("mysql://127.0.0.1/", false).unwrap().address.port(),
             3306
         );
-        let target = Target::parse("mysql://a%40b:%2f%c3%a9@127.0.0.1/", false).unwrap();
+        let target = parsed("mysql://a%40b:%2f%c3%a9@127.0.0.1/", false).unwrap();
         assert_eq!(
             [target.account.user, target.account.password],
             ["a@b", "/é"]
         );
-        assert!(Target::parse("ftp://127.0.0.1/", false).is_err());
-        assert!(Target::parse("http://127.0.0.1:http/", false).is_err());
+        assert!(parsed("ftp://127.0.0.1/", false).is_err());
+        assert!(parsed("http://127.0.0.1:http/", false).is_err());
     }
 }

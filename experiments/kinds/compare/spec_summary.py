@@ -24,6 +24,10 @@ def spec_rows(run: RunFolder) -> list[tuple[str, str]]:
                      f"{_rate_words(run)}; time-outs "
                      f"{plain(load.get('connect_timeout_s'))} s to connect, "
                      f"{plain(load.get('response_timeout_s'))} s to answer"))  # fmt: skip
+    if load.get("tls_name"):
+        rows.append(("https", f"certificates for {load['tls_name']}"))
+    if load.get("insecure"):
+        rows.append(("certificates", "not checked: insecure = true"))
     if spec.get("locustfile"):
         found = locustfile_of(spec["locustfile"])
         rows += [("load sent by", sender_words(found)), *locustfile_rows(found)]

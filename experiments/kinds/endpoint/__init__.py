@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.record.result import Findings
+    from experiments.testbed.platforms import Platform
     from experiments.testbed.testbed import Testbed
 
 
@@ -39,6 +40,13 @@ class EndpointKind(CompareKind[Target]):
     def utilisation(self, design: Design, results: Path) -> Any:
         """Of machines that nobody sees, none."""
         del design, results
+
+    def check_host(self, design: Design, section: Target, platform: Platform) -> None:
+        """The service answers, with the certificate that its URL asks for."""
+        from experiments.kinds.endpoint.measure import check_target
+
+        del platform
+        check_target(design, section)
 
     def measure(self, testbed: Testbed, section: Target) -> None:
         """Every block of the design, sent to the service."""

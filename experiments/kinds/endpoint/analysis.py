@@ -38,6 +38,7 @@ def analyse(folder: Path) -> Findings:
         "target": _url(service),
         "address": service.get("address", ""),
         "not_measured": NOT_MEASURED,
+        "insecure": bool((spec.get("load") or {}).get("insecure")),
         **{key: found.body[key] for key in _KEPT},
         "blocks": without_nan(_blocks(measured(prepared(requests, limit_ms)), spec)),
     }

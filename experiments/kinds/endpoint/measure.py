@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError
 from core.statistics.percentiles import time_out_ms
+from experiments.design import Design
 from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.endpoint import ARM
 from experiments.design.experiment import Experiment
@@ -16,6 +18,7 @@ from experiments.design.schedule import Block, blocks, pair_seed
 from experiments.design.target import Target
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import plan_block
+from experiments.load.tls import UNCHECKED, PlanTls, check_answers, tls_of
 from experiments.run.blocks import write_blocks
 from experiments.testbed.guard import GuardWatch
 from experiments.testbed.host import HostBlock, HostWatch, wait_until_quiet
@@ -32,7 +35,9 @@ def measure(testbed: Testbed, target: Target) -> None:
     """All blocks of the design, and before them what settles."""
     design = testbed.design
     copy_design_files(design.directory, design.experiment.load, testbed.folder / FOLDER)
-    run = EndpointRun(testbed, target)
+    run = EndpointRun(testbed, target, tls=_tls_of(design, target))
+    if design.experiment.load.insecure:
+        testbed.narrator.say(UNCHECKED)
     testbed.keep(run.write)
     asked = design.experiment
     with testbed.narrator.step(f"Measuring {target.url}"):
@@ -46,6 +51,25 @@ def measure(testbed: Testbed, target: Target) -> None:
             run.block(block, asked)
 
 
+def check_target(design: Design, target: Target) -> None:
+    """Raises InputError or EnvironmentMissing where it is not what its URL says."""
+    load = design.experiment.load
+    by_name = target.host != target.address and not target.address.startswith("127.")
+    if load.locustfile is not None and (target.scheme == "https" or by_name):
+        raise InputError(
+            f"--target {target.url}",
+            expected="http and an IPv4 address, with a locustfile",
+            got=target.url,
+            hint="Write its requests as [[load.operations]].",
+        )
+    check_answers(target, _tls_of(design, target), load.connect_timeout_s)
+
+
+def _tls_of(design: Design, target: Target) -> PlanTls | None:
+    name = target.host if target.scheme == "https" else None
+    return tls_of(design.experiment.load, design.directory, name)
+
+
 @dataclass
 class EndpointRun:
     """The blocks that were sent so far; each one's records, however it ended."""
@@ -55,6 +79,7 @@ class EndpointRun:
     handles: list[LoadHandle] = field(default_factory=list)
     discarded: list[LoadHandle] = field(default_factory=list)
     host: list[HostBlock] = field(default_factory=list)
+    tls: PlanTls | None = None
 
     def block(self, block: Block, asked: Experiment) -> None:
         """Send one block. Raises Stopped where the guard ends it."""
@@ -63,6 +88,7 @@ class EndpointRun:
         workload = design.workloads[asked.load.user]
         entries = dict.fromkeys(design.fleet.entry_tiers, (self.target.entry,))
         plan = plan_block(entries, asked, block, workload, self.target)
+        plan = replace(plan, tls=self.tls)
         generator = LoadGenerator(
             testbed.folder / "load",
             t0_monotonic_s=testbed.clock.monotonic,

@@ -28,7 +28,7 @@ from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import milliseconds, number, percent
 
 _QUESTIONS = {"measurement": "Measured as asked?"}
-_ASKED = ("load", "load sent by", "phases", "SLO", "design")
+_ASKED = ("load", "certificates", "load sent by", "phases", "SLO", "design")
 _QUANTILES = ("p50", "p95", "p99")
 
 
@@ -67,7 +67,8 @@ def write_page(folder: Path) -> Path:
 def address_words(body: Mapping[str, Any]) -> str:
     """The service, and where its name led to."""
     target, address = body.get("target") or "", body.get("address") or ""
-    return target if address in target else f"{target} at {address}"
+    words = target if address in target else f"{target} at {address}"
+    return f"{words}, certificate not checked" if body.get("insecure") else words
 
 
 def _asked(run: RunFolder) -> list[tuple[str, str]]:
@@ -118,5 +119,7 @@ def print_result(folder: Path, console: Console, page: Path) -> None:
     if words := load_words(load):
         console.print(words, markup=False, highlight=False)
     console.print(verdict(run), style="bold", markup=False, highlight=False)
+    if run.summary.get("insecure"):
+        console.print("Certificates were not checked.", style="yellow")
     console.print(run.summary.get("not_measured") or "", markup=False, highlight=False)
     print_path(page, console)

@@ -1,8 +1,6 @@
 //! Page views over HTTP/1.1. Good is a complete answer of status 200 that contains what the page
 //! must; any other status is `bad_status`.
 
-use std::net::SocketAddr;
-
 use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;
 
@@ -11,12 +9,8 @@ use crate::answer::{Answer, FIELDS_MAX};
 use crate::outcome::Outcome;
 
 /// A view of the page at a path.
-pub fn request(address: SocketAddr, path: &str) -> Option<Vec<u8>> {
+pub fn request(host: &str, path: &str) -> Option<Vec<u8>> {
     let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
-    let host = match address.port() {
-        80 => address.ip().to_string(),
-        _ => address.to_string(),
-    };
     let text = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n\r\n"
     );

@@ -7,8 +7,6 @@ pub(crate) mod mysql;
 mod redis;
 mod text;
 
-use std::net::SocketAddr;
-
 use memchr::memmem::Finder;
 
 use crate::answer::Answer;
@@ -85,9 +83,9 @@ impl Protocol {
 
     /// The bytes of a request that a plan names by `text`; none where it has another form.
     #[must_use]
-    pub fn request(self, address: SocketAddr, text: &str) -> Option<Vec<u8>> {
+    pub fn request(self, host: &str, text: &str) -> Option<Vec<u8>> {
         match self {
-            Self::Http => http::request(address, text),
+            Self::Http => http::request(host, text),
             Self::Memcached => memcached::request(text),
             Self::Mysql => mysql::request(text),
             Self::Redis => redis::request(text),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.tests.called import call, refusal
+from experiments.tests.certificates import Authority
 from experiments.tests.rest_shop import Shop, rest_shop
 
 DESIGN = """\
@@ -113,6 +114,28 @@ def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
     assert all(f'id="{one}"' in page.read_text() for one in ("stage-table", "rate"))
     error = refusal("plan", "--from", str(page.parent))
     assert error.place == str(page.parent)
+
+
+def test_https_is_asked_with_a_certificate_that_is_trusted_or_not_at_all(design: Path) -> None:
+    authority = Authority(design.parent)
+    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
+    (design / "experiment.toml").write_text(text)
+    with rest_shop(authority.server("DNS:localhost")) as shop:
+        shop.url = shop.url.replace("127.0.0.1", "localhost")
+        url = shop.url.rstrip("/")
+        results = design.parent / "results"
+        error = refusal("run", str(design), "--target", url, "--results", str(results))
+        assert "certificate" in error.got
+        assert not results.exists()
+        assert shop.asked == []
+        (design / "ca.pem").write_bytes(authority.file.read_bytes())
+        (design / "experiment.toml").write_text(text.replace("[load]", '[load]\nca = "ca.pem"', 1))
+        found = run(design, shop)["endpoint"]
+        assert (found["target"], found["insecure"]) == (url, False)
+        assert found["arms"]["target"]["errors"] == 0
+        insecure = text.replace("[load]", "[load]\ninsecure = true", 1)
+        (design / "experiment.toml").write_text(insecure)
+        assert run(design, shop)["endpoint"]["insecure"] is True
 
 
 def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design: Path) -> None:

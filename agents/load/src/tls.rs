@@ -1,0 +1,144 @@
+//! TLS to a server: whose certificates are trusted, and the handshake of a connection.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{ring, verify_tls12_signature, verify_tls13_signature, CryptoProvider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+use serde::Deserialize;
+
+use crate::refused::Refused;
+
+/// What a plan says of it.
+#[derive(Debug, Deserialize)]
+pub struct TlsOptions {
+    /// The name that certificates are for.
+    name: String,
+    /// Certificates of those who are trusted to sign, PEM.
+    roots: String,
+    /// Any certificate will do.
+    insecure: bool,
+}
+
+/// The clients of one server.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Takes in the certificates.
+    ///
+    /// # Errors
+    /// Where there is none, or the name is none.
+    pub fn new(asked: &TlsOptions) -> Result<Self, Refused> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Refused::new("versions of TLS", error.to_string()))?;
+        let mut config = if asked.insecure {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
+                .with_no_client_auth()
+        } else {
+            let mut roots = RootCertStore::empty();
+            let found: Result<Vec<_>, _> =
+                CertificateDer::pem_slice_iter(asked.roots.as_bytes()).collect();
+            let found =
+                found.map_err(|error| Refused::new("certificates in PEM", error.to_string()))?;
+            if roots.add_parsable_certificates(found).0 == 0 {
+                return Err(Refused::new("certificates that are trusted", "none"));
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = ServerName::try_from(asked.name.clone())
+            .map_err(|_| Refused::new("the name of a TLS server", &asked.name))?;
+        Ok(Self {
+            config: Arc::new(config),
+            name,
+        })
+    }
+
+    /// A connection that has still to shake hands.
+    ///
+    /// # Errors
+    /// Where the configuration allows none.
+    pub fn begin(&self) -> Result<Box<ClientConnection>, Error> {
+        let mut made = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
+        // A body is taken whole; the plan bounds it.
+        made.set_buffer_limit(None);
+        Ok(Box::new(made))
+    }
+}
+
+/// Why a handshake failed, in few words.
+pub fn words(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "certificate: not trusted",
+        Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "certificate: expired",
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "certificate: of another name",
+        Error::InvalidCertificate(_) => "certificate",
+        _ => "TLS",
+    }
+}
+
+/// Takes any certificate.
+#[derive(Debug)]
+struct Unchecked(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
