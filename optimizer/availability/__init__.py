@@ -4,7 +4,7 @@
 Read `rates.py` (what is given), `chain.py` (states and transitions), `models.py` (the four models),
 `transient.py` (the numerical method and its bound); then `steady.py`, `course.py` (the long run and
 the time course), `sizing.py` (the least extra nodes or pool for a target), `placement.py` and
-`domains.py` (machines in zones and on hosts that fail as a whole).
+`domains.py` (machines in zones and on hosts that fail as a whole), `state.py` (a primary, copies).
 """
 
 from optimizer.availability.course import TimeCourse, time_course
@@ -18,6 +18,7 @@ from optimizer.availability.models import (
 from optimizer.availability.placement import Level, lit_law, placements, sizes_at
 from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool, sizes
+from optimizer.availability.state import data_lost, writes_lost
 from optimizer.availability.steady import steady_state
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "TimeCourse",
     "active_route_anywhere",
     "availability",
+    "data_lost",
     "least_extra_nodes",
     "least_pool",
     "lit_law",
@@ -40,4 +42,5 @@ __all__ = [
     "spread_unavailability",
     "steady_state",
     "time_course",
+    "writes_lost",
 ]

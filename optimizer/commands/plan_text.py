@@ -89,12 +89,37 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     if body["present"] is not None:
         print_table(_present(body["present"], body["usd_per_month"]))
         out.print(Text(_present_words(body["present"])))
-    for line in _load(body["load"]):
+    for line in (*_load(body["load"]), *_data(body["state"] or {})):
         out.print(Text(line))
     if not body["solver"]["proved"]:
         gap = body["solver"]["gap"]
         say(f"\nNot proved to be the cheapest: a plan could cost up to {gap:.1%} less. Hence no")
         say("marginal prices, fronts or sensitivities: lower max_nodes or max_replicas for these.")
+
+
+def _data(tiers: Mapping[str, Any]) -> Iterable[str]:
+    """What a tier's data and writes mean, a line each."""
+    for name, one in tiers.items():
+        parts = []
+        if one["carries_per_s_most"] is not None:
+            parts.append(
+                f"writes use {one['writes_use']:.0%} of every machine, and bound it to "
+                f"{one['carries_per_s_most']:.4g} requests/s"
+            )
+        if one["copy_s"] is not None:
+            parts.append(
+                f"a machine that joins copies {one['data_gb']:g} GB and serves after "
+                f"{one['serves_again_s']:.0f} s"
+            )
+        if one["takes_over_s"] is not None:
+            parts.append(
+                f"without a primary {one['without_primary']:.2g} of the year "
+                f"({one['takes_over_s']:g} s each time)"
+            )
+        if one["data_lost"]:
+            parts.append(f"without its last copy {one['data_lost']:.2g}")
+        if parts:
+            yield f"{name}: {'; '.join(parts)}"
 
 
 def _paid(tier: Mapping[str, Any]) -> str:

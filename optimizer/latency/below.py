@@ -12,6 +12,7 @@ slower than Y (x_j <= y_j in every bin), so is what is made of it. Means are kep
                  q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), mean and variance those of s
                  visits; then k times the sum of two. r = 1: the own stays are gamma with q times
                  mean and variance, which is a scale too, and only what is below is summed so
+  writes         where reads are copied: the sum of the visits that are and of those that are not
   back to bins   the means of the quantile bins, narrow where percentiles are asked for; they lose
                  a few per cent of the variance
 
@@ -23,11 +24,13 @@ it is slowed gives it a huge variance, and with that a small p95.)
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import LEAST
 from optimizer.latency.station import Station, Stays, stays
 
 if TYPE_CHECKING:
@@ -84,6 +87,22 @@ def gamma_bins(shape: float, *, fine: bool = False) -> Array:
 
 
 def _waits(station: Station, below: Array) -> Array:
+    laws = [_of_part(_thinner(part, share), below) for share, part in station.parts]
+    if len(laws) == 1:
+        return laws[0]
+    reads, writes = laws  # a page has some of each, one after the other
+    return _binned((reads[:, :, None] + writes[:, None, :]).reshape(len(reads), -1), _PAIRS)
+
+
+def _thinner(station: Station, share: float) -> Station:
+    """The same with that share of its visits."""
+    if share == 1.0:
+        return station
+    tier = station.tier
+    return replace(station, tier=replace(tier, visits=max(LEAST, share * tier.visits)))
+
+
+def _of_part(station: Station, below: Array) -> Array:
     state, visits = stays(station), station.tier.visits
     if station.replicas > 1:
         return _first_of_copies(station, state, below)

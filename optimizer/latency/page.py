@@ -73,14 +73,19 @@ class PageLatency:
         """P(page > t) at the grid's times."""
         from scipy.fft import irfft
 
-        spectra = self._own(stations[0])
+        parts = stations[0].parts
+        if len(parts) > 1:
+            each = [share * self._law((part, *stations[1:])) for share, part in parts]
+            return np.minimum.accumulate(np.sum(each, axis=0))
+        front = parts[0][1]
+        spectra = self._own(front)
         if len(stations) > 1:
             below = self._below(stations[1:])
             spectra = {kind: own * below for kind, own in spectra.items()}
         points = len(self.times_s)
         ends = {k: _survival_of(irfft(s, self._size)[:points]) for k, s in spectra.items()}
         total = np.zeros_like(self.times_s)
-        for weight, counts in stays(stations[0]).mixes:
+        for weight, counts in stays(front).mixes:
             part = np.full_like(total, weight)
             for kind, count in enumerate(counts):
                 if count:

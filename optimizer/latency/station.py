@@ -7,9 +7,12 @@ speed a share f of time, independently. The four kinds of server and their speed
 
   whole 1   whole, slowed gamma   limping sigma   limping, slowed sigma gamma
 
-  load of a kind    rho = lambda r T / ((n + m) V).  round-robin: every server gets the same, so
-                    rho_s = rho / s.  TAD shares by speed, so that all are equally loaded:
-                    rho_s = rho (n + m) / ((n + m sigma) (1 - f (1 - gamma)))   (sPARE 4.2)
+  load of a kind    rho = lambda T / V (r (1 - w) / (n + m) + w), w the share of writes, which every
+                    server executes; of a primary as a bound for the others.
+                    round-robin: every server gets the same, so rho_s = rho / s.  TAD shares by
+                    speed, so that all are equally loaded:
+                    rho_s = rho (n + m) / ((n + m sigma) (1 - f (1 - gamma)))   (sPARE 4.2),
+                    and no less than the writes, which no policy sends elsewhere: lambda w T / (V s)
   stable            if a server that gets its share is: rho_s < 1 with s its mean over time, s =
                     sigma (1 - f (1 - gamma)) for a limping server under round-robin
   mean stay         processor sharing, a copy gets min(1, V / n) of a core:
@@ -22,7 +25,8 @@ speed a share f of time, independently. The four kinds of server and their speed
   where r copies    on r distinct servers, drawn one after the other: round-robin with equal
   are               chances, TAD in proportion to speed, given how many servers are slowed,
                     Bin(n, f) and Bin(m, f). With r = M there is no choice, whatever the policy.
-  first of r wins   S(t) = prod_s S_s(t)^(copies on that kind), copies independent
+  first of r wins   S(t) = prod_s S_s(t)^(copies on that kind), copies independent. Writes are not
+                    copied: they are as with r = 1 under the same load
 
 How far off, against an event-by-event simulation of processor sharing with exponential work (20,000
 requests, 3 seeds, `test_latency_degraded`), cv2 as a run would measure it:
@@ -40,7 +44,7 @@ page's copies; the arbiter itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from core.errors import (
@@ -68,13 +72,15 @@ class TierLatency:
     interference_share: float = 0.0
     gamma: float = 1.0
     run_s: float = 0.0
+    write_share: float = 0.0  # of the requests: each is executed by every server, and never copied
 
 
 @dataclass(frozen=True)
 class Station:
     """One tier as configured: servers, cores of each, replicas, policy, request rate before r.
 
-    `down` of the servers are gone; `limping` of the others run at `limp_speed` for good.
+    `down` of the servers are gone; `limping` of the others run at `limp_speed` for good. `sent` is
+    how many copies of each read load the servers, where that is not `replicas`.
     """
 
     tier: TierLatency
@@ -87,6 +93,7 @@ class Station:
     limping: int = 0
     limp_speed: float = 1.0
     name: str = ""
+    sent: int | None = None
 
     @property
     def up(self) -> int:
@@ -101,8 +108,24 @@ class Station:
     @property
     def load(self) -> float:
         """rho of an undisturbed server, if all that are up get the same."""
-        demand = self.request_per_s * self.replicas * self.tier.processing_s
-        return demand / (self.up * self.cores)
+        tier, copies = self.tier, self.sent or self.replicas
+        demand = self.request_per_s * copies * tier.processing_s * (1.0 - tier.write_share)
+        return demand / (self.up * self.cores) + self.written
+
+    @property
+    def written(self) -> float:
+        """The part of writes in it: as much on every server, however many there are."""
+        return self.request_per_s * self.tier.write_share * self.tier.processing_s / self.cores
+
+    @property
+    def parts(self) -> tuple[tuple[float, Station], ...]:
+        """Reads and writes, with their shares, where reads alone are copied; else the whole."""
+        share = self.tier.write_share
+        if not share or self.replicas == 1 or self.sent is not None:
+            return ((1.0, self),)
+        alone = replace(self, replicas=1, sent=self.replicas)
+        unwritten = replace(self, sent=self.replicas)
+        return ((share, alone),) if share == 1.0 else ((1.0 - share, unwritten), (share, alone))
 
 
 @dataclass(frozen=True)
@@ -132,7 +155,7 @@ def stays(station: Station) -> Stays:
     gamma, sigma = tier.gamma, station.limp_speed if station.limping else 1.0
     speeds = (1.0, gamma, sigma, sigma * gamma)
     rho = _shared_load(station) if by_speed else station.load
-    loads = [rho if by_speed else rho / speed for speed in speeds]
+    loads = [max(rho, station.written / s) if by_speed else rho / s for s in speeds]
     means = tuple(
         mean_stay_s(tier, station.cores, load, speed)
         for load, speed in zip(loads, speeds, strict=True)
@@ -185,7 +208,7 @@ def _check(station: Station) -> None:
         require_positive(f"{where}{name}", getattr(tier, name))
     require_positive(f"{where}cores", station.cores)
     require_positive(f"{where}limp_speed", station.limp_speed)
-    for name in ("interference_share", "gamma"):
+    for name in ("interference_share", "gamma", "write_share"):
         require_share(f"{where}{name}", getattr(tier, name))
     require_share(f"{where}limp_speed", station.limp_speed)
     for name, value in (("request_per_s", station.request_per_s), ("run_s", tier.run_s)):
@@ -199,10 +222,10 @@ def _check(station: Station) -> None:
 
 
 def _check_stable(station: Station, where: str) -> None:
+    limp = station.limp_speed if station.limping else 1.0
     if station.sends_by_speed:
-        busiest = _shared_load(station)
+        busiest = max(_shared_load(station), station.written / (_left(station.tier) * limp))
     else:
-        limp = station.limp_speed if station.limping else 1.0
         busiest = station.load / (_left(station.tier) * limp)
     if not busiest < 1.0:
         raise UnstableError(

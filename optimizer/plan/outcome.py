@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class Plan:
     schedule: Mapping[str, Any] | None = None  # machines by the hour, beside this fleet
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
+    state: Mapping[str, Any] | None = None  # what the tiers' data and writes mean for it
     simulation: Mapping[str, Any] = field(default_factory=dict)  # what decided, or why none did
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class Plan:
             "schedule": None if self.schedule is None else dict(self.schedule),
             "present": None if self.present is None else dict(self.present),
             "domains": None if self.domains is None else dict(self.domains),
+            "state": None if self.state is None else dict(self.state),
             "simulation": dict(self.simulation),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
@@ -133,7 +135,32 @@ class Plan:
         for name, spread in (self.domains or {}).get("spread", {}).items():
             where = "; ".join(f"{level} {_sum(sizes)}" for level, sizes in spread.items())
             lines.append(f"# {name} over domains, standbys included: {where}")
+        lines += _hours(self.schedule)
         return "\n".join([*lines, ""])
+
+
+def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
+    """The schedule as remarks: no stack of Terraform's changes its machines by the hour."""
+    if schedule is None or schedule["usd_per_month"] is None:
+        return
+    yield (
+        f"# By the hour {schedule['usd_per_month']:.2f} USD/month: not in the variables above, "
+        "which are the standing fleet of"
+    )
+    yield "# the busiest hour, as no stack changes machines by the hour. plan.json has all of it."
+    for name, tier in schedule["tiers"].items():
+        for one in tier["machines"]:
+            kind = f"{one['instance_type']}@{one['purchase']}"
+            if one["bought"]:
+                yield f"# {name} {kind}: {one['bought']} in all hours"
+            else:
+                yield f"# {name} {kind} from hour: {_runs(one['by_hour'])}"
+
+
+def _runs(counts: Sequence[int]) -> str:
+    """Where a number of machines begins: `0 2, 8 5` are 2 until hour 8, then 5."""
+    starts = [h for h, n in enumerate(counts) if h == 0 or n != counts[h - 1]]
+    return ", ".join(f"{hour} {counts[hour]}" for hour in starts)
 
 
 def _sum(sizes: Sequence[int]) -> str:

@@ -31,6 +31,7 @@ from optimizer.plan.explain.report import (
     tier_plans,
 )
 from optimizer.plan.explain.schedule import schedule_of
+from optimizer.plan.explain.state import state_of
 from optimizer.plan.explain.undecided import of_breach, of_evidence, of_percentiles, of_run, of_time
 from optimizer.plan.explain.warnings import (
     of_calibration,
@@ -171,7 +172,7 @@ def make_plan(
         warnings=(
             *of_breach(found.breach),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
-            *(of_state(asked.service, found.path) if asked.service.run else ()),
+            *of_state(asked.service, case.tiers, found.path),
             *of_decision(decided.body),
             *(
                 (*of_margin(margin, case.slo), *of_load(case.tiers, found.path))
@@ -193,7 +194,8 @@ def make_plan(
         schedule=schedule_of(case, asked.load, asked.schedule, found.path, deadline),
         present=against_present(asked, found.path, deadline),
         binding=binds,
-        fleet=fleet_of(asked.service, found.path, case.policy),
+        fleet=fleet_of(asked.service, case, found.path),
+        state=state_of(case, found.path),
     )
     return PlanResult(plan, case, problem, found, deadline)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from core.units import HOURS_PER_MONTH
 from core.vocabulary import Scheme
 from optimizer.fit import ServiceFit
+from optimizer.plan.explain.state import on_state
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.demand import is_stated
 from optimizer.plan.inputs.margin import RECORDED
@@ -34,7 +35,12 @@ def assumptions(asked: PlanRequest, binding: Sequence[str] = ()) -> tuple[str, .
     case = asked.case
     groups = {
         "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
-        "failures": [*_on_shocks(case), *asked.said, *_on_failures(case, asked.rates)],
+        "failures": [
+            *_on_shocks(case),
+            *on_state(case),
+            *asked.said,
+            *_on_failures(case, asked.rates),
+        ],
         "latency": _on_latency(case),
         "prices": _on_prices(case),
     }

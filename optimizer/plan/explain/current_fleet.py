@@ -168,7 +168,7 @@ def _ways(case: Case, there: Sequence[_CurrentTier]) -> list[list[Option]]:
     """By tier, from the fewest machines that count as needed to all of them."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
-        pool = one.standby and demand.spare_serves
+        pool = one.standby and demand.state.spare_serves
         first = one.nodes if pool else min(one.nodes, _least(case, demand, one, upstream))
         counted = range(first, one.nodes + 1)
         found.append([_option(case, demand, one, upstream, needed) for needed in counted])
@@ -178,15 +178,17 @@ def _ways(case: Case, there: Sequence[_CurrentTier]) -> list[list[Option]]:
 
 def _least(case: Case, demand: TierDemand, one: _CurrentTier, upstream: int) -> int:
     load = demand.load(one.instance, upstream, one.replicas)
-    return max(1, one.replicas, math.ceil(load / case.limits.max_utilisation))
+    room = case.limits.max_utilisation - demand.written(one.instance, upstream)
+    return one.nodes if room <= 0.0 else max(1, one.replicas, math.ceil(load / room))
 
 
 def _option(
     case: Case, demand: TierDemand, one: _CurrentTier, upstream: int, needed: int
 ) -> Option:
-    pool = one.standby if demand.spare_serves else 0
+    pool = one.standby if demand.state.spare_serves else 0
     mechanism = Mechanism.pf if pool else Mechanism.ara
     extra = pool or one.nodes - needed
+    written = demand.written(one.instance, upstream)
     found = Option(
         tier=demand.name,
         upstream=upstream,
@@ -197,8 +199,9 @@ def _option(
         extra=extra,
         usd_per_month=one.usd_per_month,
         unavailability=1.0,
-        utilisation=demand.load(one.instance, upstream, one.replicas) / needed,
+        utilisation=demand.load(one.instance, upstream, one.replicas) / needed + written,
         collision=collision_probability(needed, upstream, one.replicas),
+        written=written,
     )
     return replace(found, unavailability=case.unavailability(found))
 

@@ -149,7 +149,8 @@ def _one_gone(
         machines = option.needed + option.extra
         left = machines - spread[option.tier][name][0]
         serving = min(option.needed, left)
-        load = option.utilisation * option.needed / serving if serving else None
+        read = (option.utilisation - option.written) * option.needed
+        load = read / serving + option.written if serving else None
         tiers[option.tier] = {
             "machines": machines, "left": left, "needed": option.needed, "utilisation": load,
         }  # fmt: skip

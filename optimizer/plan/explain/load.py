@@ -51,7 +51,9 @@ def held(case: Case, path: Path) -> Held:
 def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
     """The case and the fleet with `factor` times the load."""
     other = case.with_load(factor)
-    used = tuple(replace(o, utilisation=o.utilisation * factor) for o in path)
+    used = tuple(
+        replace(o, utilisation=o.utilisation * factor, written=o.written * factor) for o in path
+    )
     return other, used
 
 

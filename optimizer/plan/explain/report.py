@@ -158,20 +158,20 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else round(value, 2)
 
 
-def fleet_of(service: ServiceFit, path: Path, policy: str) -> Fleet:
+def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
     """The variables of fleet.tfvars beside the tiers' plans."""
     tiers = {}
-    for option, tier in zip(path, service.tiers, strict=True):
+    for option, tier, demand in zip(path, service.tiers, case.tiers, strict=True):
         spec = tier.spec
         tiers[spec.name] = {
             "role": spec.role,
             "calls": list(spec.calls) or None,
             "cpus": option.instance.vcpus,
-            "memory_mb": spec.memory_mb,
+            "memory_mb": demand.memory_mb,
             "nic_mbps": spec.nic_mbps,
             "disk_mbps": spec.disk_mbps,
         }
-    return Fleet(service.experiment or "planned", policy, tiers)
+    return Fleet(service.experiment or "planned", case.policy, tiers)
 
 
 def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _tier_inputs(tier: TierFit) -> dict[str, Any]:
     figures = (
         *("requests_per_copy", "connections_per_copy", "processing_s", "service_cv2"),
         "card_kbit",
-        *("token_hold_s", "interference_share", "gamma"),
+        *("token_hold_s", "interference_share", "gamma", "write_share"),
     )
     return {
         "nodes": tier.spec.nodes or None,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optimizer.latency.station import POLICIES
-from optimizer.plan.inputs.demand import KEPT_ALONE
 
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
@@ -39,18 +38,18 @@ def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
     return (f"prices are {days} days old ({book.as_of}): {do}",)
 
 
-def of_state(service: ServiceFit, path: Path) -> tuple[str, ...]:
+def of_state(service: ServiceFit, tiers: Sequence[TierDemand], path: Path) -> tuple[str, ...]:
     """Tiers with state of which more machines are counted on than can be known to serve."""
     found = []
-    for tier, option in zip(service.tiers, path, strict=True):
+    for tier, demand, option in zip(service.tiers, tiers, path, strict=True):
         name, role = tier.spec.name, tier.spec.role or "not named"
-        if tier.spec.state == KEPT_ALONE:
+        if not demand.state.spare_serves and not demand.state.primary:
             found.append(
                 f"tier {name} (role {role}) keeps state of its own: no cold spare is counted, and "
                 "its availability is that of reads. What was written may be lost with a machine, "
                 "and nothing promotes another"
             )
-        if tier.spec.state is None and option.standby:
+        if demand.state.kept is None and option.standby and service.run:
             found.append(
                 f"tier {name}: its role {role} does not say what state it keeps; its spares are "
                 'counted as if any machine could take a lost one\'s place. Say "state" in role.json'

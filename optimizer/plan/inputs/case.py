@@ -201,13 +201,13 @@ class Case:
         if self.domains:
             found = self.spread(one, rates)
             return 1.0 if found is None else found.unavailability
-        return availability(
-            one.needed,
-            one.extra,
-            rates_of(self.rates if rates is None else rates, one.instance, self._demand(one.tier)),
-            mechanism=one.mechanism,
-            scheme=self.scheme,
+        demand = self._demand(one.tier)
+        state, scheme = demand.state, demand.state.scheme(self.scheme)
+        own = rates_of(self.rates if rates is None else rates, one.instance, demand)
+        nodes = availability(
+            one.needed, one.extra, own, mechanism=one.mechanism, scheme=scheme
         ).unavailability_most
+        return state.lost(one.needed, one.mechanism, one.extra, own, scheme, nodes)
 
     def spread(self, one: Machines, rates: FailureRates | None = None) -> Spread | None:
         """The best placement of a tier's machines; None where the domains' rules let none be
@@ -250,8 +250,22 @@ class Case:
         return replace(self, tiers=tuple(_scaled(tier, name, factor) for tier in self.tiers))
 
     def lacking(self) -> tuple[str, ...]:
-        """Tiers whose memory no machine has that they may be built with, and what would do."""
-        return tuple(self._lacking(tier) for tier in self.tiers if not self._fitting(tier))
+        """Tiers whose memory no machine has that they may be built with, and what would do; those
+        whose writes no machine carries."""
+        found = []
+        for tier in self.tiers:
+            fitting = self._fitting(tier)
+            if not fitting:
+                found.append(self._lacking(tier))
+                continue
+            least = min(tier.written(one, 1) for one in fitting)
+            if least > self.limits.max_utilisation:
+                found.append(
+                    f"tier {tier.name}: writes: alone they use {least:.0%} of its largest machine, "
+                    f"at most {self.limits.max_utilisation:.0%} are allowed, and every machine "
+                    "executes them: more machines do not help, parts of the data would"
+                )
+        return tuple(found)
 
     def _lacking(self, tier: TierDemand) -> str:
         allowed = [

@@ -12,8 +12,8 @@ from core.vocabulary import MECHANISMS, Mechanism
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.latency import TierLatency, mean_stay_s
 from optimizer.plan.solve.options import TierDemand
+from optimizer.plan.solve.state import TierState
 
-KEPT_ALONE = "own"  # a role's state that a cold spare has none of
 CV2_RANGE = (0.05, 10.0)  # that the law is asked with; what is measured beyond is taken as these
 
 
@@ -21,7 +21,7 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
     """The tiers' demands at r = 1 everywhere, from the front."""
     copies, found = _known(service.pages_per_s), []
     for tier in service.tiers:
-        serves = tier.spec.state != KEPT_ALONE
+        state = TierState(tier.spec.state, copy_mb_per_s=_copy_mb_per_s(tier))
         rate = copies * _known(tier.requests_per_copy)
         hold = tier.token_hold_s.value
         found.append(
@@ -33,12 +33,18 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
                 connection_per_s=copies * _known(tier.connections_per_copy),
                 token_hold_s=hold,
                 card_s=_card_s(tier),
-                mechanisms=MECHANISMS if serves else (Mechanism.ara,),
-                spare_serves=serves,
+                mechanisms=MECHANISMS if state.spare_serves else (Mechanism.ara,),
+                state=state,
             )
         )
         copies = rate
     return tuple(found)
+
+
+def _copy_mb_per_s(tier: TierFit) -> float | None:
+    """The slower of a machine's card and its disk."""
+    card = None if tier.spec.nic_mbps is None else tier.spec.nic_mbps / 8.0
+    return min((one for one in (card, tier.spec.disk_mbps) if one is not None), default=None)
 
 
 def _card_s(tier: TierFit) -> float:
@@ -77,6 +83,7 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
         interference_share=min(0.95, tier.interference_share.value or 0.0),
         gamma=1.0,
         run_s=tier.interference_run_s,
+        write_share=_write_share(tier),
     )
     if gamma is None:
         return found
@@ -86,6 +93,11 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
         return found
     load = request_per_s * found.processing_s / (tier.spec.nodes * tier.spec.cpus)
     return replace(found, gamma=speed_under_interference(found, tier.spec.cpus, load, gamma))
+
+
+def _write_share(tier: TierFit) -> float:
+    found = tier.write_share
+    return found.value if found.value is not None and found.sufficient else 0.0
 
 
 def speed_under_interference(

@@ -101,7 +101,7 @@ def covers_of(
     rules allow."""
     own = rates_of(own_rates(domains, rates), demand=demand)
     if not domains:
-        return Covers(own, scheme, limits, nodes_down, check)
+        return Covers(own, scheme, limits, nodes_down, check, demand.state)
     return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme), check)
 
 

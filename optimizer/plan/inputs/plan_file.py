@@ -27,7 +27,9 @@ from optimizer.plan.inputs.purchase import Purchase, Speed
 from optimizer.plan.inputs.remedy import Remedy
 from optimizer.plan.inputs.schedule import StatedSchedule
 from optimizer.plan.inputs.schedule import problems_of as schedule_problems
+from optimizer.plan.inputs.state import problems_of as state_problems
 from optimizer.plan.solve.options import NODES_MAX, Limits
+from optimizer.plan.solve.state import Kept
 from optimizer.uncertainty import rates_from
 
 Text = Annotated[str, Field(min_length=1)]
@@ -45,6 +47,7 @@ FIGURES: Mapping[str, str] = {
     "interference_share": "interference_share",
     "gamma": "gamma",
     "token_hold_s": "token_hold_s",
+    "writes": "write_share",
 }
 MACHINE = ("role", "memory_mb", "nic_mbps", "disk_mbps")
 
@@ -102,6 +105,13 @@ class DeclaredTier(Strict):
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
     arch: Annotated[list[Literal["x86_64", "arm64"]], Field(min_length=1)] | None = None
     min_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+    state: Kept | None = None
+    data_gb: Positive | None = None
+    data_in: Literal["memory", "disk"] | None = None
+    disk_gb: Positive | None = None
+    writes: Annotated[float, Field(ge=0, le=1)] | None = None
+    primary: bool | None = None
+    promote_s: Positive | None = None
     present: Present | None = None
     variants: list[StatedVariant] = Field(default_factory=list)
 
@@ -196,6 +206,7 @@ def _problems(stated: Declared) -> Iterator[Problem]:
         if tier.min_nodes is not None and tier.min_nodes > limits.max_nodes:
             expected = f"at most limits.max_nodes ({limits.max_nodes})"
             yield Problem(("tiers", number, "min_nodes"), expected, str(tier.min_nodes))
+        yield from state_problems(number, tier, stated)
         variants = [variant.name for variant in tier.variants]
         for at, name in enumerate(variants):
             if name in variants[:at]:

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
 from core.errors import InputError
-from core.vocabulary import Mechanism, Scheme
+from core.vocabulary import Scheme
 from optimizer.availability import FailureRates
 from optimizer.availability.unused_rates import unused_rates
 from optimizer.fit import Estimate, ServiceFit, fit, read_results
@@ -26,6 +26,7 @@ from optimizer.plan.inputs.plan_file import Declared, PlanFile, Present
 from optimizer.plan.inputs.purchase import with_purchases, with_speeds
 from optimizer.plan.inputs.remedy import check_remedies
 from optimizer.plan.inputs.schedule import StatedSchedule
+from optimizer.plan.inputs.state import check_state, with_state
 from optimizer.plan.inputs.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -197,6 +198,8 @@ def _request(
                 hint="State the confidence, or leave the spread out.",
             )  # fmt: skip
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
+        named = {tier.name: tier for tier in case.tiers}
+        check_state(file, named, available=slo.availability is not None)
         _check_schedule(file, case)
         _check_arch(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
@@ -285,20 +288,11 @@ def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
 
 
 def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierDemand, ...]:
-    """The demands with the mechanisms and instance types that plan.toml allows.
-
-    Raises InputError for fail-over to spares of a tier whose spares cannot serve.
-    """
+    """The demands with the mechanisms, instance types and data that plan.toml states."""
     stated = {tier.name: tier for tier in plan.tiers} if plan else {}
-    for tier in tiers:
-        allowed = (stated[tier.name].mechanisms if tier.name in stated else None) or ()
-        if Mechanism.pf in allowed and not tier.spare_serves:
-            raise InputError(
-                f"tiers.{tier.name}.mechanisms",
-                expected="ara: its role keeps state that a cold spare does not have",
-                got="pf",
-                hint="Take pf out, or say another `state` in role.json and measure again.",
-            )
+    tiers = tuple(
+        with_state(tier, stated[tier.name]) if tier.name in stated else tier for tier in tiers
+    )
     return tuple(
         replace(
             tier,

@@ -96,10 +96,12 @@ class Hours:
 def hourly_problem(
     case: Case, load: Load, stated: StatedSchedule | None, path: Path
 ) -> Hours | None:
-    """The schedule's problem with the replicas of `path`; None where none is made."""
+    """The schedule's problem with the replicas of `path`; None where none is made.
+
+    Machines with data do not come and go with the hours."""
     if not load.hours or case.scheme != Scheme.cloud or case.domains or case.users is not None:
         return None
-    if case.slo.degraded is not None:
+    if case.slo.degraded is not None or any(tier.has_state for tier in case.tiers):
         return None
     asked = stated or StatedSchedule()
     tied = bool(asked.quotas) or asked.start_s > 0 or asked.run_hours_min > 1

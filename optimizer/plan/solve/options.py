@@ -19,6 +19,7 @@ from core.vocabulary import MECHANISMS, Mechanism, Scheme
 from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
 from optimizer.plan.solve.deadline import Check, unbounded
+from optimizer.plan.solve.state import NO_STATE, TierState
 from optimizer.prices import Instance
 from optimizer.replication import COLLISION_MAX
 
@@ -45,7 +46,7 @@ class TierDemand:
     connection_per_s: float = 0.0  # of what takes a token: requests, or connections
     token_hold_s: float | None = None
     mechanisms: Sequence[str] = MECHANISMS
-    spare_serves: bool = True  # a cold machine that starts can take a lost one's place
+    state: TierState = NO_STATE  # its data, and who serves after a loss
     instance_types: Sequence[str] | None = None  # None: all of the region
     variant: str | None = None  # how its software is built, where that was chosen
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
@@ -53,13 +54,26 @@ class TierDemand:
     min_nodes: int = 1  # active machines at the least
     arch: Sequence[str] = ("x86_64",)  # that its software is built for
 
+    @property
+    def has_state(self) -> bool:
+        """True where data or writes are planned with."""
+        state = self.state
+        return bool(self.latency.write_share or state.data_gb or state.primary)
+
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
-        """Of a single machine that serves the whole tier: of its cores or of its card, whichever
-        is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
+        """Of a single machine that serves all reads of the tier: of its cores or of its card,
+        whichever is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
+        read = self.request_per_s * (1.0 - self.latency.write_share)
+        return read * upstream * replicas * self._busy_s(instance)
+
+    def written(self, instance: Instance, upstream: int) -> float:
+        """The load of the tier's writes, of each machine, however many there are."""
+        return self.request_per_s * self.latency.write_share * upstream * self._busy_s(instance)
+
+    def _busy_s(self, instance: Instance) -> float:
         tier = self.latency
         left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
-        cores = tier.processing_s / (instance.sustained_cores * left)
-        return self.request_per_s * upstream * replicas * max(cores, self.card_s)
+        return max(tier.processing_s / (instance.sustained_cores * left), self.card_s)
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,7 @@ class Option:
     unavailability: float
     utilisation: float
     collision: float
+    written: float = 0.0  # of the utilisation, what does not fall with more nodes
 
     @property
     def nodes(self) -> int:
@@ -134,7 +149,9 @@ class Degraded(Strict):
         capacity = left - self.limping * (1.0 - self.limp_speed)
         if left < max(option.replicas, self.limping, 1) or capacity <= 0:
             return math.inf
-        return option.utilisation * option.needed / capacity
+        read = (option.utilisation - option.written) * option.needed
+        slow = option.written / self.limp_speed if self.limping else 0.0
+        return max((read + option.written * left) / capacity, slow)
 
 
 @dataclass(frozen=True)
@@ -162,8 +179,10 @@ class Covers:
         limits: Limits,
         nodes_down: int = 0,
         check: Check = unbounded,
+        state: TierState | None = None,
     ) -> None:
-        self._rates, self._scheme, self._limits = rates, scheme, limits
+        self._rates, self._limits, self._state = rates, limits, state or NO_STATE
+        self._scheme = self._state.scheme(scheme)
         self._nodes_down, self._check = nodes_down, check
         self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
 
@@ -203,24 +222,32 @@ class Covers:
         off with `nodes_down`."""
         best, most = math.inf, self._limits.max_nodes - needed
         spared = self._nodes_down if mechanism == Mechanism.ara else -1
-        values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=spared)
+        tried = most if self._state.dies_with_its_copies else spared  # each copy counts
+        values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=tried)
         self._check()
         for extra, value in enumerate(values):
             self._check()
-            lost = value.unavailability_most
+            lost = self._with_state(needed, mechanism, extra, rates, value.unavailability_most)
             if lost < best or extra <= spared:
                 yield Redundancy(mechanism, extra, lost)
             best = min(best, lost)
+
+    def _with_state(
+        self, needed: int, mechanism: str, extra: int, rates: FailureRates, nodes: float
+    ) -> float:
+        return self._state.lost(needed, mechanism, extra, rates, self._scheme, nodes)
 
 
 def rates_of(
     rates: FailureRates, instance: Instance | None = None, demand: TierDemand | None = None
 ) -> FailureRates:
     """The rates of machines of this kind in this tier: one that is taken away has crashed, and so
-    has one that a transient fault stopped."""
+    has one that a transient fault stopped; one that joins gets the tier's data first."""
     more = instance.interruptions_per_year if instance is not None else 0.0
     more += demand.crash_more_per_year if demand is not None else 0.0
-    return replace(rates, crash_per_year=rates.crash_per_year + more) if more else rates
+    if more:
+        rates = replace(rates, crash_per_year=rates.crash_per_year + more)
+    return rates if demand is None else demand.state.rates(rates)
 
 
 def with_room(

@@ -119,7 +119,10 @@ def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
     left = degraded_servers(degraded, c)
     capacity = left - degraded.limping * (1.0 - degraded.limp_speed)
     stands = (left >= np.maximum(c.replicas, max(degraded.limping, 1))) & (capacity > 0)
-    return np.where(stands, c.utilisation * c.needed / np.where(stands, capacity, 1.0), math.inf)
+    load = (c.utilisation - c.written) * c.needed + c.written * left
+    slow = c.written / degraded.limp_speed if degraded.limping else 0.0
+    used = np.maximum(load / np.where(stands, capacity, 1.0), slow)
+    return np.where(stands, used, math.inf)
 
 
 def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:

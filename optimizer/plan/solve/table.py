@@ -4,6 +4,7 @@ Made at once for an amplification level and a number of replicas, per instance t
 
     utilisation = lambda a r T / (n V (1 - f (1 - gamma))),  n the needed nodes   (sPARE Eq. 4, 4.2)
                   and where its card is fuller that one's: lambda a r / n times what a copy takes it
+                  of writes 1 in place of r / n: every machine executes each
     cost        = active nodes * price + standbys * price of a machine that is off
 
 Left out are options that another one with the same needed nodes and type, and no fewer active
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+_COLUMNS = 13  # of a block
 ROWS_MAX = 2_000_000  # of one tier: some 200 MB
 
 
@@ -55,6 +57,7 @@ class Columns:
     utilisation: Floats
     collision: Floats
     vcpus: Floats
+    written: Floats
     upstream: Ints
     replicas: Ints
     needed: Ints
@@ -116,6 +119,7 @@ class OptionTable(Sequence[Option]):
             unavailability=float(c.unavailability[i]),
             utilisation=float(c.utilisation[i]),
             collision=float(c.collision[i]),
+            written=float(c.written[i]),
         )
 
 
@@ -124,12 +128,12 @@ def columns(tier: Sequence[Option]) -> Columns:
     if isinstance(tier, OptionTable):
         return tier.columns
     floats = [
-        (o.usd_per_month, o.unavailability, o.utilisation, o.collision, o.instance.vcpus)
+        (o.usd_per_month, o.unavailability, o.utilisation, o.collision, o.instance.vcpus, o.written)
         for o in tier
     ]
     counts = [(o.upstream, o.replicas, o.needed, o.nodes) for o in tier]
     return Columns(
-        *np.array(floats, dtype=np.float64).reshape(-1, 5).T,
+        *np.array(floats, dtype=np.float64).reshape(-1, 6).T,
         *np.array(counts, dtype=np.int64).reshape(-1, 4).T,
     )
 
@@ -161,8 +165,8 @@ def tier_table(
                 raise _too_many(demand, limits)
     joined = [np.concatenate(column) for column in zip(*blocks, strict=True)]
     if not joined:
-        joined = [np.zeros(0)] * 12
-    floats, counts = joined[:5], [column.astype(np.int64) for column in joined[5:]]
+        joined = [np.zeros(0)] * _COLUMNS
+    floats, counts = joined[:6], [column.astype(np.int64) for column in joined[6:]]
     *shared, instance, mechanism, extra = counts
     return OptionTable(
         demand.name, instances, Columns(*floats, *shared), instance, mechanism, extra
@@ -206,8 +210,10 @@ def _block(
     limits: Limits,
 ) -> tuple[Any, ...]:
     """Columns of one instance type at one level with one number of replicas."""
-    per_node = demand.load(instance, level, replicas)
-    first = max(replicas, math.floor(per_node) + 1)
+    per_node, written = demand.load(instance, level, replicas), demand.written(instance, level)
+    if written >= 1.0:  # no number of machines carries it
+        return tuple(np.zeros(0) for _ in range(_COLUMNS))
+    first = max(replicas, math.floor(per_node / (1.0 - written)) + 1)
     parts = []
     for needed in range(first, limits.max_nodes + 1):
         key = (needed, instance.interruptions_per_year, covers.told_apart(replicas))
@@ -215,7 +221,7 @@ def _block(
             tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance, replicas))
         parts.append(_rows(instance, needed, tables[key], demand.min_nodes))
     if not parts:
-        return tuple(np.zeros(0) for _ in range(12))
+        return tuple(np.zeros(0) for _ in range(_COLUMNS))
     usd, unavailability, needs, nodes, mechanism, extra = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
@@ -227,9 +233,10 @@ def _block(
     return (
         usd,
         unavailability,
-        per_node / needs,
+        per_node / needs + written,
         met[needs],
         same * float(instance.vcpus),
+        same * written,
         same * level,
         same * replicas,
         needs,

@@ -322,6 +322,29 @@ def test_hours_that_cannot_be_are_refused(values: dict[str, Any], named: str) ->
         _planned(**values)
 
 
+def test_tfvars_has_the_standing_fleet_as_variables_and_the_hours_as_remarks() -> None:
+    plan = _planned()
+    assert plan.schedule is not None
+    lines = plan.to_tfvars().splitlines()
+    total = [0] * 24
+    for line in lines:
+        if not line.startswith("# web ") or "@" not in line:
+            continue
+        if line.endswith("in all hours"):
+            added = [int(line.split(": ")[1].split()[0])] * 24
+        else:
+            starts = dict(tuple(map(int, p.split())) for p in line.split(": ")[1].split(", "))
+            added = [starts[max(h for h in starts if h <= hour)] for hour in range(24)]
+        total = [a + b for a, b in zip(total, added, strict=True)]
+    running = [hour["running"] for hour in plan.schedule["by_hour"]]
+    assert all(a >= b for a, b in zip(total, running, strict=True))  # reserved ones may be idle
+    assert max(total) == max(running)
+    (own,) = [line for line in lines if line.startswith("  web = ")]
+    assert f"nodes = {plan.tiers['web'].nodes}" in own
+    flat = _planned(load={"peak": 1.4}).to_tfvars()
+    assert "hour" not in flat
+
+
 def test_the_figure_has_a_bar_for_each_hour_and_the_load() -> None:
     body = _planned().schedule
     assert body is not None

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from core.config_file import ConfigFile
 from core.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
-from optimizer.plan.inputs.demand import demands
-from optimizer.plan.inputs.plan_file import Declared
-from optimizer.plan.inputs.request import _chosen, request_for_service
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import (
+    PlanRequest,
+    request_for_service,
+    request_from_plan_file,
+)
 from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import make_plan
 from optimizer.tests import synthetic
@@ -75,11 +79,24 @@ def test_spares_of_a_role_that_does_not_say_its_state_are_warned_of(run_dir: Pat
     assert any("tier db" in text and "state" in text for text in plan.warnings)
 
 
+def stated(run_dir: Path, of_role: str, **tier: object) -> PlanRequest:
+    """The question about the run with a plan.toml that states something of its database."""
+    service(run_dir, of_role)
+    values = {"slo": SLO, "scheme": "on-prem", "tiers": [{"name": "db", **tier}]}
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)), run_dir)
+
+
 def test_a_plan_that_asks_for_spares_that_cannot_serve_is_refused(run_dir: Path) -> None:
-    tiers = demands(service(run_dir, "own"))
-    stated = Declared.model_validate(
-        {"slo": SLO, "tiers": [{"name": "db", "mechanisms": ["pf"]}]}, strict=False
-    )
     with pytest.raises(InputError) as error:
-        _chosen(tiers, stated)
-    assert error.value.place == "tiers.db.mechanisms"
+        stated(run_dir, "own", mechanisms=["pf"])
+    assert error.value.place == "plan.toml: tiers.0.mechanisms"
+    assert error.value.got == "pf"
+
+
+def test_data_that_outlives_its_machine_lets_a_spare_serve_whatever_the_role_says(
+    run_dir: Path,
+) -> None:
+    asked = stated(run_dir, "own", state="volume", mechanisms=["pf"])
+    tier = make_plan(asked).plan.tiers["db"]
+    assert tier.mechanism == "pf"
+    assert tier.spares > 0

@@ -1,0 +1,53 @@
+"""What a tier's data costs of its availability: a primary that is lost, copies that are all lost.
+
+Both are upper bounds, added to the share of the horizon without enough nodes.
+
+  primary   writes go to one machine. It is lost at rate lambda while there is one, and another one
+            takes its place after 1/mu on average while any node is up. Let D be the expected time
+            of a horizon T without a primary and with a node up. Takings-over begin as often as the
+            primary is lost, lambda (T - D) times at most, and last 1/mu each, so
+                D <= lambda (T - D) / mu,   D / T <= q = lambda / (lambda + mu)
+  copies    a machine that joins gets its data from the others. With n machines, of which down ones
+            join again one at a time at rate rho, all data is lost when the last one crashes: at
+            rate lambda while n - 1 are down. Let Y be the chain 0 .. n - 1 of machines that are
+            down, its steady state pi. It begins at 0, so P(Y = n - 1) never exceeds pi(n - 1):
+                P(lost by t) <= lambda t pi(n - 1),   on average over T: lambda T pi(n - 1) / 2
+"""
+
+from __future__ import annotations
+
+import math
+
+from core.errors import require_count, require_positive
+from core.units import YEAR_S
+from optimizer.availability.rates import HORIZON_S
+
+
+def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
+    """Share of a horizon without a primary while a node is up, at most.
+
+    Parameters: lost_per_year of the machine that is primary [1/year] > 0; takes_over_s until
+    another one takes writes [s] > 0, on average.
+    """
+    rate = require_positive("lost_per_year", lost_per_year) / YEAR_S
+    busy = rate * require_positive("takes_over_s", takes_over_s)
+    return busy / (1.0 + busy)
+
+
+def data_lost(
+    machines: int, crash_per_year: float, joins_s: float, horizon_s: float = HORIZON_S
+) -> float:
+    """Share of the horizon after the last copy of a tier's data is gone, at most.
+
+    Parameters: machines >= 1 that have it; crash_per_year of each > 0; joins_s, the mean time until
+    a lost one is back with a copy [s] > 0, one at a time.
+    """
+    require_count("machines", machines, least=1)
+    rate = require_positive("crash_per_year", crash_per_year) / YEAR_S
+    step = math.log(rate * require_positive("joins_s", joins_s))
+    logs = [0.0]
+    for down in range(machines - 1):
+        logs.append(logs[-1] + math.log(machines - down) + step)
+    top = max(logs)
+    last = math.exp(logs[-1] - top) / math.fsum(math.exp(one - top) for one in logs)
+    return min(1.0, rate * horizon_s * last / 2.0)

@@ -1,0 +1,112 @@
+"""The data of a tier in plan.toml: `state`, `data_gb`, `writes`, `primary`; what they rule out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from core.config_file import Problem
+from core.vocabulary import MECHANISMS, Mechanism
+from optimizer.plan.solve.options import TierDemand
+from optimizer.plan.solve.state import MB_PER_GB, TierState
+
+if TYPE_CHECKING:
+    from optimizer.plan.inputs.plan_file import Declared, DeclaredTier, PlanFile
+
+
+def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[Problem]:
+    """Keys of a tier's data that contradict each other, or have no effect."""
+
+    def at(key: str, expected: str, got: str, hint: str = "") -> Problem:
+        return Problem(("tiers", number, key), expected, got, hint)
+
+    if tier.primary and tier.writes == 0.0:
+        yield at("primary", "it beside writes above 0", "writes = 0", "Leave it out.")
+    if tier.promote_s is not None and not tier.primary:
+        yield at("promote_s", "it beside primary = true", "no primary", "Leave it out.")
+    for key in ("data_in", "disk_gb"):
+        if getattr(tier, key) is not None and tier.data_gb is None:
+            yield at(key, "it beside data_gb", "no data_gb", "State how much data a machine has.")
+    if tier.data_in == "memory" and tier.disk_gb is not None:
+        yield at("disk_gb", 'it beside data_in = "disk"', "data in memory", "Leave it out.")
+    if tier.data_gb is not None and tier.disk_gb is not None and tier.disk_gb < tier.data_gb:
+        yield at(
+            "disk_gb", f"at least data_gb ({tier.data_gb:g}): each machine has all of the data",
+            f"{tier.disk_gb:g}", "Larger disks, or parts of the data as tiers of their own.",
+        )  # fmt: skip
+    if tier.data_in == "memory" and tier.state == "volume":
+        yield at("data_in", "disk: no memory outlives its machine", "memory")
+    keeps = tier.data_gb is not None and tier.state in ("own", "copied")
+    if stated.domains and (keeps or tier.primary):
+        yield at(
+            "primary" if tier.primary else "data_gb", "it without [[domains]]", "both",
+            "Data that is lost with a domain is not modelled: leave one of them out.",
+        )  # fmt: skip
+    if stated.rates.get("common_cause") and tier.data_gb and tier.state == "copied":
+        yield at(
+            "data_gb", "it without [rates] common_cause", "both",
+            "What a shock leaves of the copies is not modelled: leave one of them out.",
+        )  # fmt: skip
+    scaled = tier.writes or tier.primary or tier.data_gb
+    if stated.schedule is not None and scaled:
+        yield Problem(
+            ("schedule",), f"it without data of tier {tier.name}, which no hour moves", "both",
+            "Leave it out: machines with data do not come and go with the hours.",
+        )  # fmt: skip
+
+
+def with_state(demand: TierDemand, tier: DeclaredTier) -> TierDemand:
+    """The demand with what plan.toml says of the tier's data."""
+    state = replace(
+        demand.state,
+        kept=tier.state or demand.state.kept,
+        data_gb=tier.data_gb or 0.0,
+        primary=bool(tier.primary),
+        promote_s=tier.promote_s,
+    )
+    more_mb = MB_PER_GB * state.data_gb if tier.data_in == "memory" else 0.0
+    mechanisms = demand.mechanisms
+    if tier.state is not None:
+        mechanisms = MECHANISMS if state.spare_serves else (Mechanism.ara,)
+    return replace(demand, state=state, memory_mb=demand.memory_mb + more_mb, mechanisms=mechanisms)
+
+
+def check_state(file: PlanFile, tiers: Mapping[str, TierDemand], *, available: bool) -> None:
+    """Raises InputError for a tier that its role and its data do not let be planned so.
+
+    Parameters: tiers by name; available, whether an availability is asked for.
+    """
+    for number, tier in enumerate(file.stated.tiers):
+        demand = tiers.get(tier.name)
+        if demand is None:
+            continue
+        found = _refused(tier, demand, available=available)
+        if found is not None:
+            key, rest = found
+            raise file.source.error("tiers", number, key, **rest)
+
+
+def _refused(
+    tier: DeclaredTier, demand: TierDemand, *, available: bool
+) -> tuple[str, dict[str, Any]] | None:
+    state: TierState = demand.state
+    if tier.mechanisms and Mechanism.pf in tier.mechanisms and not state.spare_serves:
+        return "mechanisms", {
+            "expected": "ara: its role keeps state that a cold spare does not have", "got": "pf",
+            "hint": 'Take pf out; or state = "copied" where machines copy it, "volume" where it '
+            "outlives them.",
+        }  # fmt: skip
+    if tier.primary and not demand.latency.write_share:
+        return "primary", {
+            "expected": "writes beside it", "got": "none",
+            "hint": "State the share of requests that are writes.",
+        }  # fmt: skip
+    if available and tier.primary and state.promote_s is None and state.kept != "volume":
+        return "primary", {
+            "expected": "promote_s beside it: without another primary no write is taken again",
+            "got": "none",
+            "hint": "State how long it takes until another machine takes writes, whoever promotes "
+            "it; no role of infra/roles does.",
+        }  # fmt: skip
+    return None

@@ -1,0 +1,120 @@
+"""What a tier's data means for its options: who serves after a loss, and what writes cost.
+
+| state  | a machine that takes a lost one's place |
+|---|---|
+| none   | serves as any other does |
+| copied | gets the data from the others first; none is left to copy from: all is lost |
+| own    | has none of it, and is not counted: extra active machines only |
+| volume | mounts the lost one's data, which outlives the machine |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from core.units import YEAR_S
+from core.vocabulary import Mechanism, Scheme
+from optimizer.availability import HORIZON_S, FailureRates, data_lost, writes_lost
+
+Kept = Literal["none", "copied", "own", "volume"]
+MB_PER_GB = 1024.0
+
+
+@dataclass(frozen=True)
+class TierState:
+    """A tier's data. `kept` None: nobody says, and it is taken for none."""
+
+    kept: str | None = None
+    data_gb: float = 0.0
+    copy_mb_per_s: float | None = None  # of a machine that joins: its card's rate, or its disk's
+    primary: bool = False  # writes go to one machine, not to all
+    promote_s: float | None = None  # until another machine is primary
+
+    @property
+    def spare_serves(self) -> bool:
+        """True where a cold machine that starts can take a lost one's place."""
+        return self.kept != "own"
+
+    @property
+    def copy_s(self) -> float:
+        """Until a machine that joins has the data [s]: 0 where it comes with its volume."""
+        if not self.data_gb or self.kept in ("own", "volume") or self.copy_mb_per_s is None:
+            return 0.0
+        return MB_PER_GB * self.data_gb / self.copy_mb_per_s
+
+    @property
+    def dies_with_its_copies(self) -> bool:
+        """True where the data comes from the tier's other machines alone."""
+        return self.kept == "copied" and self.data_gb > 0.0
+
+    def scheme(self, scheme: str) -> str:
+        """The scheme as the tier has it: nothing replaces a machine that had data of its own."""
+        return Scheme.on_prem if self.kept == "own" and self.data_gb else scheme
+
+    def rates(self, rates: FailureRates) -> FailureRates:
+        """The rates with the time to copy the data to a machine that joins."""
+        if not (more := self.copy_s):
+            return rates
+        repair_s = None if rates.repair_s is None else rates.repair_s + more
+        return replace(rates, failover_s=rates.failover_s + more, repair_s=repair_s)
+
+    def takes_over_s(self, rates: FailureRates) -> float | None:
+        """Until another machine takes writes; None: never. A volume's spare is primary itself."""
+        if self.promote_s is not None:
+            return self.promote_s
+        return rates.failover_s if self.kept == "volume" else None
+
+    def lost(
+        self,
+        needed: int,
+        mechanism: str,
+        extra: int,
+        rates: FailureRates,
+        scheme: str,
+        nodes: float,
+    ) -> float:
+        """Unavailability with the state's part, at most; `nodes` is that of too few nodes, and
+        `rates` are those of `rates`."""
+        return min(1.0, nodes + self.without_primary(rates) + self.without_data(
+            needed, mechanism, extra, rates, scheme, nodes
+        ))  # fmt: skip
+
+    def without_primary(self, rates: FailureRates) -> float:
+        """The part of a primary that is lost; 0 without one."""
+        if not self.primary:
+            return 0.0
+        takes_over_s = self.takes_over_s(rates)
+        return 1.0 if takes_over_s is None else writes_lost(rates.crash_per_year, takes_over_s)
+
+    def without_data(
+        self,
+        needed: int,
+        mechanism: str,
+        extra: int,
+        rates: FailureRates,
+        scheme: str,
+        nodes: float,
+    ) -> float:
+        """The part of data whose last copy is lost; 0 where it outlives its machines.
+
+        With a pool that is repaired: all are down only after one is, so at most the crashes of a
+        machine in the time that is lost anyway.
+        """
+        if not self.dies_with_its_copies:
+            return 0.0
+        pool = mechanism == Mechanism.pf
+        machines = needed if pool else needed + extra
+        crashes = rates.crash_per_year
+        if scheme == Scheme.cloud or (pool and rates.repair_s is None):
+            return data_lost(machines, crashes, rates.failover_s)
+        if rates.repair_s is None:
+            return 0.0  # no machine joins: who is lost stays lost, which `nodes` has
+        if not pool:
+            return data_lost(machines, crashes, rates.repair_s)
+        if machines == 1:
+            return data_lost(1, crashes, rates.failover_s)
+        return min(1.0, crashes * HORIZON_S / YEAR_S * nodes)
+
+
+NO_STATE = TierState()

@@ -1,0 +1,200 @@
+"""Tiers with data: writes, a primary and copies in a plan, against every fleet by plain loops."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config_file import ConfigFile
+from core.errors import InputError
+from core.tolerances import U_FLOOR
+from core.units import YEAR_S
+from optimizer.availability import FailureRates, availability
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.planner import make_plan
+from optimizer.prices import load_prices
+
+TYPES = ["c5.large", "c5.xlarge", "m5.large"]
+RATE, WORK_S, REGION = 300.0, 0.004, "us-east-1"
+
+
+def asked(target: float | None = 0.999, **tier: Any) -> PlanRequest:
+    """One database in the cloud, or as `scheme` says; `values` of the file beside it."""
+    values = {
+        "scheme": tier.pop("scheme", "cloud"),
+        "arrival_per_s": RATE,
+        "slo": {"availability": target} if target else {"p99_ms": 1000.0},
+        "limits": {"max_nodes": 7, "max_replicas": 1},
+        "rates": {"crash_per_year": 6.0, "failover_s": 900.0},
+        "prices": {"book": "ec2", "region": REGION},
+        **tier.pop("values", {}),
+    }
+    db = {"name": "db", "role": "redis", "processing_s": WORK_S, "memory_mb": 1024}
+    values["tiers"] = [{**db, "instance_types": TYPES, **tier}]
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
+
+
+def cheapest(asked_for: float, scheme: str, tier: dict[str, Any]) -> float:
+    """USD a month of the cheapest fleet, every one built and judged by formulas of its own."""
+    book, best = load_prices(), math.inf
+    share, data_gb = tier.get("writes", 0.0), tier.get("data_gb", 0.0)
+    state, promote_s = tier.get("state"), float(tier.get("promote_s", 0.0))
+    copies = state in (None, "none", "copied") and data_gb
+    joins_s = 900.0 + (1024.0 * data_gb / 125.0 if copies else 0.0)
+    rates = FailureRates(crash_per_year=6.0, failover_s=joins_s)
+    mine = "on-prem" if state == "own" and data_gb else scheme
+    if tier.get("primary") and not promote_s:
+        promote_s = joins_s
+    for name in TYPES:
+        one = book.instance(REGION, name)
+        memory_gb = 1.0 + 0.25 + (data_gb if tier.get("data_in") == "memory" else 0.0)
+        if one.memory_gb < memory_gb:
+            continue
+        for needed in range(1, 8):
+            used = RATE * WORK_S / one.sustained_cores * ((1.0 - share) / needed + share)
+            for mechanism in ("ara", "pf"):
+                if mechanism == "pf" and (mine == "cloud" or state == "own"):
+                    continue
+                for extra in range(8 - needed):
+                    lost = availability(needed, extra, rates, mechanism=mechanism, scheme=mine)
+                    u = lost.unavailability_most
+                    if tier.get("primary"):
+                        busy = 6.0 * promote_s / YEAR_S
+                        u += busy / (1.0 + busy)
+                    if state == "copied" and data_gb and (mine == "cloud" or mechanism == "pf"):
+                        u += _lost(needed + (extra if mechanism == "ara" else 0), joins_s)
+                    if used <= 0.7 and max(u, U_FLOOR) <= 1.0 - asked_for:
+                        best = min(best, (needed + extra) * one.usd_per_month)
+    return best
+
+
+def _lost(machines: int, joins_s: float) -> float:
+    """lambda / 2 times the steady state of all but one being down, by products."""
+    ratio, weights = 6.0 * joins_s / YEAR_S, [1.0]
+    for down in range(machines - 1):
+        weights.append(weights[-1] * (machines - down) * ratio)
+    return min(1.0, 3.0 * weights[-1] / sum(weights))
+
+
+TIERS: list[dict[str, Any]] = [
+    {"writes": 0.1},
+    {"writes": 0.25},
+    {"writes": 0.1, "primary": True, "promote_s": 30.0},
+    {"writes": 0.3, "primary": True, "promote_s": 3.0, "state": "copied", "data_gb": 200.0},
+    {"writes": 0.05, "primary": True, "state": "volume", "data_gb": 200.0},
+    {"state": "copied", "data_gb": 500.0},
+    {"state": "copied", "data_gb": 3.0, "data_in": "memory"},
+    {"state": "own", "data_gb": 10.0},
+    {"state": "none", "data_gb": 300.0},
+    {"state": "volume", "data_gb": 300.0, "disk_gb": 400.0},
+]
+
+
+@pytest.mark.parametrize("scheme", ["cloud", "on-prem"])
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_plan_is_the_cheapest_of_all_fleets_that_keep_their_data(
+    tier: dict[str, Any], scheme: str
+) -> None:
+    for target in (0.9, 0.9999, 0.9999999):
+        plan = make_plan(asked(target, scheme=scheme, **tier)).plan
+        best = cheapest(target, scheme, tier)
+        if plan.feasible:
+            assert plan.usd_per_month == pytest.approx(best, abs=0.01)
+            assert plan.predicted["availability"] >= target
+        else:
+            assert best == math.inf
+
+
+def test_writes_bound_a_tier_whatever_its_machines_and_the_reason_says_so() -> None:
+    plan = make_plan(asked(None, writes=0.99, processing_s=0.02)).plan  # 5.9 cores of writes alone
+    assert plan.feasible is False
+    assert any(text.startswith("tier db: writes") for text in plan.reasons)
+    body = make_plan(asked(None, writes=0.2)).plan.to_json_dict()["state"]["db"]
+    assert body["write_share"] == 0.2
+    assert body["carries_per_s_most"] == pytest.approx(RATE * 0.7 / body["writes_use"])
+
+
+def test_a_degraded_tier_has_all_its_writes_on_the_machines_that_are_left() -> None:
+    plan = make_plan(
+        asked(
+            None, writes=0.2, values={"slo": {"availability": 0.9, "degraded": {"nodes_down": 1}}}
+        )
+    ).plan
+    (tier,) = plan.tiers.values()
+    used = plan.predicted["degraded"]["while"]["db"]["utilisation"]
+    cores = load_prices().instance(REGION, tier.instance_type).sustained_cores
+    left = min(tier.needed, tier.nodes - 1)
+    assert used == pytest.approx(RATE * WORK_S / cores * (0.8 / left + 0.2))
+
+
+def test_a_new_machine_serves_after_the_data_is_there_and_tfvars_has_room_for_it() -> None:
+    plan = make_plan(asked(state="copied", data_gb=3.0, data_in="memory", nic_mbps=800)).plan
+    body = plan.to_json_dict()
+    assert body["state"]["db"]["copy_s"] == pytest.approx(3.0 * 1024.0 / 100.0)
+    assert body["state"]["db"]["serves_again_s"] == pytest.approx(900.0 + 30.72)
+    assert f"memory_mb = {1024 + 3 * 1024}" in body["tfvars"]
+    assert any("copies 3 GB" in text for text in plan.assumptions)
+
+
+DB_REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("primary", {"primary": True}),  # without writes
+    ("primary", {"primary": True, "writes": 0.0}),
+    ("primary", {"primary": True, "writes": 0.1}),  # and nobody is promoted
+    ("primary", {"primary": True, "writes": 0.1, "state": "copied", "data_gb": 5.0}),
+    ("promote_s", {"writes": 0.1, "promote_s": 5.0}),
+    ("data_in", {"data_in": "memory"}),
+    ("disk_gb", {"disk_gb": 50.0}),
+    ("disk_gb", {"data_gb": 51.0, "disk_gb": 50.0}),
+    ("disk_gb", {"data_gb": 5.0, "data_in": "memory", "disk_gb": 50.0}),
+    ("data_in", {"data_gb": 5.0, "data_in": "memory", "state": "volume"}),
+    ("mechanisms", {"state": "own", "mechanisms": ["pf"]}),
+    ("writes", {"writes": 1.5}),
+    ("data_gb", {"data_gb": -1.0}),
+    ("state", {"state": "lost"}),
+    (
+        "data_gb",
+        {"state": "copied", "data_gb": 5.0, "values": {"rates": {"common_cause": 0.1}}},
+    ),
+    (
+        "data_gb",
+        {
+            "state": "copied",
+            "data_gb": 5.0,
+            "values": {
+                "domains": [
+                    {
+                        "name": "zone", "count": 3, "failures_per_year": 1.0, "repair_s": 60.0,
+                        "source": "here",
+                    }
+                ]
+            },
+        },
+    ),
+    (
+        "schedule",
+        {"writes": 0.1, "values": {"load": {"day": [1.0] * 24}, "schedule": {"start_s": 60.0}}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "tier"), DB_REFUSED)
+def test_what_a_tier_cannot_be_is_refused_at_its_key(key: str, tier: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as error:
+        asked(**tier)
+    assert key in error.value.place
+
+
+def test_a_tier_whose_data_fits_no_machine_is_told() -> None:
+    plan = make_plan(asked(data_gb=64.0, data_in="memory", state="copied")).plan
+    assert plan.feasible is False
+    assert any("memory_mb" in text for text in plan.reasons)
+
+
+def test_no_schedule_moves_machines_that_have_data() -> None:
+    day = {"load": {"day": [1.5] * 12 + [0.5] * 12}}
+    assert make_plan(asked(values=day)).plan.schedule is not None
+    assert make_plan(asked(values=day, writes=0.05)).plan.schedule is None
