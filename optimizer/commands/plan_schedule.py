@@ -24,10 +24,8 @@ def print_schedule(body: Mapping[str, Any]) -> None:
         _print_front(body["front"])
     for line in body["reasons"]:
         say(f"  {line}")
-    say(
-        "  fleet.tfvars has the standing fleet, and these hours as remarks: no stack changes machines"
-    )
-    say("  by the hour. plan.json (--output) has them as figures, --figures draws them.")
+    say("  fleet.tfvars has the standing fleet, and these hours as remarks: no stack changes")
+    say("  machines by the hour. plan.json (--output) has them as figures, --figures draws them.")
 
 
 def _beside(body: Mapping[str, Any]) -> str:

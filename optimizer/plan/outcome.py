@@ -29,6 +29,8 @@ class TierPlan:
     purchase: str = "on-demand"
     usd_active_per_month: float | None = None
     usd_standby_per_month: float | None = None
+    usd_disks_per_month: float | None = None  # where they are priced
+    usd_traffic_per_month: float | None = None
     variant: str | None = None
 
 

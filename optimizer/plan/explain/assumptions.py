@@ -194,10 +194,29 @@ def _on_latency(case: Case) -> list[str]:
     ]
 
 
+def _on_disks_and_traffic(case: Case) -> list[str]:
+    disks = any(tier.disk_usd for tier in case.tiers)
+    traffic = [tier.name for tier in case.tiers if tier.traffic_usd]
+    free = ["arbiters", *(() if disks else ("storage",)), *(() if traffic else ("traffic",))]
+    texts = [f"{_listed(free)} {'is' if len(free) == 1 else 'are'} not in the cost"]
+    if disks:
+        texts.append("each machine, standbys included, has the disk that its tier states")
+    if traffic:
+        texts.append(
+            f"traffic to {_listed(traffic)} is in the cost at the mean load: a copy's kbit in the "
+            "fuller direction, once; arbiters choose machines whatever their zone"
+        )
+    return texts
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def _on_prices(case: Case) -> list[str]:
     texts = [
         f"prices: {case.book.source}; {HOURS_PER_MONTH:g} h a month",
-        "arbiters, storage and traffic are not in the cost",
+        *_on_disks_and_traffic(case),
     ]
     ways = sorted({one.purchase for one in case.book.instances(case.region)} - {"on-demand"})
     if ways:

@@ -42,11 +42,12 @@ class _CurrentTier:
     nodes: int
     standby: int
     replicas: int
+    usd_beside: float = 0.0  # a month, of disks and traffic
 
     @property
     def usd_per_month(self) -> float:
         off = self.standby * usd_when_off(self.instance)
-        return self.nodes * self.instance.usd_per_month + off
+        return self.nodes * self.instance.usd_per_month + off + self.usd_beside
 
     @property
     def text(self) -> str:
@@ -64,6 +65,7 @@ def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> di
     path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
+    new = _with_beside(asked.case, new)
     usd_new = math.fsum(one.usd_per_month for one in new)
     return {
         "usd_per_month": round(usd, 2),
@@ -106,6 +108,17 @@ def _present(asked: PlanRequest) -> list[_CurrentTier] | None:
         if one is None:
             return None
         found.append(one)
+    return _with_beside(asked.case, found)
+
+
+def _with_beside(case: Case, fleet: Sequence[_CurrentTier]) -> list[_CurrentTier]:
+    """The tiers with what their disks and their traffic cost."""
+    found, upstream = [], 1
+    for demand, one in zip(case.tiers, fleet, strict=True):
+        fixed, per_node = demand.usd_traffic(upstream, one.replicas)
+        disks = (one.nodes + one.standby) * demand.disk_usd
+        found.append(replace(one, usd_beside=fixed + per_node * one.nodes + disks))
+        upstream *= one.replicas
     return found
 
 

@@ -35,6 +35,9 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
         per_s = tier.connection_per_s * option.upstream
         tokens = least_tokens(per_s / _TOKEN_SHARE, option.replicas, option.needed, hold_s)
         active = option.nodes * option.instance.usd_per_month
+        disks = (option.nodes + option.standby) * tier.disk_usd
+        fixed, per_node = tier.usd_traffic(option.upstream, option.replicas)
+        traffic = fixed + per_node * option.nodes
         plans[option.tier] = TierPlan(
             instance_type=option.instance.type_name,
             purchase=option.instance.purchase,
@@ -49,7 +52,9 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
             usd_per_month=round(option.usd_per_month, 2),
             collision=option.collision,
             usd_active_per_month=round(active, 2),
-            usd_standby_per_month=round(option.usd_per_month - active, 2),
+            usd_standby_per_month=round(option.usd_per_month - active - disks - traffic, 2),
+            usd_disks_per_month=round(disks, 2) if disks else None,
+            usd_traffic_per_month=round(traffic, 2) if traffic else None,
             variant=tier.variant,
         )
     return plans

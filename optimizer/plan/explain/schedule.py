@@ -136,7 +136,7 @@ def _body(case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
     schedule, problem = found.schedule, hours.problem
     assert schedule is not None
     usd = schedule.total(problem)
-    standing = math.fsum(option.usd_per_month for option in path)
+    standing = math.fsum(option.usd_per_month for option in path) - _beside(case, path)
     body: dict[str, Any] = {
         "usd_per_month": round(usd, 2),
         "standing_usd_per_month": round(standing, 2),
@@ -150,11 +150,26 @@ def _body(case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
         "tiers": {tier.name: _tier(hours, schedule, t) for t, tier in enumerate(problem.tiers)},
         "by_hour": list(_by_hour(hours, schedule, case, load)),
         "predicted": _predicted(case, hours, schedule, path),
-        "reasons": list(_reasons(hours, schedule)),
+        "reasons": [*_reasons(hours, schedule), *_unscheduled(case, path)],
     }
     if problem.watts_per_vcpu:
         body["kwh_per_month"] = round(schedule.total(problem, ENERGY), 1)
     return body
+
+
+def _unscheduled(case: Case, path: Path) -> Iterator[str]:
+    if (usd := _beside(case, path)) > CENT:
+        yield f"disks and traffic between zones, {usd:.2f} USD a month, are in neither figure"
+
+
+def _beside(case: Case, path: Path) -> float:
+    """USD a month of the standing fleet for its disks and for what crosses zones."""
+    found = 0.0
+    for demand, option in zip(case.tiers, path, strict=True):
+        fixed, per_node = demand.usd_traffic(option.upstream, option.replicas)
+        found += fixed + per_node * option.nodes
+        found += (option.nodes + option.standby) * demand.disk_usd
+    return found
 
 
 def way_of(one: Bought) -> str:

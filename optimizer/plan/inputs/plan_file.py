@@ -19,6 +19,7 @@ from optimizer.availability.unused_rates import unused_rates
 from optimizer.latency.station import POLICIES
 from optimizer.plan.inputs.case import Slo
 from optimizer.plan.inputs.demand import CV2_RANGE
+from optimizer.plan.inputs.disks_and_traffic import crossing_problems, priced_problems
 from optimizer.plan.inputs.domains import Domain, problems_of
 from optimizer.plan.inputs.integrity import StatedVariant, TransientFaults
 from optimizer.plan.inputs.limping import with_measured_limping
@@ -59,10 +60,15 @@ def _modelled(policy: str) -> str:
 
 
 class Prices(Strict):
-    """The source of prices, by the scheme, unless stated; ways to pay; types of other speed."""
+    """The source of prices, by the scheme, unless stated; ways to pay; types of other speed; disks
+    and what crosses zones."""
 
     book: Text | None = None
     region: Text | None = None
+    disk_usd_per_gb_month: Positive | None = None
+    iops_usd_per_month: Positive | None = None
+    traffic_usd_per_gb: Positive | None = None
+    crossing: Share | None = None
     purchase: list[Purchase] = Field(default_factory=list)
     speeds: list[Speed] = Field(default_factory=list)
 
@@ -109,6 +115,7 @@ class DeclaredTier(Strict):
     data_gb: Positive | None = None
     data_in: Literal["memory", "disk"] | None = None
     disk_gb: Positive | None = None
+    iops: Positive | None = None
     writes: Annotated[float, Field(ge=0, le=1)] | None = None
     primary: bool | None = None
     promote_s: Positive | None = None
@@ -195,6 +202,7 @@ def _problems(stated: Declared) -> Iterator[Problem]:
     """Errors that are not those of a single key."""
     yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
     yield from schedule_problems(stated.schedule, stated.load, stated.model_dump(exclude_none=True))
+    yield from crossing_problems(stated)
     limits, names = stated.limits, [tier.name for tier in stated.tiers]
     given = "max_replicas" in limits.model_fields_set
     if given and limits.max_replicas > limits.max_nodes:
@@ -207,6 +215,7 @@ def _problems(stated: Declared) -> Iterator[Problem]:
             expected = f"at most limits.max_nodes ({limits.max_nodes})"
             yield Problem(("tiers", number, "min_nodes"), expected, str(tier.min_nodes))
         yield from state_problems(number, tier, stated)
+        yield from priced_problems(number, tier, stated.prices)
         variants = [variant.name for variant in tier.variants]
         for at, name in enumerate(variants):
             if name in variants[:at]:

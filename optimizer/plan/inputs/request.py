@@ -17,6 +17,7 @@ from optimizer.plan.inputs.capacity import with_capacities
 from optimizer.plan.inputs.case import Case, Slo, slo_from
 from optimizer.plan.inputs.declared import book_of, check_first, merged, region_of, stated_service
 from optimizer.plan.inputs.demand import demands
+from optimizer.plan.inputs.disks_and_traffic import priced
 from optimizer.plan.inputs.evidence import LEAST_REQUESTS, thin_percentiles
 from optimizer.plan.inputs.hardening import hardening_of
 from optimizer.plan.inputs.load import Load
@@ -177,7 +178,7 @@ def _request(
         )
     planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
     case = Case(
-        tiers=() if missing else _chosen(demands(planned), plan),
+        tiers=() if missing else _priced(_chosen(demands(planned), plan), service, plan, load),
         slo=slo,
         scheme=service.scheme,
         region=region_of(book, region),
@@ -304,6 +305,19 @@ def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierD
         if tier.name in stated
         else tier
         for tier in tiers
+    )
+
+
+def _priced(
+    tiers: tuple[TierDemand, ...], service: ServiceFit, plan: Declared | None, load: Load
+) -> tuple[TierDemand, ...]:
+    """The demands with what plan.toml says of the price of disks and traffic."""
+    if plan is None:
+        return tiers
+    stated = {tier.name: tier for tier in plan.tiers}
+    return tuple(
+        priced(tier, fit, stated.get(tier.name), plan, load.highest)
+        for tier, fit in zip(tiers, service.tiers, strict=True)
     )
 
 

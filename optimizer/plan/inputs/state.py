@@ -25,12 +25,10 @@ def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[P
         yield at("primary", "it beside writes above 0", "writes = 0", "Leave it out.")
     if tier.promote_s is not None and not tier.primary:
         yield at("promote_s", "it beside primary = true", "no primary", "Leave it out.")
-    for key in ("data_in", "disk_gb"):
-        if getattr(tier, key) is not None and tier.data_gb is None:
-            yield at(key, "it beside data_gb", "no data_gb", "State how much data a machine has.")
-    if tier.data_in == "memory" and tier.disk_gb is not None:
-        yield at("disk_gb", 'it beside data_in = "disk"', "data in memory", "Leave it out.")
-    if tier.data_gb is not None and tier.disk_gb is not None and tier.disk_gb < tier.data_gb:
+    if tier.data_in is not None and tier.data_gb is None:
+        yield at("data_in", "it beside data_gb", "no data_gb", "State how much data there is.")
+    on_disk = tier.data_gb is not None and tier.data_in != "memory"
+    if on_disk and tier.disk_gb is not None and tier.data_gb and tier.disk_gb < tier.data_gb:
         yield at(
             "disk_gb", f"at least data_gb ({tier.data_gb:g}): each machine has all of the data",
             f"{tier.disk_gb:g}", "Larger disks, or parts of the data as tiers of their own.",

@@ -53,6 +53,14 @@ class TierDemand:
     card_s: float = 0.0  # how long a copy keeps its machine's network card
     min_nodes: int = 1  # active machines at the least
     arch: Sequence[str] = ("x86_64",)  # that its software is built for
+    disk_usd: float = 0.0  # a month, of the disk of each machine
+    traffic_usd: float = 0.0  # a month between zones, of one copy of each request at r = 1
+
+    def usd_traffic(self, upstream: int, replicas: int) -> tuple[float, float]:
+        """USD a month of what crosses zones: whatever the machines, and per active one. A read goes
+        to r of them, a write to each."""
+        usd, share = self.traffic_usd * upstream, self.latency.write_share
+        return usd * (1.0 - share) * replicas, usd * share
 
     @property
     def has_state(self) -> bool:

@@ -6,6 +6,7 @@ Made at once for an amplification level and a number of replicas, per instance t
                   and where its card is fuller that one's: lambda a r / n times what a copy takes it
                   of writes 1 in place of r / n: every machine executes each
     cost        = active nodes * price + standbys * price of a machine that is off
+                  + disks of all + traffic between zones (r copies of a read, writes to all)
 
 Left out are options that another one with the same needed nodes and type, and no fewer active
 nodes, undercuts in cost and unavailability (a pool never stands for extra active nodes, on which a
@@ -219,7 +220,9 @@ def _block(
         key = (needed, instance.interruptions_per_year, covers.told_apart(replicas))
         if key not in tables:
             tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance, replicas))
-        parts.append(_rows(instance, needed, tables[key], demand.min_nodes))
+        parts.append(
+            _rows(instance, needed, tables[key], demand, demand.usd_traffic(level, replicas))
+        )
     if not parts:
         return tuple(np.zeros(0) for _ in range(_COLUMNS))
     usd, unavailability, needs, nodes, mechanism, extra = (
@@ -247,17 +250,27 @@ def _block(
     )
 
 
-def _rows(instance: Instance, needed: int, cover: _CoverRows, min_nodes: int) -> tuple[Any, ...]:
+def _rows(
+    instance: Instance,
+    needed: int,
+    cover: _CoverRows,
+    demand: TierDemand,
+    traffic_usd: tuple[float, float],
+) -> tuple[Any, ...]:
     """Rows of one type and number of needed nodes that none with as many active nodes undercuts,
-    with at least `min_nodes` active ones."""
-    pool = cover.mechanism == MECHANISMS.index(Mechanism.pf)
-    each = np.where(pool, usd_when_off(instance), instance.usd_per_month)
-    usd = needed * instance.usd_per_month + cover.extra * each
+    with at least `min_nodes` active ones.
+
+    Parameters: traffic_usd a month, whatever the machines, and per active one.
+    """
+    pool, fixed, per_node = cover.mechanism == MECHANISMS.index(Mechanism.pf), *traffic_usd
+    each = np.where(pool, usd_when_off(instance), instance.usd_per_month + per_node)
+    usd = needed * (instance.usd_per_month + per_node) + cover.extra * each + fixed
+    usd = usd + (needed + cover.extra) * demand.disk_usd
     order = np.lexsort((cover.mechanism, cover.unavailability, usd))
     best = np.minimum.accumulate(cover.unavailability[order])
     better = np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))
     kept = order[better | ~pool[order]]
-    kept = kept[needed + np.where(pool[kept], 0, cover.extra[kept]) >= min_nodes]
+    kept = kept[needed + np.where(pool[kept], 0, cover.extra[kept]) >= demand.min_nodes]
     extra, mechanism = cover.extra[kept], cover.mechanism[kept]
     return (
         usd[kept],

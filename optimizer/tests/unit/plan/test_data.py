@@ -149,7 +149,10 @@ DB_REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("data_in", {"data_in": "memory"}),
     ("disk_gb", {"disk_gb": 50.0}),
     ("disk_gb", {"data_gb": 51.0, "disk_gb": 50.0}),
-    ("disk_gb", {"data_gb": 5.0, "data_in": "memory", "disk_gb": 50.0}),
+    ("iops", {"iops": 100.0}),
+    ("disk_usd_per_gb_month", {"values": {"prices": {"disk_usd_per_gb_month": 0.1}}}),
+    ("traffic_usd_per_gb", {"values": {"prices": {"traffic_usd_per_gb": 0.02}}}),
+    ("crossing", {"values": {"prices": {"crossing": 0.5}}}),
     ("data_in", {"data_gb": 5.0, "data_in": "memory", "state": "volume"}),
     ("mechanisms", {"state": "own", "mechanisms": ["pf"]}),
     ("writes", {"writes": 1.5}),
@@ -198,3 +201,54 @@ def test_no_schedule_moves_machines_that_have_data() -> None:
     day = {"load": {"day": [1.5] * 12 + [0.5] * 12}}
     assert make_plan(asked(values=day)).plan.schedule is not None
     assert make_plan(asked(values=day, writes=0.05)).plan.schedule is None
+
+
+PRICED = {"disk_usd_per_gb_month": 0.1, "iops_usd_per_month": 0.01}
+
+
+@pytest.mark.parametrize("scheme", ["cloud", "on-prem"])
+def test_each_fleet_costs_its_machines_its_disks_and_what_crosses_zones(scheme: str) -> None:
+    zones = {"traffic_usd_per_gb": 0.02, "crossing": 0.5}
+    values = {
+        "prices": {"book": "ec2", "region": REGION, **PRICED, **zones},
+        "limits": {"max_nodes": 6, "max_replicas": 2},
+        "load": {"peak": 1.5},
+    }
+    tier = {"disk_gb": 200.0, "iops": 3000.0, "kbit_per_copy": 16.0, "writes": 0.1}
+    found = asked(scheme=scheme, values=values, **tier).case.problem().options[0]
+    assert len(found) > 50
+    gb = RATE * 730.0 * 3600.0 * 16.0 / 8e6  # of the mean, one copy of each request
+    for one in found:
+        machines = one.nodes * one.instance.usd_per_month
+        machines += one.standby * one.instance.usd_per_month
+        disks = (one.nodes + one.standby) * (200.0 * 0.1 + 3000.0 * 0.01)
+        crosses = gb * (0.9 * one.replicas + 0.1 * one.nodes) * 0.5 * 0.02
+        assert one.usd_per_month == pytest.approx(machines + disks + crosses)
+
+
+def test_a_plan_adds_up_with_its_disks_and_its_traffic_and_so_does_the_present_fleet() -> None:
+    zones = {"traffic_usd_per_gb": 0.02, "crossing": 0.5}
+    values = {"prices": {"book": "ec2", "region": REGION, **PRICED, **zones}}
+    tier: dict[str, Any] = {"disk_gb": 200.0, "kbit_per_copy": 16.0, "iops": 1000.0}
+    plan = make_plan(asked(values=values, **tier)).plan
+    one = plan.tiers["db"]
+    parts = [one.usd_active_per_month, one.usd_standby_per_month]
+    parts += [one.usd_disks_per_month, one.usd_traffic_per_month]
+    assert None not in parts
+    assert sum(part or 0.0 for part in parts) == pytest.approx(one.usd_per_month, abs=0.03)
+    there = {"instance_type": one.instance_type, "nodes": one.nodes, "standby": one.spares}
+    again = make_plan(asked(values=values, present=there, **tier)).plan
+    assert again.present is not None
+    assert again.present["usd_per_month"] == pytest.approx(plan.usd_per_month, abs=0.01)
+    assert any("arbiters is not in the cost" in text for text in plan.assumptions)
+
+
+def test_zones_say_how_much_crosses_where_nobody_else_does() -> None:
+    zone = {"name": "zone", "count": 4, "failures_per_year": 0.1, "repair_s": 60.0, "source": "a"}
+    prices = {"book": "ec2", "region": REGION, "traffic_usd_per_gb": 0.02}
+    stated = {**prices, "crossing": 0.75}
+    cases = [
+        asked(values={"prices": one, "domains": [zone]}, kbit_per_copy=16.0).case
+        for one in (prices, stated)
+    ]
+    assert cases[0].tiers[0].traffic_usd == cases[1].tiers[0].traffic_usd > 0.0

@@ -333,13 +333,13 @@ def test_tfvars_has_the_standing_fleet_as_variables_and_the_hours_as_remarks() -
         if line.endswith("in all hours"):
             added = [int(line.split(": ")[1].split()[0])] * 24
         else:
-            starts = dict(tuple(map(int, p.split())) for p in line.split(": ")[1].split(", "))
-            added = [starts[max(h for h in starts if h <= hour)] for hour in range(24)]
+            pairs = [part.split() for part in line.split(": ")[1].split(", ")]
+            added = [int([n for h, n in pairs if int(h) <= hour][-1]) for hour in range(24)]
         total = [a + b for a, b in zip(total, added, strict=True)]
     running = [hour["running"] for hour in plan.schedule["by_hour"]]
     assert all(a >= b for a, b in zip(total, running, strict=True))  # reserved ones may be idle
     assert max(total) == max(running)
-    (own,) = [line for line in lines if line.startswith("  web = ")]
+    (own,) = [line for line in lines if line.startswith("  web = ") and "role" in line]
     assert f"nodes = {plan.tiers['web'].nodes}" in own
     flat = _planned(load={"peak": 1.4}).to_tfvars()
     assert "hour" not in flat
