@@ -14,6 +14,7 @@ from rich.text import Text
 from core.terminal import out, plain_table, print_table, say
 from core.vocabulary import Mechanism
 from optimizer.commands.plan_domains import print_domains
+from optimizer.commands.plan_hosts import print_hosts
 from optimizer.commands.plan_integrity import print_integrity
 from optimizer.commands.plan_limping import print_limping
 from optimizer.commands.plan_schedule import print_schedule
@@ -36,6 +37,8 @@ def print_plan(
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
         if body["schedule"] is not None:
             print_schedule(body["schedule"])
+        if body["hosts"] is not None:
+            print_hosts(body["hosts"])
         _print_lines("What binds", body["binding"])
         if "marginal" in body:
             print_table(_marginal(body["marginal"]))

@@ -71,6 +71,7 @@ class Plan:
     schedule: Mapping[str, Any] | None = None  # machines by the hour, beside this fleet
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
+    hosts: Mapping[str, Any] | None = None  # the least servers of one's own that hold a fleet
     state: Mapping[str, Any] | None = None  # what the tiers' data and writes mean for it
     simulation: Mapping[str, Any] = field(default_factory=dict)  # what decided, or why none did
     solver: Mapping[str, Any] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Plan:
             "schedule": None if self.schedule is None else dict(self.schedule),
             "present": None if self.present is None else dict(self.present),
             "domains": None if self.domains is None else dict(self.domains),
+            "hosts": None if self.hosts is None else dict(self.hosts),
             "state": None if self.state is None else dict(self.state),
             "simulation": dict(self.simulation),
             "solver": dict(self.solver),
@@ -137,7 +139,7 @@ class Plan:
         for name, spread in (self.domains or {}).get("spread", {}).items():
             where = "; ".join(f"{level} {_sum(sizes)}" for level, sizes in spread.items())
             lines.append(f"# {name} over domains, standbys included: {where}")
-        lines += _hours(self.schedule)
+        lines += [*_hours(self.schedule), *_shared(self.hosts)]
         return "\n".join([*lines, ""])
 
 
@@ -157,6 +159,22 @@ def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
                 yield f"# {name} {kind}: {one['bought']} in all hours"
             else:
                 yield f"# {name} {kind} from hour: {_runs(one['by_hour'])}"
+
+
+def _shared(hosts: Mapping[str, Any] | None) -> Iterator[str]:
+    """The fleet on servers of one's own, and its places, as remarks."""
+    if hosts is None or hosts["usd_per_month"] is None:
+        return
+    yield (
+        f"# On your own servers {hosts['usd_per_month']:.2f} USD/month: the fleet below, which may "
+        "be another one than the variables above,"
+    )
+    yield "# the cheapest by slices. No stack places machines; plan.json has all of it."
+    for name, tier in hosts["tiers"].items():
+        kind = tier["instance_type"]
+        yield f"# {name}: {tier['nodes']} {kind}, {tier['spares']} standby, r {tier['replicas']}"
+    for one in hosts["servers"]:
+        yield f"# {one['host']}: {', '.join(one['tiers'])}"
 
 
 def _runs(counts: Sequence[int]) -> str:

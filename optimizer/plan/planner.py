@@ -17,6 +17,7 @@ from optimizer.fit import fit, read_results
 from optimizer.plan.explain.assumptions import assumptions
 from optimizer.plan.explain.current_fleet import against_present
 from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
+from optimizer.plan.explain.hosts import hosts_of
 from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.performability_cost import of_promise
@@ -196,6 +197,7 @@ def make_plan(
         binding=binds,
         fleet=fleet_of(asked.service, case, found.path),
         state=state_of(case, found.path),
+        hosts=hosts_of(case, problem, asked.hosts, deadline),
     )
     return PlanResult(plan, case, problem, found, deadline)
 

@@ -21,6 +21,8 @@ from optimizer.plan.inputs.case import Slo
 from optimizer.plan.inputs.demand import CV2_RANGE
 from optimizer.plan.inputs.disks_and_traffic import crossing_problems, priced_problems
 from optimizer.plan.inputs.domains import Domain, problems_of
+from optimizer.plan.inputs.hosts import Host
+from optimizer.plan.inputs.hosts import problems_of as host_problems
 from optimizer.plan.inputs.integrity import StatedVariant, TransientFaults
 from optimizer.plan.inputs.limping import with_measured_limping
 from optimizer.plan.inputs.load import Load
@@ -143,6 +145,7 @@ class Declared(Strict):
     rates: dict[str, Any] = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)
     domains: list[Domain] = Field(default_factory=list)
+    hosts: list[Host] = Field(default_factory=list)
     transient_faults: TransientFaults | None = None
     tiers: list[DeclaredTier] = Field(default_factory=list)
 
@@ -203,6 +206,7 @@ def _problems(stated: Declared) -> Iterator[Problem]:
     yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
     yield from schedule_problems(stated.schedule, stated.load, stated.model_dump(exclude_none=True))
     yield from crossing_problems(stated)
+    yield from host_problems(stated)
     limits, names = stated.limits, [tier.name for tier in stated.tiers]
     given = "max_replicas" in limits.model_fields_set
     if given and limits.max_replicas > limits.max_nodes:

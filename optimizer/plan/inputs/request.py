@@ -20,6 +20,7 @@ from optimizer.plan.inputs.demand import demands
 from optimizer.plan.inputs.disks_and_traffic import priced
 from optimizer.plan.inputs.evidence import LEAST_REQUESTS, thin_percentiles
 from optimizer.plan.inputs.hardening import hardening_of
+from optimizer.plan.inputs.hosts import Host
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.margin import level_of
 from optimizer.plan.inputs.performability import bound_of
@@ -55,6 +56,7 @@ class PlanRequest:
     present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
     load: Load = field(default_factory=Load)
     schedule: StatedSchedule | None = None
+    hosts: tuple[Host, ...] = ()  # servers that the tiers' machines share
     figures: tuple[str, ...] = ()  # those that are uncertain
     hardening: Hardening | None = None  # variants to choose from, and what they have to keep
     missing: tuple[str, ...] = ()  # without these there is no plan
@@ -202,6 +204,8 @@ def _request(
         named = {tier.name: tier for tier in case.tiers}
         check_state(file, named, available=slo.availability is not None)
         _check_schedule(file, case)
+        if plan is not None and plan.hosts and case.scheme != Scheme.on_prem:
+            raise file.source.error("hosts", expected="it with scheme on-prem", got=case.scheme)
         _check_arch(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
@@ -216,6 +220,7 @@ def _request(
         rates=rates,
         load=load,
         schedule=plan.schedule if plan else None,
+        hosts=tuple(plan.hosts) if plan else (),
         present={t.name: t.present for t in plan.tiers if t.present is not None} if plan else {},
         figures=figures,
         level=level,

@@ -167,7 +167,7 @@ def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -
     return Solution(best, usd, cuts, solves, _gap(usd, least), "none")
 
 
-class _TimeLimitError(Exception):
+class TimeLimitError(Exception):
     """HiGHS met its time limit."""
 
 
@@ -195,7 +195,7 @@ class _Search:
         while not self._deadline.over() and self._cuts < _CUTS_MAX:
             try:
                 chosen = self._proposed()
-            except _TimeLimitError:
+            except TimeLimitError:
                 break
             if chosen is None:
                 return self._end(self._best)
@@ -232,7 +232,7 @@ class _Search:
     def _cut(self, chosen: Path, broken: list[str]) -> None:
         """Forbid `chosen`, and if it is too slow whatever is no faster."""
         if set(broken) <= {"latency", "degraded"}:
-            new = _latency_cuts(self._problem, self._pools, chosen)
+            new = latency_cuts(self._problem, self._pools, chosen)
         else:  # inside of the solver's tolerance, outside of the limit
             new = [[[self._options[t].index(o)] for t, o in enumerate(chosen)]]
         model = self._model
@@ -242,20 +242,20 @@ class _Search:
         self._cuts += len(new)
 
 
-def _pyomo() -> Any:
+def pyomo_environ() -> Any:
     """pyomo.environ, imported late (1 s); it exports nothing that a type checker sees."""
     return importlib.import_module("pyomo.environ")
 
 
 def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> Any:
-    pyo = _pyomo()
+    pyo = pyomo_environ()
 
     model = pyo.ConcreteModel(doc="cheapest fleet that keeps the limits")
     pairs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
     model.arcs = pyo.Set(initialize=pairs, dimen=2, doc="(tier, option): an arc of the graph")
     model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
-    _path(model, options)
-    _availability(model, pools, problem)
+    add_path(model, options)
+    add_availability(model, pools, problem)
     model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
     model.cost = pyo.Objective(
         expr=sum(options[t][i].usd_per_month * model.choose[t, i] for t, i in pairs),
@@ -264,9 +264,9 @@ def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> 
     return model
 
 
-def _path(model: Any, options: list[list[Option]]) -> None:
+def add_path(model: Any, options: list[list[Option]]) -> None:
     """One option in the first tier, and at each level as many options as enter it."""
-    pyo = _pyomo()
+    pyo = pyomo_environ()
 
     model.entry = pyo.Constraint(
         expr=sum(model.choose[0, i] for i in range(len(options[0]))) == 1,
@@ -293,9 +293,9 @@ def _path(model: Any, options: list[list[Option]]) -> None:
     )
 
 
-def _availability(model: Any, pools: list[Pool], problem: Problem) -> None:
+def add_availability(model: Any, pools: list[Pool], problem: Problem) -> None:
     """The tiers' losses of log availability fit in the budget, which is scaled to 1."""
-    pyo = _pyomo()
+    pyo = pyomo_environ()
 
     if problem.unavailability_max is None:
         return
@@ -307,6 +307,24 @@ def _availability(model: Any, pools: list[Pool], problem: Problem) -> None:
 
 
 def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
+    # HiGHS 1.15's presolve calls some models infeasible whose row is met with equality, and
+    # ends some whose rows span 1e-8 to 1 in an error; without it a search takes up to 2.5
+    # times as long (docs/results/2026-11-23-planner-labels.md)
+    values = values_of(solver, model, left_s, presolve="off")
+    return None if values is None else chosen_path(model, options, values)
+
+
+def chosen_path(model: Any, options: list[list[Option]], values: Any) -> Path:
+    """The options that the model chooses."""
+    on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
+    return tuple(options[t][i] for t, i in sorted(on))
+
+
+def values_of(solver: Any, model: Any, left_s: float, *, presolve: str) -> Any:
+    """The optimum's values by variable; None where the model is infeasible.
+
+    Raises: TimeLimitError at `left_s`, PlannerError where HiGHS fails.
+    """
     from pyomo.contrib.solver.common.results import TerminationCondition
 
     infeasible = (
@@ -321,24 +339,19 @@ def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float
         abs_gap=0.0,
         threads=1,
         time_limit=left_s,
-        # HiGHS 1.15's presolve calls some models infeasible whose row is met with equality, and
-        # ends some whose rows span 1e-8 to 1 in an error; without it a search takes up to 2.5
-        # times as long (docs/results/2026-11-23-planner-labels.md)
-        solver_options={"presolve": "off"},
+        solver_options={"presolve": presolve},
     )
     ended = result.termination_condition
     if ended in infeasible:
         return None
     if ended == TerminationCondition.maxTimeLimit:
-        raise _TimeLimitError
+        raise TimeLimitError
     if ended != TerminationCondition.convergenceCriteriaSatisfied:
         raise PlannerError("plan", expected="an optimum from HiGHS", got=str(ended))
-    values = result.solution_loader.get_vars()
-    on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
-    return tuple(options[t][i] for t, i in sorted(on))
+    return result.solution_loader.get_vars()
 
 
-def _latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
+def latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
     """Per cut and tier the options of which not all tiers may have one: `slow` and whatever is no
     faster, with each tier raised in turn, in two orders."""
     cuts = []

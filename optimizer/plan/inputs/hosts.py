@@ -1,0 +1,54 @@
+"""[[hosts]] of plan.toml: servers of one's own that the machines of several tiers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from core.config_file import Positive, Problem, Strict
+from core.errors import MOST
+from core.vocabulary import Scheme
+from optimizer.plan.solve.hosts import Server
+
+if TYPE_CHECKING:
+    from optimizer.plan.inputs.plan_file import Declared
+
+SERVERS_MAX = 64  # of all kinds
+
+
+class Host(Strict):
+    """Servers that are alike: `count` of them, and what each costs that is in use."""
+
+    name: Annotated[str, Field(min_length=1)]
+    count: Annotated[int, Field(ge=1, le=SERVERS_MAX)]
+    cores: Positive
+    memory_mb: Annotated[int, Field(ge=64)]
+    usd_per_month: Annotated[float, Field(ge=0, le=MOST)]
+
+    @property
+    def servers(self) -> list[Server]:
+        """Each of them."""
+        one = Server(self.name, self.cores, float(self.memory_mb), self.usd_per_month)
+        return [one] * self.count
+
+
+def problems_of(stated: Declared) -> Iterator[Problem]:
+    """Errors of the list as a whole."""
+    hosts: Sequence[Host] = stated.hosts
+    if not hosts:
+        return
+    if stated.scheme == Scheme.cloud:
+        yield Problem(("hosts",), "it with scheme on-prem", "cloud", "Rented machines share none.")
+    if stated.domains:
+        yield Problem(
+            ("hosts",), "it without [[domains]]", "both",
+            "Where machines stand is decided by one of them.",
+        )  # fmt: skip
+    names = [one.name for one in hosts]
+    for number, one in enumerate(hosts):
+        if one.name in names[:number]:
+            yield Problem(("hosts", number, "name"), "a name of its own", repr(one.name))
+    if (total := sum(one.count for one in hosts)) > SERVERS_MAX:
+        yield Problem(("hosts",), f"at most {SERVERS_MAX} servers", str(total), "List fewer.")

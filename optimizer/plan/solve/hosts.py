@@ -1,0 +1,276 @@
+r"""Servers of one's own that the tiers' machines share: the fleet and its places, in one program.
+
+Which fleet is cheapest depends on how it packs: a slice's price takes servers for filled. So the
+options of the tiers are chosen together with the servers that hold them.
+
+    minimise    sum_h c_h u_h                         c_h: USD a month of a server in use
+    one path of options, availabilities within their budget, latency cuts     (as in `model`)
+    sum_h p_tvh = sum_(o of t, v vCPUs) m_o x_o       each machine, standbys too, has a place
+    sum_v p_tvh <= u_h                                a tier's on servers of their own
+    sum_tv v p_tvh <= C_h u_h                         cores
+    sum_tv M_t p_tvh <= R_h u_h                       memory
+    u_h >= u_(h+1)  of alike ones                     p, u, x binary
+
+One machine of a tier on a server: a server that dies takes one of each, and the models' crashes,
+independent within a tier, stay what they are. Options that need no less room than another one, with
+no less loss and no faster, are left out. What is proposed is evaluated whole, and places are
+counted, outside of the solver.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.errors import PlannerError
+from core.tolerances import CENT
+from optimizer.plan.solve.deadline import Check, Clock, Deadline
+from optimizer.plan.solve.model import (
+    TimeLimitError,
+    add_availability,
+    add_path,
+    chosen_path,
+    latency_cuts,
+    pyomo_environ,
+    values_of,
+)
+from optimizer.plan.solve.presolve import Pool, degraded_servers, eligible
+from optimizer.plan.solve.problem import Path, Problem, violations
+from optimizer.plan.solve.table import undominated
+
+if TYPE_CHECKING:
+    from optimizer.plan.solve.options import Option
+
+LIMIT_S = 30.0
+_CUTS_MAX = 200
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server that there is. `kind`: alike ones have the same."""
+
+    kind: str
+    cores: float
+    memory_mb: float
+    usd_per_month: float
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A fleet and its places: by server, how many machines of each tier, and their vCPUs.
+
+    `path` None: none was found, which is `proved` where there is none. `least` bounds the cost.
+    """
+
+    path: Path | None
+    places: tuple[tuple[tuple[int, float], ...], ...] = ()  # per server: (tier, vCPUs) of each
+    usd_per_month: float | None = None
+    least: float = 0.0
+    solves: int = 0
+    proved: bool = True
+
+
+def packed(
+    problem: Problem,
+    memory_mb: Sequence[float],
+    servers: Sequence[Server],
+    *,
+    limit_s: float = LIMIT_S,
+    clock: Clock = time.monotonic,
+) -> Packed:
+    """The least servers, in USD a month, that hold a fleet which keeps every limit.
+
+    Parameters: memory_mb of a machine of each tier; servers, alike ones one after the other.
+    """
+    deadline = Deadline(limit_s, clock)
+    pools = [
+        _fitting(problem, pool, memory_mb[t], servers, deadline.check)
+        for t, pool in enumerate(eligible(problem))
+    ]
+    if not all(len(pool) for pool in pools):
+        return Packed(None)
+    options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
+    solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+    model, least = _build(problem, pools, options, memory_mb, servers), 0.0
+    for solves in range(1, _CUTS_MAX + 1):
+        try:
+            values = values_of(solver, model, max(0.1, deadline.left_s()), presolve="on")
+        except TimeLimitError:
+            return Packed(None, least=least, solves=solves, proved=False)
+        if values is None:
+            return Packed(None, solves=solves)
+        path, places = chosen_path(model, options, values), _places(model, values, servers)
+        usd = math.fsum(
+            one.usd_per_month for one, held in zip(servers, places, strict=True) if held
+        )
+        least = max(least, usd - CENT)
+        broken = violations(problem, path)
+        if not broken:
+            _verify(path, places, memory_mb, servers)
+            return Packed(path, places, usd, usd, solves)
+        _cut(model, problem, pools, options, path, broken)
+    return Packed(None, least=least, solves=_CUTS_MAX, proved=False)
+
+
+def _fitting(
+    problem: Problem, pool: Pool, memory_mb: float, servers: Sequence[Server], check: Check
+) -> Pool:
+    """Options that some server holds a machine of, and of which there are servers enough; none
+    that another one beats in room, loss, and what makes a tier fast."""
+    c = pool.columns
+    machines = np.array([_machines(pool.option(i)) for i in range(len(pool))], dtype=np.int64)
+    hold = np.zeros(len(pool), dtype=np.int64)
+    for one in servers:
+        if one.memory_mb >= memory_mb:
+            hold += c.vcpus <= one.cores + _ROUNDING
+    fits = machines <= hold
+    pool, machines = pool.keep(fits), machines[fits]
+    c = pool.columns
+    columns = [machines, c.vcpus, c.unavailability]
+    if problem.latency_ms_max:
+        columns += [-c.needed, -c.vcpus]
+        if problem.degraded is not None:
+            columns.append(-degraded_servers(problem.degraded, c))
+    table = np.stack(columns, axis=1).astype(np.float64)
+    kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
+    return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
+
+
+def _machines(option: Option) -> int:
+    return option.nodes + option.standby
+
+
+def _build(
+    problem: Problem,
+    pools: list[Pool],
+    options: list[list[Option]],
+    memory_mb: Sequence[float],
+    servers: Sequence[Server],
+) -> Any:
+    pyo = pyomo_environ()
+
+    model = pyo.ConcreteModel(doc="least servers that hold a fleet which keeps the limits")
+    arcs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
+    model.arcs = pyo.Set(initialize=arcs, dimen=2, doc="(tier, option): an arc of the graph")
+    model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
+    add_path(model, options)
+    add_availability(model, pools, problem)
+    model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
+    _add_places(model, options, memory_mb, servers)
+    _add_room(model, memory_mb, servers)
+    model.cost = pyo.Objective(
+        expr=sum(one.usd_per_month * model.used[h] for h, one in enumerate(servers)),
+        doc="USD per month of the servers in use",
+    )
+    return model
+
+
+def _add_places(
+    model: Any,
+    options: list[list[Option]],
+    memory_mb: Sequence[float],
+    servers: Sequence[Server],
+) -> None:
+    """Every machine stands on a server, and a tier's on servers of their own."""
+    pyo = pyomo_environ()
+
+    sizes = [(t, v) for t, tier in enumerate(options) for v in sorted({_size(o) for o in tier})]
+    places = [
+        (t, v, h)
+        for t, v in sizes
+        for h, one in enumerate(servers)
+        if v <= one.cores + _ROUNDING and memory_mb[t] <= one.memory_mb
+    ]
+    model.places = pyo.Set(initialize=places, dimen=3, doc="(tier, vCPUs, server) that fit")
+    model.place = pyo.Var(model.places, domain=pyo.Binary, doc="1: a machine of it stands there")
+    model.used = pyo.Var(range(len(servers)), domain=pyo.Binary, doc="1: the server is in use")
+    model.sizes = pyo.Set(initialize=sizes, dimen=2, doc="(tier, vCPUs of a machine)")
+
+    def placed(model: Any, t: int, v: float) -> Any:
+        here = sum(model.place[k] for k in places if k[:2] == (t, v))
+        wanted = [(i, _machines(o)) for i, o in enumerate(options[t]) if _size(o) == v]
+        return here == sum(n * model.choose[t, i] for i, n in wanted)
+
+    model.placed = pyo.Constraint(model.sizes, rule=placed, doc="each machine has one place")
+    pairs = sorted({(t, h) for t, _, h in places})
+    model.apart = pyo.Constraint(
+        pyo.Set(initialize=pairs, dimen=2),
+        rule=lambda m, t, h: sum(m.place[k] for k in places if (k[0], k[2]) == (t, h)) <= m.used[h],
+        doc="one machine of a tier on a server, and only on servers in use",
+    )
+
+
+def _add_room(model: Any, memory_mb: Sequence[float], servers: Sequence[Server]) -> None:
+    """Cores and memory of each server; of alike ones the first are used."""
+    pyo = pyomo_environ()
+
+    def room(have: float, takes: list[tuple[float, Any]], h: int) -> Any:
+        return sum(part * model.place[k] for part, k in takes) <= have * model.used[h]
+
+    model.room = pyo.ConstraintList(doc="cores and memory of each server")
+    for h, one in enumerate(servers):
+        here = [key for key in model.places if key[2] == h]
+        if here:
+            model.room.add(room(one.cores, [(key[1], key) for key in here], h))
+            model.room.add(room(one.memory_mb, [(memory_mb[key[0]], key) for key in here], h))
+        else:
+            model.used[h].fix(0)
+    model.in_turn = pyo.ConstraintList(doc="alike servers are used from the first on")
+    for h, (one, after) in enumerate(itertools.pairwise(servers)):
+        if one == after:
+            model.in_turn.add(model.used[h] >= model.used[h + 1])
+
+
+def _size(option: Option) -> float:
+    return float(option.instance.vcpus)
+
+
+def _places(
+    model: Any, values: Any, servers: Sequence[Server]
+) -> tuple[tuple[tuple[int, float], ...], ...]:
+    on = [key for key in model.places if values[model.place[key]] > 0.5]
+    return tuple(tuple((t, v) for t, v, h in on if h == number) for number in range(len(servers)))
+
+
+def _verify(
+    path: Path,
+    places: Sequence[Sequence[tuple[int, float]]],
+    memory_mb: Sequence[float],
+    servers: Sequence[Server],
+) -> None:
+    """Raises PlannerError where the places are not those of the fleet, or do not hold it."""
+    for one, held in zip(servers, places, strict=True):
+        fits = sum(v for _, v in held) <= one.cores * (1.0 + _ROUNDING)
+        fits &= sum(memory_mb[t] for t, _ in held) <= one.memory_mb * (1.0 + _ROUNDING)
+        if not fits or len({t for t, _ in held}) < len(held):
+            raise PlannerError("hosts", expected="machines that fit on their server", got=str(held))
+    for t, option in enumerate(path):
+        stand = sum((t, _size(option)) == one for held in places for one in held)
+        if stand != _machines(option):
+            raise PlannerError("hosts", expected=f"{_machines(option)} places", got=str(stand))
+
+
+def _cut(
+    model: Any,
+    problem: Problem,
+    pools: list[Pool],
+    options: list[list[Option]],
+    path: Path,
+    broken: list[str],
+) -> None:
+    """Forbid the fleet, and if it is too slow whatever is no faster."""
+    if set(broken) <= {"latency", "degraded"}:
+        new = latency_cuts(problem, pools, path)
+    else:  # inside of the solver's tolerance, outside of the limit
+        new = [[[options[t].index(o)] for t, o in enumerate(path)]]
+    for cut in new:
+        ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
+        model.latency_cuts.add(ones <= len(cut) - 1)

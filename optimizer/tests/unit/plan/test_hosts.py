@@ -1,0 +1,164 @@
+"""Servers that tiers share: fleet and places together, against every fleet and every packing."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config_file import ConfigFile
+from core.errors import InputError
+from optimizer.plan.inputs.plan_file import checked
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.planner import make_plan
+from optimizer.plan.solve.hosts import Server, packed
+from optimizer.plan.solve.problem import Path as Fleet
+from optimizer.plan.solve.problem import Problem, violations
+
+SMALL = {"name": "small", "count": 3, "cores": 2.0, "memory_mb": 3072, "usd_per_month": 20.0}
+LARGE = {"name": "large", "count": 3, "cores": 4.0, "memory_mb": 4096, "usd_per_month": 33.0}
+
+
+def asked(
+    slo: dict[str, float], hosts: list[dict[str, Any]], *, max_nodes: int = 4, **values: Any
+) -> PlanRequest:
+    """Web, app and database on slices of one or two cores."""
+    tiers = [
+        {"name": "web", "processing_s": 0.02, "memory_mb": 512},
+        {"name": "app", "processing_s": 0.03, "memory_mb": 1024},
+        {"name": "db", "processing_s": 0.01, "memory_mb": 2048, "requests_per_copy": 2.0},
+    ]
+    types = {"role": "x", "instance_types": ["slice-1", "slice-2"]}
+    body = {
+        "scheme": "on-prem",
+        "arrival_per_s": 40.0,
+        "slo": slo,
+        "limits": {"max_nodes": max_nodes, "max_replicas": 1},
+        "tiers": [{**types, **tier} for tier in tiers],
+        "hosts": hosts,
+        **values,
+    }
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), body)))
+
+
+def servers_of(hosts: list[dict[str, Any]]) -> list[Server]:
+    return [
+        Server(one["name"], one["cores"], one["memory_mb"], one["usd_per_month"])
+        for one in hosts
+        for _ in range(one["count"])
+    ]
+
+
+def fits(fleet: Fleet, memory: list[float], servers: list[Server]) -> bool:
+    """Every way to place the tiers' machines, one tier after the other."""
+    count = [o.nodes + o.standby for o in fleet]
+    size = [o.instance.vcpus for o in fleet]
+
+    @functools.cache
+    def rest(tier: int, room: tuple[tuple[float, float], ...]) -> bool:
+        if tier == len(fleet):
+            return True
+        able = [h for h, (c, m) in enumerate(room) if c >= size[tier] and m >= memory[tier]]
+        for chosen in itertools.combinations(able, count[tier]):
+            left = tuple(
+                (c - size[tier], m - memory[tier]) if h in chosen else (c, m)
+                for h, (c, m) in enumerate(room)
+            )
+            if rest(tier + 1, left):
+                return True
+        return False
+
+    return rest(0, tuple((one.cores, one.memory_mb) for one in servers))
+
+
+def least(problem: Problem, memory: list[float], servers: list[Server]) -> float:
+    """USD a month of the least set of servers, tried in order of their cost."""
+    fleets: dict[tuple[tuple[int, float], ...], Fleet] = {}
+    for fleet in itertools.product(*problem.options):
+        key = tuple((o.nodes + o.standby, float(o.instance.vcpus)) for o in fleet)
+        if key not in fleets and not violations(problem, fleet):
+            fleets[key] = fleet
+    kinds = [list(group) for _, group in itertools.groupby(servers, lambda one: one.kind)]
+    sets = [
+        [one for kind, n in zip(kinds, counts, strict=True) for one in kind[:n]]
+        for counts in itertools.product(*(range(len(kind) + 1) for kind in kinds))
+    ]
+    for some in sorted(sets, key=lambda s: sum(one.usd_per_month for one in s)):
+        if any(fits(fleet, memory, some) for fleet in fleets.values()):
+            return sum(one.usd_per_month for one in some)
+    return math.inf
+
+
+@pytest.mark.parametrize("slo", [{"availability": 0.5}, {"availability": 0.9}, {"p99_ms": 250.0}])
+@pytest.mark.parametrize("hosts", [[SMALL, LARGE], [LARGE], [SMALL]])
+def test_the_servers_are_the_least_that_hold_any_fleet_which_keeps_the_limits(
+    slo: dict[str, float], hosts: list[dict[str, Any]]
+) -> None:
+    case = asked(slo, hosts, max_nodes=3).case
+    problem, memory = case.problem(), [tier.memory_mb for tier in case.tiers]
+    servers = servers_of(hosts)
+    found = packed(problem, memory, servers)
+    assert found.proved
+    best = least(problem, memory, servers)
+    assert (found.usd_per_month or math.inf) == pytest.approx(best)
+    if found.path is not None:
+        assert not violations(problem, found.path)
+
+
+def test_plan_json_and_tfvars_say_which_machines_share_which_server() -> None:
+    plan = make_plan(asked({"availability": 0.9}, [SMALL, LARGE])).plan.to_json_dict()
+    body = plan["hosts"]
+    for one in body["servers"]:
+        assert f"# {one['host']}: {', '.join(one['tiers'])}\n" in plan["tfvars"]
+    assert body["proved"]
+    machines = [name for one in body["servers"] for name in one["tiers"]]
+    for name, tier in body["tiers"].items():
+        assert machines.count(name) == tier["nodes"] + tier["spares"]
+    assert any(len(one["tiers"]) > 1 for one in body["servers"])
+    assert all(one["cores"] <= 1.0 and one["memory"] <= 1.0 for one in body["servers"])
+    prices = {"small": 20.0, "large": 33.0}
+    assert body["usd_per_month"] == sum(prices[one["host"][:5]] for one in body["servers"])
+
+
+def test_where_nothing_fits_it_is_said_and_the_plan_stands() -> None:
+    tiny = {**SMALL, "count": 1, "cores": 1.0}
+    plan = make_plan(asked({"availability": 0.9}, [tiny])).plan
+    assert plan.feasible
+    assert plan.hosts is not None
+    assert plan.hosts["usd_per_month"] is None
+    assert plan.hosts["proved"]
+    assert plan.hosts["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("key", "hosts", "values"),
+    [
+        ("hosts", [SMALL], {"scheme": "cloud"}),
+        ("hosts.1.name", [SMALL, SMALL], {}),
+        ("hosts", [{**SMALL, "count": 40}, {**LARGE, "count": 40}], {}),
+        ("hosts.0.count", [{**SMALL, "count": 0}], {}),
+        ("hosts.0.cores", [{**SMALL, "cores": -1.0}], {}),
+        (
+            "hosts",
+            [SMALL],
+            {
+                "domains": [
+                    {
+                        "name": "zone", "count": 2, "failures_per_year": 1.0, "repair_s": 60.0,
+                        "source": "here",
+                    }
+                ]
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_servers_that_cannot_be_are_refused(
+    key: str, hosts: list[dict[str, Any]], values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as error:
+        asked({"availability": 0.9}, hosts, **values)
+    assert error.value.place.endswith(key)
