@@ -25,7 +25,6 @@ from experiments.testbed.platforms.terraform import outputs
 
 FILE_MB_MAX = 16
 _BYTES_MAX = FILE_MB_MAX << 20
-_STACK = "infra/stacks/local"
 _HOW = "`terraform output -json > FILE` where the fleet was made, and --attach FILE."
 _Part = TypeVar("_Part", bound=BaseModel)
 

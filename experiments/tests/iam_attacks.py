@@ -3,7 +3,7 @@ that each takes. An attack is refused where one of its authorisations is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Context = Mapping[str, str | list[str]]
@@ -102,25 +102,24 @@ def _with(kind: str, context: Context) -> list[One]:
     return run(more=One("ec2:RunInstances", f"{EC2}:{kind}", context))
 
 
+def _merged(contexts: Iterable[Context]) -> Context:
+    return {key: value for one in contexts for key, value in one.items()}
+
+
+def _without_tags(context: Context) -> Context:
+    return {key: value for key, value in context.items() if not key.startswith("aws:")}
+
+
 def _tagging(resource: str, keys: list[str], *contexts: Context) -> list[One]:
-    context: dict[str, str | list[str]] = {}
-    for one in contexts:
-        context |= one
-    return [One("ec2:CreateTags", f"{EC2}:{resource}", {**context, "aws:TagKeys": keys})]
+    return _ec2("CreateTags", resource, *contexts, {"aws:TagKeys": keys})
 
 
 def _ec2(action: str, resource: str, *contexts: Context) -> list[One]:
-    merged: dict[str, str | list[str]] = {}
-    for one in contexts:
-        merged |= one
-    return [One(f"ec2:{action}", f"{EC2}:{resource}", merged)]
+    return [One(f"ec2:{action}", f"{EC2}:{resource}", _merged(contexts))]
 
 
 def _group(action: str, *contexts: Context, name: str = "sc-shop-web-1") -> list[One]:
-    merged: dict[str, str | list[str]] = {}
-    for one in contexts:
-        merged |= one
-    return [One(f"autoscaling:{action}", f"{GROUP}/{name}", merged)]
+    return [One(f"autoscaling:{action}", f"{GROUP}/{name}", _merged(contexts))]
 
 
 NEEDED: dict[str, list[One]] = {
@@ -229,7 +228,7 @@ _WHEN_MADE: dict[str, list[One]] = {
         instance=One(
             "ec2:RunInstances",
             f"{EC2}:instance/*",
-            {key: value for key, value in INSTANCE.items() if not key.startswith("aws:")},
+            _without_tags(INSTANCE),
         )
     ),
     "a disk of 16 TB": _disk(ec2__VolumeSize="16384"),
@@ -241,7 +240,7 @@ _WHEN_MADE: dict[str, list[One]] = {
         volume=One(
             "ec2:RunInstances",
             f"{EC2}:volume/*",
-            {key: value for key, value in DISK.items() if not key.startswith("aws:")},
+            _without_tags(DISK),
         )
     ),
     "a disk of a stranger's snapshot": _with("snapshot/snap-9", THEIRS),
@@ -303,7 +302,7 @@ _WHEN_MADE: dict[str, list[One]] = {
     ),
     "a group without our tag": _group(
         "CreateAutoScalingGroup",
-        {key: value for key, value in ONE.items() if not key.startswith("aws:")},
+        _without_tags(ONE),
     ),
     "a launch configuration": [One("autoscaling:CreateLaunchConfiguration", "*")],
     "a fleet of machines": _ec2("CreateFleet", "fleet/*", ASKED),

@@ -75,9 +75,8 @@ def analyse(folder: Path) -> Findings:
 
 
 def section_of(manifest: Mapping[str, Any]) -> FailoverSection:
-    """A run's; what was called has other names in older ones, and is not needed."""
-    spec = {key: value for key, value in manifest["spec"]["failover"].items() if key != "calls"}
-    return FailoverSection.model_validate(spec)
+    """A run's own."""
+    return FailoverSection.model_validate(manifest["spec"]["failover"])
 
 
 def _cells(
@@ -94,7 +93,7 @@ def _cells(
 
 
 def audited(cell: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
-    """The audits of a cell's blocks together; None where a block has none, as in older runs."""
+    """The audits of a cell's blocks together; None where a block has none."""
     audits = [one["audit"] for one in cell if one.get("audit") is not None]
     if not audits or len(audits) < len(cell):
         return None
@@ -102,14 +101,8 @@ def audited(cell: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
 
 
 def read_invocations(folder: Path) -> pl.DataFrame:
-    """Every invocation; those of older runs lack what was not recorded then."""
-    path = folder / INVOCATIONS_FILE
-    later = {"needless": pl.lit(False), "id": pl.lit(None), "method": pl.lit(None)}
-    there = pl.read_parquet_schema(path)
-    missing = {name: value.cast(INVOCATIONS[name]).alias(name) for name, value in later.items()
-               if name not in there}  # fmt: skip
-    older = pl.Schema({name: kind for name, kind in INVOCATIONS.items() if name not in missing})
-    return read_table(path, older).with_columns(*missing.values()).select(INVOCATIONS.names())
+    """Every invocation of a run."""
+    return read_table(folder / INVOCATIONS_FILE, INVOCATIONS)
 
 
 def strikes(folder: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from experiments.testbed.platforms.local import docker
 from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.testbed.platforms.terraform import Progress
 
-_MB = 1 << 20
 _TOLERANCE = 0.01  # of the cap in CPUs: a quota is a whole number of microseconds
 _SHOWN = 6
 

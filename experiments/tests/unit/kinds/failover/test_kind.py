@@ -25,7 +25,6 @@ from experiments.kinds.failover.analysis import (
     audited,
     covered,
     failovers,
-    read_invocations,
     server_side,
     share_most,
 )
@@ -410,17 +409,9 @@ def test_what_was_called_and_what_the_service_kept_are_told(tmp_path: Path) -> N
     assert (moods["twice"], moods["missing"]) == ("bad", "")
 
 
-def test_a_run_of_before_is_read_and_tells_of_no_audit(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, STRUCK, None)
-    older = invocations().drop("id", "method", "needless")
-    kinds = {name: kind for name, kind in INVOCATIONS.items() if name in older.columns}
-    write_table(folder / INVOCATIONS_FILE, older, pl.Schema(kinds))
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["spec"]["failover"]["calls"] = "mixed"
-    write_json(folder / "manifest.json", manifest)
-    assert read_invocations(folder).schema == INVOCATIONS
-    row, _ = analyse(folder).body["rows"]
-    assert (row["audit"], row["methods"]) == (None, {})
+def test_a_run_without_audits_tells_of_none(tmp_path: Path) -> None:
+    row, _ = analyse(run_folder(tmp_path, STRUCK, None)).body["rows"]
+    assert row["audit"] is None
     assert calls_table([row]) is None
 
 
