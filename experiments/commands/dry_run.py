@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.design import Design
 from experiments.design.contracts import KINDS, MACHINE_CRASH
+from experiments.design.disturbance import Disturbance, Times
 from experiments.design.experiment import Experiment
 from experiments.design.failover import watched_tiers
 from experiments.design.guard_checks import most_in_any_block
@@ -19,12 +20,13 @@ _DRAWN = ("port", "peer")  # of a noisy pair: another in each episode
 _BLOCKS_SHOWN = 6
 
 
-def disturbances(design: Design) -> list[dict[str, Any]]:
+def disturbances(design: Design) -> list[Disturbance]:
     """Each kind with its parameters: its machines, each with how often and how long it is
     disturbed in all blocks together, its commands and its undo."""
     experiment, fleet = design.experiment, design.fleet
     length_s = block_length_s(experiment)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Disturbance] = {}
+    machines: dict[str, dict[str, Times]] = {}
     for block in blocks(experiment):
         for injection in injections(experiment, fleet, block):
             for step in injection.steps:
@@ -34,17 +36,16 @@ def disturbances(design: Design) -> list[dict[str, Any]]:
                 if "repeat" in one:
                     begun = one["begins_s"].setdefault(str(block.repeat + 1), [])
                     begun += {round(injection.at_s, 1)} - set(begun)
-                times = one["machines"].setdefault(step.machine, {"times": 0, "seconds": 0.0})
+                own = machines.setdefault(key, {})
+                times = own.setdefault(step.machine, {"times": 0, "seconds": 0.0})
                 times["times"] += 1
                 times["seconds"] += min(injection.end_s, length_s) - injection.at_s
-    result = list(found.values())
-    for one in result:
-        for times in one["machines"].values():
-            times["seconds"] = round(times["seconds"], 1)
+    for key, one in found.items():
         one["machines"] = {
-            name: one["machines"][name] for name in sorted(one["machines"], key=by_number)
+            name: {"times": times["times"], "seconds": round(times["seconds"], 1)}
+            for name, times in sorted(machines[key].items(), key=lambda item: by_number(item[0]))
         }
-    return result + _crashes(design)
+    return [*found.values(), *_crashes(design)]
 
 
 def _stated(experiment: Experiment, injection: Injection, step: Step) -> Mapping[str, Any]:
@@ -56,26 +57,25 @@ def _stated(experiment: Experiment, injection: Injection, step: Step) -> Mapping
 
 def _described(
     experiment: Experiment, injection: Injection, step: Step, stated: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> Disturbance:
     kind = KINDS[step.kind]
     drawn = dict.fromkeys(set(_DRAWN) & set(step.parameters))  # said as PORT and PEER
     fault = None if injection.fault is None else experiment.faults[injection.fault]
-    coming: dict[str, Any] = {}
-    if fault is not None and fault.repeat is not None:
-        coming = {"repeat": fault.repeat.model_dump(exclude_none=True), "begins_s": {}}
-    return {
+    found: Disturbance = {
         "what": injection.what,
         "kind": step.kind,
-        **coming,
         "parameters": dict(stated),
         "at_s": injection.at_s if injection.what == "fault" else None,
         "machines": {},
         "commands": kind.said(kind.commands, {**stated, **drawn}),
         "undo": kind.said(kind.undo, {**stated, **drawn}),
     }
+    if fault is not None and fault.repeat is not None:
+        found |= {"repeat": fault.repeat.model_dump(exclude_none=True), "begins_s": {}}
+    return found
 
 
-def _crashes(design: Design) -> list[dict[str, Any]]:
+def _crashes(design: Design) -> list[Disturbance]:
     """Of `[failover]`: when they come is drawn, and who is down is not crashed again."""
     failover = design.experiment.failover
     if failover is None or failover.crash_mean_s is None:
@@ -95,7 +95,7 @@ def _crashes(design: Design) -> list[dict[str, Any]]:
     ]
 
 
-def at_once(design: Design, own: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
+def at_once(design: Design, own: Sequence[Disturbance] = ()) -> dict[str, int]:
     """By tier, the most machines that are disturbed at once; crashes may come to all of a tier,
     `own`, a kind's, to as many as it says (`at_once`), else to one."""
     most = most_in_any_block(design.experiment, design.fleet)
@@ -110,8 +110,8 @@ def at_once(design: Design, own: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
     }
 
 
-def _own_at_once(own: Mapping[str, Any], nodes: Sequence[str]) -> int:
-    return min(int(own.get("at_once", 1)), len(set(own["machines"]) & set(nodes)))
+def _own_at_once(own: Disturbance, nodes: Sequence[str]) -> int:
+    return min(own.get("at_once", 1), len(set(own["machines"]) & set(nodes)))
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -144,10 +144,10 @@ def _begins(by_block: Mapping[str, Sequence[float]]) -> str:
     return "; ".join(shown) + (f"; and {rest} blocks more" if rest else "")
 
 
-def _times(one: Mapping[str, Any]) -> str:
+def _times(one: Disturbance) -> str:
     counted = [times for times in one["machines"].values() if times is not None]
     if not counted:
-        return str(one.get("when", "at times drawn from the seed"))
+        return one.get("when", "at times drawn from the seed")
     total = sum(times["times"] for times in counted)
     seconds = sum(times["seconds"] for times in counted)
     begins = "" if one["at_s"] is None else f", from {one['at_s']:g} s of a block on"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from core.runfiles.result import Result
     from experiments.design import Design
+    from experiments.design.disturbance import Disturbance
     from experiments.record.result import Findings
     from experiments.testbed.platforms import Platform
     from experiments.testbed.testbed import Testbed
@@ -50,9 +51,8 @@ class Kind(Generic[SectionT]):
     def check_host(self, design: Design, section: SectionT, platform: Platform) -> None:
         """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
 
-    def disturbs(self, design: Design, section: SectionT) -> Sequence[Mapping[str, Any]]:
-        """Disturbances that the kind adds, to one machine of a tier at a time, as `sparecraft
-        check` says it: what, kind, parameters, at_s, machines, commands, undo, when."""
+    def disturbs(self, design: Design, section: SectionT) -> Sequence[Disturbance]:
+        """Disturbances that the kind adds, as `sparecraft check` says them."""
         del design, section
         return ()
 

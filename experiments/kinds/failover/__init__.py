@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from core.runfiles.result import Result
     from experiments.design import Design
+    from experiments.design.disturbance import Disturbance
     from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
@@ -32,22 +33,18 @@ class FailoverKind(Kind[FailoverSection]):
         """A tier whose role says how its clients are started, and a strategy for each arm."""
         section.check(design)
 
-    def disturbs(self, design: Design, section: FailoverSection) -> Sequence[Mapping[str, Any]]:
+    def disturbs(self, design: Design, section: FailoverSection) -> Sequence[Disturbance]:
         """Each fault, on the server in use."""
-        from experiments.design.contracts import KINDS
+        from experiments.design.disturbance import of_fault
         from experiments.design.schedule import blocks
 
         times = len(blocks(design.experiment)) * len(section.clients) * section.strikes
         return [
             {
-                "what": "fault",
-                "kind": fault.kind,
-                "parameters": dict(fault.parameters),
-                "at_s": None,
-                "machines": dict.fromkeys(design.fleet.nodes_of(fault.tier or section.tier)),
+                **of_fault(
+                    fault.kind, fault.parameters, design.fleet.nodes_of(fault.tier or section.tier)
+                ),
                 "at_once": fault.servers,
-                "commands": KINDS[fault.kind].said(KINDS[fault.kind].commands, fault.parameters),
-                "undo": KINDS[fault.kind].said(KINDS[fault.kind].undo, fault.parameters),
                 "when": f"{times} times, every {section.every_s:g} s, "
                 + ("in turn" if fault.tier else "on the server in use"),
             }

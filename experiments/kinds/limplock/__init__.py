@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from core.runfiles.result import Result
     from experiments.design import Design
+    from experiments.design.disturbance import Disturbance
     from experiments.record.result import Findings
     from experiments.testbed.platforms import Platform
     from experiments.testbed.testbed import Testbed
@@ -44,7 +45,7 @@ class LimplockKind(Kind[LimplockSection]):
         if platform.on_this_host:
             check_memory(design)
 
-    def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Mapping[str, Any]]:
+    def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Disturbance]:
         """Each scenario of each row, on one machine at a time."""
         from experiments.kinds.limplock.dry_run import disturbances
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from core.errors import EnvironmentMissing
 from experiments.design import Design
-from experiments.design.contracts import KINDS
+from experiments.design.disturbance import Disturbance, of_fault
 from experiments.design.schedule import blocks
 from experiments.kinds.limplock.section import LimplockSection, injected_tier
 
@@ -16,35 +16,24 @@ _MEMINFO = Path("/proc/meminfo")
 _BESIDE_MB = 1024  # clients, InfluxDB, the runner
 
 
-def disturbances(design: Design, section: LimplockSection) -> Sequence[dict[str, Any]]:
+def disturbances(design: Design, section: LimplockSection) -> Sequence[Disturbance]:
     """A line for each fault and tier: on which machine it is found out when it is due."""
     repeats, search = len(blocks(design.experiment)), section.search
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Disturbance] = {}
+    times = Counter[str]()
     for row in section.asked():
         tier = injected_tier(design, row)
         for scenario in section.scenarios:
             kind, parameters = scenario.fault(row.limpware)
-            one = found.setdefault(
-                f"{tier} {kind} {scenario.name}",
-                {
-                    "what": "fault",
-                    "kind": kind,
-                    "parameters": dict(parameters),
-                    "at_s": None,
-                    "machines": dict.fromkeys(design.fleet.nodes_of(tier)),
-                    "commands": KINDS[kind].said(KINDS[kind].commands, parameters),
-                    "undo": KINDS[kind].said(KINDS[kind].undo, parameters),
-                    "times": 0,
-                },
-            )
-            one["times"] += repeats * len(row.injected)
+            key = f"{tier} {kind} {scenario.name}"
+            found.setdefault(key, of_fault(kind, parameters, design.fleet.nodes_of(tier)))
+            times[key] += repeats * len(row.injected)
     when = "times, one machine at a time, found when it is due"
     if search is not None:  # the scenarios are its ends
         worst = list(found.values())[-1]
         most = repeats * search.budget
-        del worst["times"]
         return [{**worst, "when": f"at most {most} {when}; {search.range_words()}"}]
-    return [{**one, "when": f"{one.pop('times')} {when}"} for one in found.values()]
+    return [{**one, "when": f"{times[key]} {when}"} for key, one in found.items()]
 
 
 def needed_mb(design: Design) -> int:

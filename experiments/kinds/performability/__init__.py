@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from core.runfiles.result import Result
     from experiments.design import Design
+    from experiments.design.disturbance import Disturbance
     from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
@@ -29,9 +30,7 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         """Faults that end, with time before and after; nothing else that disturbs."""
         section.check(design)
 
-    def disturbs(
-        self, design: Design, section: PerformabilitySection
-    ) -> Sequence[Mapping[str, Any]]:
+    def disturbs(self, design: Design, section: PerformabilitySection) -> Sequence[Disturbance]:
         """The operator's restarts where a tier does not recover."""
         return section.restarts(design)
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from core.config_file import Positive, Strict
 from core.errors import InputError
 from experiments.design import Design
+from experiments.design.disturbance import Disturbance, Times
 from experiments.design.experiment import PHASE_S_MAX
 from experiments.design.fleet import TierName
 from experiments.design.injections import selected
@@ -143,11 +144,11 @@ class PerformabilitySection(Strict):
                     hint="Move it, or make phases.measure longer.",
                 )
 
-    def restarts(self, design: Design) -> list[dict[str, Any]]:
+    def restarts(self, design: Design) -> list[Disturbance]:
         """Restarts beside the design's faults, for `sparecraft check`."""
         return [*self._for_a_fill(design), *self._by_an_operator(design)]
 
-    def _for_a_fill(self, design: Design) -> list[dict[str, Any]]:
+    def _for_a_fill(self, design: Design) -> list[Disturbance]:
         if self.fill is None:
             return []
         names = design.fleet.nodes_of(self.fill.tier)
@@ -165,7 +166,7 @@ class PerformabilitySection(Strict):
             }
         ]
 
-    def _by_an_operator(self, design: Design) -> list[dict[str, Any]]:
+    def _by_an_operator(self, design: Design) -> list[Disturbance]:
         if self.operator is None:
             return []
         tiers = {
@@ -173,7 +174,9 @@ class PerformabilitySection(Strict):
             for fault in design.experiment.faults
             for tier in tiers_of(fault.select.model_dump(), design.fleet.tiers)
         }
-        machines = {name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)}
+        machines: dict[str, Times | None] = {
+            name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)
+        }
         return [
             {
                 "what": "operator",

@@ -1,0 +1,45 @@
+"""A disturbance as `sparecraft check` says it, before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NotRequired, TypedDict
+
+from experiments.design.contracts import KINDS
+
+
+class Times(TypedDict):
+    """How often, and how long in all blocks together, a machine is disturbed."""
+
+    times: int
+    seconds: float
+
+
+class Disturbance(TypedDict):
+    """One kind of disturbance with its parameters, its machines, its commands and its undo."""
+
+    what: str
+    kind: str
+    parameters: dict[str, Any]
+    at_s: float | None  # in a block; None where that is drawn, or found out
+    machines: dict[str, Times | None]  # None where it is not known how often
+    commands: str
+    undo: str
+    at_once: NotRequired[int]  # machines; one where nothing is said
+    when: NotRequired[str]
+    repeat: NotRequired[dict[str, Any]]
+    begins_s: NotRequired[dict[str, list[float]]]  # by block
+
+
+def of_fault(kind: str, parameters: Mapping[str, Any], machines: Iterable[str]) -> Disturbance:
+    """A fault on some of these machines, at a time that nobody knows yet."""
+    told = KINDS[kind]
+    return {
+        "what": "fault",
+        "kind": kind,
+        "parameters": dict(parameters),
+        "at_s": None,
+        "machines": dict.fromkeys(machines),
+        "commands": told.said(told.commands, parameters),
+        "undo": told.said(told.undo, parameters),
+    }
