@@ -37,6 +37,7 @@ _BEYOND_LEAST = 10  # samples beyond a percentile that is held against its inter
 _SPREAD_LEAST = {"work_s": 0.05, "spread": 0.1}  # of the logarithm of a figure
 _SPREAD_OTHERS = 0.15
 _FACTOR_MOST = 4.0  # of an interval that proves something
+_TIMES_MOST = 1_000.0  # as long: no run
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,20 @@ class Fitted:
             for one in held
             if one.counts and one.name.endswith("_ms") and one.factor > _FACTOR_MOST
         ]
+
+    @property
+    def times_as_long(self) -> float:
+        """How many times as long a run has to be for no interval to be vague: an interval's
+        factor is the exponential of a width that falls with the root of the length. 1: it is
+        long enough. A run of some thousand times the length is infinite: more does not help."""
+        widths = [
+            math.log(one.factor) / math.log(_FACTOR_MOST)
+            for held in self.arms.values()
+            for one in held
+            if one.counts and one.name.endswith("_ms")
+        ]
+        times = max([1.0, *(width**2 for width in widths)])
+        return times if times < _TIMES_MOST else math.inf
 
     @property
     def trusted(self) -> bool:
@@ -194,10 +209,16 @@ def _spreads(law: Law, others: Sequence[Law]) -> dict[str, float]:
 
 def _drawn(law: Law, spreads: Mapping[str, float], rng: np.random.Generator) -> Law:
     figures = {
-        name: value * math.exp(spreads[name] * float(np.clip(rng.standard_normal(), -3.0, 3.0)))
+        name: value
+        * math.exp(_spread_of(name, spreads) * float(np.clip(rng.standard_normal(), -3.0, 3.0)))
         for name, value in law.figures.items()
     }
     return law.having(figures)
+
+
+def _spread_of(name: str, spreads: Mapping[str, float]) -> float:
+    """Of a kind of neighbour that only some of the fits know: the floor."""
+    return spreads.get(name, _SPREAD_OTHERS)
 
 
 def _count(limits_ms: Sequence[float]) -> int:

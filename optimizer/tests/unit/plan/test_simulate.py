@@ -105,7 +105,7 @@ def _fitted(run_dir: Path, how: str = "sharp") -> tuple[list[Arm], Fitted]:
     service = fit(results)
     arms = [Arm(results, service, name) for name in results.arms]
     law = Law(0.02, 0.3, 0.02, {("web", "interference.cpu"): 0.3}, {"web": 1.0}, None, {}, {})
-    spreads = {"work_s": 0.05, "spread": 0.1, "exponent web": 0.1}
+    spreads = {"work_s": 0.05, "spread": 0.1, "speed web, interference.cpu": 0.1}
     interval = (5.0, 2000.0) if how == "vague" else (50.0, 200.0)
     held = Held("p95_ms", 900.0 if how == "missed" else 100.0, 100.0, *interval, counts=True)
     return arms, Fitted(law, spreads, {"baseline": (held,)})
