@@ -26,12 +26,13 @@ from optimizer.simulation.law import Law, call_s, lower
 
 PERCENTILES = (50.0, 95.0, 99.0)
 _NEAR = 2.0  # times the median: hardly disturbed
-_CROWD = "interference.cpu"  # its threads are jobs beside a server's own
+CROWD = "interference.cpu"  # its threads are jobs beside a server's own
 _ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
 _ARRIVALS_MAX = 20_000  # of an arm, its first
 _QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
 _PAGE_PERIOD_S = 0.1  # over which a page's calls are spread
 _SESSION_TOKENS = 64
+_CAP_SPREAD = 0.5  # of the logarithm of a neighbour's jobs, for a cap that is e times as high
 
 
 class Arm:
@@ -136,6 +137,12 @@ class Arm:
     def burst_cores(self) -> float:
         """Cores that a capped machine uses at once."""
         return float((self.results.manifest.get("host") or {}).get("cores") or 1)
+
+    @property
+    def crowd_threads(self) -> int:
+        """Threads of a neighbour that takes CPU time, at least 1."""
+        stated = (self.results.manifest.get("spec") or {}).get("interference") or {}
+        return max(1, int(stated.get("cpu_workers") or 1))
 
     def calm_s(self, tier: str) -> float | None:
         """Mean latency of the tier's servers without any neighbour [s]."""
@@ -277,9 +284,28 @@ def tier_scenario(
 def slow(kind: str, speed: float, server: int, at_s: float, for_s: float) -> dict[str, Any]:
     """A server under a neighbour or fault of that kind, as an event of a scenario."""
     event: dict[str, Any] = {"kind": "limp", "speed": speed}
-    if kind == _CROWD:
+    if kind == CROWD:
         event = {"kind": "crowd", "jobs": 1.0 / speed - 1.0}
     return event | {"server": server, "at_s": at_s, "for_s": for_s}
+
+
+def speed_at(
+    speed: float, threads: int, measured_cores: float | None, cores: float, off: float = 0.0
+) -> float:
+    """The speed under a neighbour of so many threads, of the rate that a cap of `cores` allows.
+
+    A fair scheduler gives each thread the same, so on a whole core a neighbour is `threads` jobs
+    beside a server's own. Under a lower cap it is more: one turn uses up the CPU time of a period,
+    and whoever wakes up waits for periods. How many jobs it is at the measured cap is what the run
+    tells (1 / speed - 1); between the two, and below, their logarithm goes with that of the cap.
+    This was not measured: `off` standard errors, larger the further the cap is from the run's.
+    """
+    jobs: float = 1.0 / speed - 1.0
+    if not measured_cores or measured_cores >= 1.0 or jobs <= threads:
+        return speed
+    rest = max(0.0, math.log(cores) / math.log(measured_cores))
+    error = off * _CAP_SPREAD * abs(math.log(cores / measured_cores))
+    return 1.0 / (1.0 + threads * math.pow(jobs / threads, rest) * math.exp(error))
 
 
 def _above_cap(work_s: float | None, cores: float | None) -> float:

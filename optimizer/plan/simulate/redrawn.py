@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.fit.spec import TierSettings
-from optimizer.simulation.arm import slow, tier_scenario, united
+from optimizer.simulation.arm import CROWD, slow, speed_at, tier_scenario, united
 
 if TYPE_CHECKING:
     from core.runfiles.events import Window
@@ -56,7 +56,7 @@ class Redrawn:
     def __init__(self, arms: Sequence[Arm], fitted: Fitted, per_s: float, pages: int) -> None:
         self._service: ServiceFit = arms[0].service
         self._fitted, self._per_s, self.pages = fitted, per_s, pages
-        self._burst_cores = arms[0].burst_cores
+        self._burst_cores, self._threads = arms[0].burst_cores, arms[0].crowd_threads
         self.time_out_s = arms[0].time_out_s
         self._visits = [_visits(arms, tier.spec.name, fitted.law) for tier in self._service.tiers]
         self.unknown = _unknown(arms)
@@ -78,7 +78,7 @@ class Redrawn:
             tier = tier_scenario(
                 self._service, index, law, one.settings, one.servers, self._burst_cores, one.cores
             )
-            events = self._events(index, one.servers, law, number, end_s, faults)
+            events = self._events(index, one, law, number, end_s, faults)
             body.append(tier | {"faults": list(events)})
         return {
             "host": law.host or None,
@@ -92,15 +92,20 @@ class Redrawn:
         }
 
     def _events(
-        self, index: int, servers: int, law: Law, number: int, end_s: float, faults: bool
+        self, index: int, fleet: SimulatedTier, law: Law, number: int, end_s: float, faults: bool
     ) -> Iterable[dict[str, Any]]:
-        name = self._service.tiers[index].spec.name
+        spec = self._service.tiers[index].spec
         for place, one in enumerate(self._visits[index]):
-            speed = law.speed(name, one.kind)
+            speed = law.speed(spec.name, one.kind)
+            if one.kind == CROWD:
+                off = float(
+                    np.clip(np.random.default_rng([number, 4]).standard_normal(), -3.0, 3.0)
+                )
+                speed = speed_at(speed, self._threads, spec.cpus, fleet.cores, off)
             if speed >= 1.0 or (one.is_fault and not faults):
                 continue
             rate = np.random.default_rng([number, 2, index, place]).gamma(one.count + 0.5)
-            for server in range(servers):
+            for server in range(fleet.servers):
                 rng = np.random.default_rng([number, 3, index, place, server])
                 for at_s, for_s in _drawn(rng, rate / one.machine_s, one.run_s, end_s):
                     yield slow(one.kind, speed, server, at_s, for_s)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -52,6 +51,7 @@ INTERVAL = 0.9  # of a predicted figure, for one run
 _AT_ONCE = 8  # fleets whose first look is simulated together
 _EACH_WAY = FLEETS_MOST // 2  # fleets that are cheaper than the law's, and that are not
 _STEP = 20  # runs between two looks at the clock
+_STEP_UP = 1.05  # of the cost, from one group of fleets to the next
 _SHOWN = 80  # runs behind a distribution, at least
 _PERCENTILES = (50, 95, 99)
 
@@ -179,10 +179,31 @@ class _Search:
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
         if missed := self._fitted.missed:
-            return f"the simulator misses the measured run: {'; '.join(missed)}"
+            return (
+                f"the simulator misses the measured run: {'; '.join(missed)}; a longer run alone "
+                "does not mend that"
+            )
         if vague := self._fitted.vague:
-            return f"the run's arms are too unlike to check the simulator: {'; '.join(vague)}"
+            reason = f"the run says too little to check the simulator: {'; '.join(vague)}"
+            if more := self._more():
+                reason += (
+                    f"; measure {more['blocks_of_each_arm']} more blocks of each arm, about "
+                    f"{more['minutes']} minutes"
+                )
+            return reason
         return ""
+
+    def _more(self) -> dict[str, int] | None:
+        """What has to be measured besides for no interval to be vague; None where nothing, or
+        where no run is long enough."""
+        times = self._fitted.times_as_long
+        if times <= 1.0 or not math.isfinite(times):
+            return None
+        spans = [span for arm in self._arms for span in arm.spans]
+        blocks = math.ceil((times - 1.0) * len(spans) / len(self._arms))
+        block_s = float(np.mean([b - a for a, b in spans]))
+        minutes = math.ceil(blocks * len(self._arms) * block_s / 60.0)
+        return {"blocks_of_each_arm": blocks, "minutes": minutes}
 
     def _undecided(self, reason: str) -> Decided:
         """A prediction for the law's fleet, without a claim."""
@@ -193,22 +214,16 @@ class _Search:
         return Decided(self._body(Verdict.undecided, reason), None, shown)
 
     def _cheapest(self) -> _Fleet | None:
-        """The cheapest fleet that is shown to keep the SLO: the first such at the law's cost or
-        above, unless a cheaper one is found, the nearest looked at first."""
-        cheaper: deque[Path] = deque(maxlen=_EACH_WAY)
-        paths = by_cost(self._problem, self._deadline)
-        law_usd, first = _usd(self._law_path), None
-        for path in paths:
-            if _usd(path) >= law_usd - CENT:
-                first = path
-                break
-            cheaper.append(path)
-        dearer = itertools.chain([] if first is None else [first], paths)
-        chosen = self._first_kept(itertools.islice(dearer, _EACH_WAY))
+        """The cheapest fleet that is shown to keep the SLO: upwards from the law's cost in steps
+        until there is one, then those below it, the nearest first. One by one the way up is too
+        long where the law is far too cheap."""
+        cheaper: list[Path] = []
+        steps = _Steps(by_cost(self._problem, self._deadline), _usd(self._law_path), cheaper)
+        chosen = self._first_kept(itertools.islice(iter(steps), _EACH_WAY))
         if chosen is None:
             return None
         open_ = len(cheaper)
-        for group in _groups(iter(list(cheaper)[::-1])):
+        for group in _groups(itertools.islice(reversed(cheaper), _EACH_WAY)):
             if not self._looked_at(group):
                 break
             open_ -= len(group)
@@ -342,6 +357,7 @@ class _Search:
         return {
             "verdict": str(verdict),
             "reason": reason,
+            "more": self._more(),
             "confidence": asked.confidence,
             "errors": {"kept": KEPT_ERROR, "broken": BROKEN_ERROR},
             "pages": PAGES,
@@ -409,6 +425,25 @@ def _spread(values: Sequence[float], digits: int) -> dict[str, float]:
         "low": round(float(low), digits),
         "high": round(float(high), digits),
     }
+
+
+class _Steps:
+    """The fleets to look at on the way up, from a cost on: so many that follow each other, then
+    those that cost a step more. All others below the last one are put into `skipped`."""
+
+    def __init__(self, paths: Iterator[Path], usd: float, skipped: list[Path]) -> None:
+        self._paths, self._from_usd, self._skipped = paths, usd, skipped
+        self._left = _AT_ONCE
+
+    def __iter__(self) -> Iterator[Path]:
+        for path in self._paths:
+            if _usd(path) < self._from_usd - CENT:
+                self._skipped.append(path)
+                continue
+            yield path
+            self._left -= 1
+            if self._left == 0:
+                self._left, self._from_usd = _AT_ONCE, _STEP_UP * _usd(path)
 
 
 def _groups(paths: Iterator[Path]) -> Iterator[list[_Fleet]]:

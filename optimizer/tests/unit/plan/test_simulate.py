@@ -6,6 +6,8 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from optimizer.plan.planner import make_plan
 from optimizer.plan.simulate import decide, not_simulated
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
-from optimizer.plan.simulate.search import idle_cores
+from optimizer.plan.simulate.search import _Steps, idle_cores
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
     FLEETS_MOST,
@@ -30,6 +32,7 @@ from optimizer.plan.simulate.sequential import (
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits
+from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.simulation.arm import Arm
 from optimizer.simulation.fidelity import Fitted, Held
@@ -126,6 +129,27 @@ def test_every_fleet_meets_the_same_arrivals_figures_and_neighbours(run_dir: Pat
     assert (large["tiers"][0]["servers"], large["tiers"][0]["cores"]) == (5, 2.0)
 
 
+def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    front = arms[0].service.tiers[0]
+    capped = replace(front, spec=replace(front.spec, cpus=0.35))
+    arms[0].service = replace(arms[0].service, tiers=(capped, *arms[0].service.tiers[1:]))
+    law = replace(fitted.law, slowed={("web", "interference.cpu"): 0.04})
+    world = Redrawn(arms, replace(fitted, law=law), per_s=10.0, pages=200)
+    settings = arms[0].results.settings("baseline", "web")
+
+    def jobs(cores: float) -> list[float]:
+        tiers = [SimulatedTier(2, cores, settings), SimulatedTier(2, 1.0, settings)]
+        events = [world.scenario(tiers, n)["tiers"][0]["faults"] for n in range(60)]
+        return [float(some[0]["jobs"]) for some in events if some]
+
+    assert np.median(jobs(1.0)) == pytest.approx(arms[0].crowd_threads, rel=0.5)
+    assert all(small > large for small, large in zip(jobs(0.35), jobs(1.0), strict=True))
+    assert np.std(np.log(jobs(0.35))) < np.std(
+        np.log(jobs(1.0))
+    )  # what was not measured is drawn wider
+
+
 @pytest.mark.parametrize("how", ["missed", "vague"])
 def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claimed(
     asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -140,6 +164,14 @@ def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claim
     found = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
     assert (found.verdict, found.path) == ("undecided", None)
     assert "p95_ms" in found.body["reason"]
+    more = found.body["more"]
+    if how == "missed":
+        assert more is None  # a longer run does not mend a simulator that misses
+    else:
+        arms = [Arm(results, asked.service, name) for name in results.arms]
+        blocks = sum(len(arm.spans) for arm in arms) / len(arms)
+        assert more["blocks_of_each_arm"] == math.ceil(3.669 * blocks)
+        assert more["minutes"] >= 1
     assert found.predicted is not None
     law = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
     assert found.outlook(law) | law == found.outlook(law)  # the law's figures stand
@@ -168,6 +200,32 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     body = found.outlook({"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"})
     assert (body["evidence"], body["law"]["p95_ms"]) == ("simulated", 1.0)
     assert body["p95_ms"] == found.predicted["without_faults"]["p95_ms"]["point"]
+
+
+def test_an_interval_of_twice_the_width_asks_for_a_run_of_four_times_the_length() -> None:
+    law = Law(0.02, 0.3, 0.02, {}, {}, None, {}, {})
+
+    def fitted(factor: float, *, counts: bool = True) -> Fitted:
+        held = Held("p95_ms", 100.0, 100.0, 100.0 / factor, 100.0 * factor, counts=counts)
+        return Fitted(law, {}, {"baseline": (held,)})
+
+    assert fitted(16.0).times_as_long == pytest.approx(4.0)
+    assert fitted(3.0).times_as_long == 1.0
+    assert fitted(16.0, counts=False).times_as_long == 1.0
+    assert fitted(math.inf).times_as_long == math.inf
+
+
+def test_the_way_up_goes_in_steps_of_cost_and_leaves_none_below_out() -> None:
+    paths = cast(list[Fleet], [(SimpleNamespace(usd_per_month=0.1 * n),) for n in range(10, 300)])
+    skipped: list[Fleet] = []
+    steps = _Steps(iter(paths), 10.0, skipped)
+    found = [round(path[0].usd_per_month, 6) for path in itertools.islice(steps, 24)]
+    assert found[:8] == [round(10.0 + 0.1 * n, 6) for n in range(8)]
+    assert found[8] >= 1.05 * found[7] - 0.011
+    assert found[8] - 1.05 * found[7] < 0.1
+    below = [path for path in paths if path[0].usd_per_month < found[-1] - 1e-9]
+    assert len(skipped) == len(below) - 23
+    assert found[-1] == pytest.approx(10.0 * 1.05**2 + 2.2, rel=0.02)
 
 
 def test_what_was_not_simulated_says_why_and_unasked_says_nothing() -> None:

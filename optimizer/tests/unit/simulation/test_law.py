@@ -13,7 +13,7 @@ import pytest
 
 from optimizer.fit import fit, read_results
 from optimizer.simulation import fidelity
-from optimizer.simulation.arm import Arm
+from optimizer.simulation.arm import Arm, speed_at
 from optimizer.simulation.law import SPEED_LEAST, Law, _corrected, call_s
 
 CPU = ("web", "interference.cpu")
@@ -78,3 +78,17 @@ def test_a_kind_that_only_one_fit_knows_is_drawn_too() -> None:
     law = _law(0.1, 1.0)
     spreads = fidelity._spreads(replace(law, slowed={}, exponents={}), [])
     assert fidelity._drawn(law, spreads, np.random.default_rng(1)).speed(*CPU) != pytest.approx(0.1)
+
+
+def test_a_neighbour_is_its_threads_on_a_whole_core_and_what_was_measured_under_the_cap() -> None:
+    assert speed_at(0.04, 4, 0.35, 0.35) == pytest.approx(0.04)
+    assert speed_at(0.04, 4, 0.35, 1.0) == pytest.approx(1.0 / 5.0)
+    assert speed_at(0.04, 4, 0.35, 2.0) == pytest.approx(1.0 / 5.0)
+    between = speed_at(0.04, 4, 0.35, 0.6)
+    assert 0.04 < between < 0.2
+    assert speed_at(0.04, 4, 0.35, 0.25) < 0.04
+    assert speed_at(0.5, 4, 0.35, 1.0) == 0.5  # fewer jobs than threads: nothing is told
+    assert speed_at(0.04, 4, None, 0.5) == 0.04
+    surely, worse = speed_at(0.04, 4, 0.35, 0.35, 1.0), speed_at(0.04, 4, 0.35, 1.0, 1.0)
+    assert surely == pytest.approx(0.04)  # the cap of the run
+    assert worse < 1.0 / 5.0
