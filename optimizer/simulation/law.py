@@ -128,7 +128,8 @@ def call_s(service: ServiceFit, index: int) -> float:
 
     At the first tier the calibration's, which leaves out what machines use when idle, if it is
     less. Behind it the run's: a calibration is a few seconds without neighbours, in which a
-    query took a third to two thirds of the CPU time that it takes under the run's load.
+    query took a third to two thirds of the CPU time that it takes under the run's load. That has
+    what idle machines use in it, which is on the safe side.
     """
     tier = service.tiers[index]
     measured_s = tier.processing_s.value or 1e-3
