@@ -19,6 +19,8 @@ pub enum Class {
     InsertId,
     /// Changes data: to the one server that is written to.
     Write(Left),
+    /// Reads and locks until the transaction ends: as a write, or as `Pin` where nothing is written to.
+    LockingRead,
     /// To every server of the session.
     Session(Effect),
     /// To one server, and all after it too.
@@ -40,6 +42,17 @@ pub enum Left {
     Locks,
 }
 
+/// The part of a transaction that its begin tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It may write.
+    Any,
+    /// It only reads.
+    Read,
+    /// All of it reads what was there when it began.
+    Snapshot,
+}
+
 /// The state that a session statement leaves: a server that joins later must be told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -48,7 +61,7 @@ pub enum Effect {
     /// The current database.
     Use(Vec<u8>),
     /// A transaction begins.
-    Begin,
+    Begin(Access),
     /// Something within a transaction.
     Within,
     /// The transaction ends.
@@ -129,6 +142,8 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
     let rest = &tokens[opened + 1..];
     match first.to_ascii_uppercase().as_slice() {
         b"SELECT" => select(rest),
+        // Of a SELECT, since it writes nothing.
+        b"WITH" if opened == 0 => select(rest),
         b"SHOW" if opened == 0 => show(rest),
         b"EXPLAIN" | b"DESCRIBE" | b"DESC" if opened == 0 => explain(rest),
         b"KILL" | b"SHUTDOWN" => Class::Refuse("KILL and SHUTDOWN must be sent to a server itself"),
@@ -195,6 +210,8 @@ enum Mark {
     Left,
     /// It pins where one of these words follows.
     PinsBefore(&'static [&'static str]),
+    /// It locks what it reads where one of these words follows.
+    LocksBefore(&'static [&'static str]),
     /// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
     InsertId,
 }
@@ -226,8 +243,8 @@ fn mark(word: &[u8]) -> Mark {
         | b"MASTER_GTID_WAIT" | b"WARNING_COUNT" | b"ERROR_COUNT" | b"PSEUDO_THREAD_ID"
         | b"RAND_SEED1" | b"RAND_SEED2" | b"INSERT_ID" => Mark::One,
         b"LAST_INSERT_ID" => Mark::InsertId,
-        b"FOR" => Mark::PinsBefore(&["UPDATE", "SHARE"]),
-        b"LOCK" => Mark::PinsBefore(&["IN"]),
+        b"FOR" => Mark::LocksBefore(&["UPDATE", "SHARE"]),
+        b"LOCK" => Mark::LocksBefore(&["IN"]),
         b"NEXT" | b"PREVIOUS" => Mark::PinsBefore(&["VALUE"]),
         _ => Mark::Nothing,
     }
@@ -235,6 +252,7 @@ fn mark(word: &[u8]) -> Mark {
 
 fn select(tokens: &[Token<'_>]) -> Class {
     let mut class = Class::Read;
+    let mut locks = false;
     for (place, token) in tokens.iter().enumerate() {
         let next = &tokens[place + 1..tokens.len().min(place + 2)];
         let mark = match token {
@@ -246,14 +264,19 @@ fn select(tokens: &[Token<'_>]) -> Class {
             Mark::Nothing => {}
             Mark::Pins => return Class::Pin,
             Mark::PinsBefore(words) if has_word(next, words) => return Class::Pin,
+            Mark::LocksBefore(words) if has_word(next, words) => locks = true,
             Mark::InsertId if sets_insert_id(&tokens[place + 1..]) => return Class::Pin,
             Mark::Left | Mark::InsertId => class = Class::InsertId,
             Mark::One if class == Class::Read => class = Class::One,
             Mark::One => {}
-            Mark::PinsBefore(_) => {}
+            Mark::PinsBefore(_) | Mark::LocksBefore(_) => {}
         }
     }
-    class
+    if locks {
+        Class::LockingRead
+    } else {
+        class
+    }
 }
 
 /// True if LAST_INSERT_ID has an argument.
@@ -361,7 +384,7 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
         // BEGIN NOT ATOMIC is a block of statements.
         let plain = rest.is_empty() || has_word(rest, &["WORK"]);
         return if plain {
-            Class::Session(Effect::Begin)
+            Class::Session(Effect::Begin(Access::Any))
         } else {
             Class::Pin
         };
@@ -369,7 +392,7 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
     if is("START") {
         let begins = has_word(&rest[..rest.len().min(1)], &["TRANSACTION"]);
         return if begins {
-            Class::Session(Effect::Begin)
+            Class::Session(Effect::Begin(access(rest)))
         } else {
             Class::Pin
         };
@@ -382,6 +405,17 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
         return Class::Pin;
     }
     Class::Session(Effect::End)
+}
+
+/// By the words after START TRANSACTION.
+fn access(words: &[Token<'_>]) -> Access {
+    if has_word(words, &["SNAPSHOT"]) {
+        Access::Snapshot
+    } else if has_word(words, &["ONLY"]) {
+        Access::Read
+    } else {
+        Access::Any
+    }
 }
 
 /// True if the word is there without a NO, which cancels only what it stands directly before.
@@ -411,6 +445,7 @@ mod tests {
                 "select * from page where page_title = 'It\\'s; INTO @x' LIMIT 1;",
                 "SELECT /* Wikimedia\\Rdbms\\Database::select */ a FROM b -- FOR UPDATE\n",
                 "(SELECT 1) UNION ALL (SELECT 2)",
+                "WITH x AS (SELECT 1) SELECT * FROM x",
                 "SELECT `into`, \"FOR UPDATE\" FROM `lock`",
                 "SELECT SUBSTRING('abc' FROM 1 FOR 2), @@version_comment",
                 "SELECT a FROM t USE INDEX FOR ORDER BY (x) # GET_LOCK('a')",
@@ -427,9 +462,8 @@ mod tests {
         all(
             &Class::Pin,
             &[
-                "SELECT * FROM t FOR UPDATE",
+                "SELECT a FROM t INTO @a FOR UPDATE",
                 "CREATE TEMPORARY TABLE t (a INT)",
-                "SELECT * FROM t LOCK IN SHARE MODE",
                 "SELECT 1 INTO OUTFILE '/tmp/x'",
                 "SELECT a INTO @a FROM t",
                 "SELECT @a",
@@ -444,7 +478,7 @@ mod tests {
                 "SELECT 1 /*M! FOR UPDATE */",
                 "SELECT 'unterminated",
                 "SELECT /* unterminated",
-                "WITH x AS (SELECT 1) SELECT * FROM x",
+                "WITH x AS (SELECT 1) SELECT * INTO @a FROM x",
                 "PREPARE s FROM 'SELECT 1'",
                 "SET @a = (SELECT 1)",
                 "SET @a = UUID()",
@@ -471,6 +505,18 @@ mod tests {
                 "COMMIT AND NO CHAIN RELEASE",
                 "START SLAVE",
                 "",
+            ],
+        );
+    }
+
+    #[test]
+    fn reads_that_lock_until_their_transaction_ends_are_told() {
+        all(
+            &Class::LockingRead,
+            &[
+                "SELECT * FROM t FOR UPDATE",
+                "SELECT LAST_INSERT_ID() FROM t FOR SHARE SKIP LOCKED",
+                "(SELECT * FROM t LOCK IN SHARE MODE)",
             ],
         );
     }
@@ -579,12 +625,21 @@ mod tests {
             &["USE `wi ki`"],
         );
         all(
-            &Class::Session(Effect::Begin),
+            &Class::Session(Effect::Begin(Access::Any)),
             &[
                 "BEGIN /* Wikimedia (WikiPage::pageData)  */ ",
                 "begin work",
-                "/* f */ START TRANSACTION READ ONLY",
+                "START TRANSACTION READ WRITE",
             ],
+        );
+        let begin = |access| Class::Session(Effect::Begin(access));
+        all(
+            &begin(Access::Read),
+            &["/* f */ START TRANSACTION READ ONLY"],
+        );
+        all(
+            &begin(Access::Snapshot),
+            &["START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"],
         );
         all(
             &Class::Session(Effect::End),

@@ -358,21 +358,21 @@ impl Client {
             Class::Read => Route::Race,
             Class::One => Route::One,
             Class::InsertId => Route::Left,
-            Class::Write(Left::Nothing) if has_primary => Route::Write,
+            Class::Write(Left::Nothing) | Class::LockingRead if has_primary => Route::Write,
             Class::Session(effect) => Route::Session(effect),
-            Class::Write(_) | Class::Pin | Class::Refuse(_) => Route::Pin,
+            Class::Write(_) | Class::LockingRead | Class::Pin | Class::Refuse(_) => Route::Pin,
         })
     }
 
     /// All servers prepare it; where it goes when it is executed is its text's matter.
     fn prepare(&mut self, packet: &Packet, sql: &[u8]) -> Plan {
         let route = match self.route(packet, sql) {
-            // It is not for this that the text was read.
-            Ok(Route::Session(_)) => Route::Pin,
+            // With parameters its text does not say what it does.
+            Ok(Route::Session(_)) if sql.contains(&b'?') => Route::Pin,
             Ok(route) => route,
             Err(refusal) => return Plan::Answer(refusal),
         };
-        let Some(id) = self.statements.add(route) else {
+        let Some(id) = self.statements.add(route, sql) else {
             let text = "arbiter: this client has too many prepared statements";
             let error = packet::error(packet.next_sequence(), 1461, "42000", text);
             return Plan::Answer(error);
@@ -416,8 +416,12 @@ impl Client {
             0x1a => (Shape::Results, Route::One, None),
             _ => (Shape::Rows, Route::Pin, None),
         };
+        let statement = match route {
+            Route::Session(_) => Statement::None,
+            _ => Statement::Use(id),
+        };
         Plan::Send(Sending {
-            statement: Statement::Use(id),
+            statement,
             instead,
             ..Sending::new(shape, route)
         })

@@ -41,6 +41,8 @@ pub struct Passthrough {
     stamp: Option<Stamp>,
     server: Option<Reached>,
     replay: Replay,
+    /// Begins the transaction of the command that comes next.
+    to_begin: Vec<Entry>,
     /// True if it may have locks that the server's status does not tell of.
     took_locks: bool,
     /// True while a transaction is open in which it has written: it cannot go on elsewhere.
@@ -121,6 +123,7 @@ impl Passthrough {
             stamp: start.stamp,
             server: None,
             replay,
+            to_begin: Vec::new(),
             took_locks: false,
             wrote_within: false,
             refusing: others,
@@ -185,9 +188,21 @@ impl Passthrough {
 
     /// True while it cannot be left: a transaction is open, or it may have locks.
     pub fn is_bound(&self) -> bool {
-        let within = |reached: &Reached| reached.conn.in_transaction;
         let has_begun = self.wrote_within || self.replay.is_in_transaction();
-        has_begun || self.took_locks || self.server.as_ref().is_some_and(within)
+        has_begun || !self.to_begin.is_empty() || self.took_locks || self.is_in_transaction()
+    }
+
+    /// True while its server says that a transaction is open.
+    pub fn is_in_transaction(&self) -> bool {
+        let within = |reached: &Reached| reached.conn.in_transaction;
+        self.server.as_ref().is_some_and(within)
+    }
+
+    /// Begins a transaction of another server's with the next command, if there is one.
+    pub fn take_over(&mut self, transaction: Vec<Entry>) {
+        if !transaction.is_empty() {
+            self.to_begin = transaction;
+        }
     }
 
     /// Does what another server of the session has done; where it cannot, the next one that it reaches
@@ -211,6 +226,9 @@ impl Passthrough {
             timeout(limit, repeat(conn, &entry, limit)).await == Ok(End::Good)
         };
         if is_done {
+            if !self.has_locks(&reached) {
+                reached.lease = None;
+            }
             self.server = Some(reached);
         }
     }
@@ -250,6 +268,16 @@ impl Passthrough {
         let Some(mut reached) = self.server.take() else {
             return Outcome::Gone;
         };
+        if !self.to_begin.is_empty() {
+            let to_begin = std::mem::take(&mut self.to_begin);
+            let limit = self.pool.tier.config().request_timeout();
+            let begins = repeat_all(&mut reached.conn, &to_begin, deadline, limit);
+            match client.while_here(begins).await {
+                Some(End::Good) => self.replay.take_over(to_begin),
+                Some(_) => return Outcome::Gone,
+                None => return Outcome::Cut,
+            }
+        }
         let task = match route {
             Route::Race => Task::Race,
             Route::One | Route::Left | Route::Write | Route::Pin | Route::Lock => Task::Alone,
@@ -466,7 +494,9 @@ impl Passthrough {
                         lease: Some(lease),
                         _presence: self.pool.tier.presence(server),
                     };
-                    match self.catch_up(&mut reached.conn, deadline).await {
+                    let limit = self.pool.tier.config().request_timeout();
+                    let entries = self.replay.entries();
+                    match repeat_all(&mut reached.conn, entries, deadline, limit).await {
                         End::Good => {
                             if let Some(left) = self.server.replace(reached) {
                                 left.leave(&self.pool);
@@ -492,19 +522,23 @@ impl Passthrough {
             }
         }
     }
+}
 
-    /// Replays the session's statements. Broken: also where it was late.
-    async fn catch_up(&mut self, conn: &mut ServerConn, deadline: Instant) -> End {
-        let limit = self.pool.tier.config().request_timeout();
-        for entry in self.replay.entries() {
-            let repeated = timeout_at(deadline, repeat(conn, entry, limit)).await;
-            let end = repeated.unwrap_or(End::Broken);
-            if end != End::Good {
-                return end;
-            }
+/// Repeats a session's statements at another server. Broken: also where it was late.
+async fn repeat_all<'a>(
+    conn: &mut ServerConn,
+    entries: impl IntoIterator<Item = &'a Entry>,
+    deadline: Instant,
+    limit: Duration,
+) -> End {
+    for entry in entries {
+        let repeated = timeout_at(deadline, repeat(conn, entry, limit)).await;
+        let end = repeated.unwrap_or(End::Broken);
+        if end != End::Good {
+            return end;
         }
-        End::Good
     }
+    End::Good
 }
 
 async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> End {

@@ -6,8 +6,8 @@ use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
 use super::types::{Statement, Task};
 
 /// Bounds of the record; a session with more state gets no further servers.
-const ENTRIES_MAX: usize = 128;
-const BYTES_MAX: usize = 64 * 1024;
+const ENTRIES_MAX: usize = 1_024;
+const BYTES_MAX: usize = 256 * 1024;
 
 /// A session statement that succeeded.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ impl Replay {
                 self.database = Some(name.clone());
                 self.keep(entry);
             }
-            Effect::Begin => self.transaction = vec![entry],
+            Effect::Begin(_) => self.transaction = vec![entry],
             Effect::Within if self.transaction.len() < ENTRIES_MAX => self.transaction.push(entry),
             Effect::End => self.transaction.clear(),
             Effect::Reset => {
@@ -114,6 +114,16 @@ impl Replay {
         (!self.unrepeatable).then_some(settings)
     }
 
+    /// The statements of the open transaction, from its begin on, that are no reads and no writes.
+    pub fn transaction(&self) -> &[Entry] {
+        &self.transaction
+    }
+
+    /// The open transaction of another server of the session is this one's.
+    pub fn take_over(&mut self, transaction: Vec<Entry>) {
+        self.transaction = transaction;
+    }
+
     /// True while a transaction is open that began with a statement.
     pub fn is_in_transaction(&self) -> bool {
         !self.transaction.is_empty()
@@ -147,6 +157,7 @@ pub fn task(effect: &Effect) -> Task {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Access;
     use super::*;
 
     fn record(replay: &mut Replay, effect: &Effect, text: &str) {
@@ -163,7 +174,7 @@ mod tests {
     #[test]
     fn settings_stay_and_a_finished_transaction_goes() {
         let mut replay = Replay::default();
-        record(&mut replay, &Effect::Begin, "BEGIN");
+        record(&mut replay, &Effect::Begin(Access::Any), "BEGIN");
         record(&mut replay, &Effect::Set, "SET a");
         record(&mut replay, &Effect::Within, "SAVEPOINT s");
         assert_eq!(texts(&replay), [&b"SET a"[..], b"BEGIN", b"SAVEPOINT s"]);
@@ -183,7 +194,7 @@ mod tests {
     fn a_transaction_that_the_server_says_is_over_goes_and_one_that_is_open_stays() {
         let (over, open) = (2, 3);
         let mut replay = Replay::default();
-        record(&mut replay, &Effect::Begin, "BEGIN");
+        record(&mut replay, &Effect::Begin(Access::Any), "BEGIN");
         record(&mut replay, &Effect::Set, "SET autocommit = 1");
         replay.heard(open);
         assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"BEGIN"]);

@@ -2,22 +2,23 @@
 //! one that it writes to, from the first write on.
 //!
 //! Each of the two is brought to the state of the other: what one has been told of the session the
-//! other is told too, or, where it is not there yet, when it comes. While a transaction that began with
-//! a statement or a write is open, or something is left that only the primary has, everything goes
-//! there.
+//! other is told too, or, where it is not there yet, when it comes. While a transaction that has
+//! written, or may and reads there, is open, or something is left that only the primary has, everything goes
+//! there. A transaction that began at the readers is the writer's from its first write on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::classify::Effect;
+use super::classify::{Access, Effect};
+use super::packet::Packet;
 use super::passthrough::Passthrough;
-use super::replay::Replay;
+use super::replay::{Entry, Replay};
 use super::replicated::Replicated;
-use super::reply::AUTOCOMMIT;
+use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
 use super::server_pool::ServerPool;
-use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Verdict};
+use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::config::ReadsAfterWrite;
 use crate::conn::Conn;
@@ -37,6 +38,8 @@ pub struct Session {
     start: Beginning,
     readers: Readers,
     writer: Option<Box<Passthrough>>,
+    /// The transaction that the readers began, on its way to the writer.
+    begun: Vec<Entry>,
     /// Something is left that only the writer has.
     stays: bool,
     wrote: bool,
@@ -63,6 +66,7 @@ impl Session {
             start,
             readers: Readers::NotYet,
             writer: None,
+            begun: Vec::new(),
             stays: false,
             wrote: false,
             was_writer: false,
@@ -188,7 +192,10 @@ impl Session {
         if let (Route::Session(effect), Some(writer), true) =
             (asked.route, &mut self.writer, was_good)
         {
-            writer.follow(effect, asked).await;
+            // A transaction comes to it with the first write.
+            if !matches!(effect, Effect::Begin(_) | Effect::Within | Effect::End) {
+                writer.follow(effect, asked).await;
+            }
         }
         Ok(served)
     }
@@ -207,13 +214,21 @@ impl Session {
         let Some(after) = self.pool.account().reads_after_write() else {
             return false;
         };
-        let is_bound = |writer: &Passthrough| writer.is_bound();
-        let is_bound = self.stays || self.writer.as_deref().is_some_and(is_bound);
+        let is_writer = |has: fn(&Passthrough) -> bool| self.writer.as_deref().is_some_and(has);
+        let is_bound = self.stays || !self.begun.is_empty() || is_writer(Passthrough::is_bound);
         is_bound
             || match route {
                 Route::Write | Route::Pin | Route::Lock => true,
-                // The transaction that follows may write.
-                Route::Session(Effect::Begin | Effect::Unrepeatable | Effect::Sticky) => true,
+                Route::Session(Effect::Begin(access)) => {
+                    let reads_there = match access {
+                        Access::Any => after == ReadsAfterWrite::Primary,
+                        Access::Read => self.wrote && after == ReadsAfterWrite::Primary,
+                        Access::Snapshot => true,
+                    };
+                    // SET TRANSACTION went there.
+                    reads_there || is_writer(|writer| !writer.replay().is_possible())
+                }
+                Route::Session(Effect::Unrepeatable | Effect::Sticky) => true,
                 Route::Session(_) => false,
                 Route::Left => self.wrote,
                 Route::One => self.was_writer,
@@ -228,12 +243,15 @@ impl Session {
         client: &mut Conn,
         deadline: Instant,
     ) -> Result<Outcome, NotOpen> {
+        // First, since the readers keep tokens while it is open: one may be that of the same server.
+        self.end_readers_transaction(deadline).await;
         if self.writer.is_none() {
             self.writer = Some(self.open_writer().await?);
         }
         let Some(writer) = &mut self.writer else {
             return Ok(Outcome::Gone);
         };
+        writer.take_over(std::mem::take(&mut self.begun));
         self.was_writer = true;
         let is_sticky = *asked.route == Route::Session(Effect::Sticky);
         self.is_sticky |= is_sticky;
@@ -248,13 +266,36 @@ impl Session {
         if let (Route::Session(effect), true, false) = (asked.route, was_good, self.stays) {
             let is_shared = !matches!(
                 effect,
-                Effect::Begin | Effect::Within | Effect::Unrepeatable | Effect::Reset
+                Effect::Begin(_) | Effect::Within | Effect::Unrepeatable | Effect::Reset
             );
             if is_shared {
                 self.readers_follow(effect, asked, deadline).await;
             }
         }
         Ok(outcome)
+    }
+
+    /// The transaction that the readers have begun is over there, and is to begin at the writer.
+    async fn end_readers_transaction(&mut self, deadline: Instant) {
+        let (transaction, is_open) = match &self.readers {
+            Readers::NotYet => return,
+            Readers::One(solo) => (solo.replay().transaction(), solo.is_in_transaction()),
+            Readers::Many(held) => (held.replay().transaction(), is_in_transaction(held.status)),
+        };
+        // With `autocommit = 0` a read begins one, and no statement does.
+        if transaction.is_empty() && !is_open {
+            return;
+        }
+        if !transaction.is_empty() {
+            self.begun = transaction.to_vec();
+        }
+        let asked = Asked {
+            packet: &Packet::new(0, b"\x03COMMIT AND NO CHAIN NO RELEASE"),
+            shape: Shape::Results,
+            route: &Route::Session(Effect::End),
+            statement: Statement::None,
+        };
+        self.readers_follow(&Effect::End, asked, deadline).await;
     }
 
     async fn readers_follow(&mut self, effect: &Effect, asked: Asked<'_>, deadline: Instant) {
@@ -290,6 +331,7 @@ impl Session {
             writer.close().await;
         }
         (self.stays, self.wrote, self.was_writer) = (false, false, false);
+        self.begun.clear();
         if !self.is_sticky {
             self.pinned = None;
         }

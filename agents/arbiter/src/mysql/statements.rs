@@ -28,20 +28,25 @@ pub struct Statements {
 struct Prepared {
     /// The server of its executions.
     route: Route,
+    /// What is sent in place of an execution: the text of a session statement.
+    instead: Option<Packet>,
     parameters: usize,
     /// Two bytes for each parameter, as the client has said them last.
     types: Vec<u8>,
 }
 
 impl Statements {
-    /// A number for a statement that goes there; none where there are too many.
-    pub fn add(&mut self, route: Route) -> Option<u32> {
+    /// A number for a statement that goes there; none where there are too many. A session statement
+    /// (`BEGIN`, say) is executed as its text, so that it can be repeated at another server.
+    pub fn add(&mut self, route: Route, sql: &[u8]) -> Option<u32> {
         if self.open.len() >= STATEMENTS_MAX {
             return None;
         }
         self.last = self.last % (LAST - 1) + 1;
+        let is_session = matches!(route, Route::Session(_));
         let prepared = Prepared {
             route,
+            instead: is_session.then(|| Packet::new(0, &[b"\x03", sql].concat())),
             parameters: 0,
             types: Vec::new(),
         };
@@ -76,6 +81,9 @@ impl Statements {
     /// The server of an execution, and the packet for it unless the client's own will do.
     pub fn execute(&mut self, id: u32, command: &Packet) -> Option<(Route, Option<Packet>)> {
         let prepared = self.open.get_mut(&id)?;
+        if prepared.instead.is_some() {
+            return Some((prepared.route.clone(), prepared.instead.clone()));
+        }
         let payload = command.payload();
         let has_cursor = payload.get(5).is_some_and(|flags| *flags != 0);
         let route = if has_cursor || payload.len() >= PAYLOAD_MAX {
@@ -117,6 +125,7 @@ impl Statements {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Effect;
     use super::*;
 
     const TWO_PARAMETERS: &[u8] = &[0, 9, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0];
@@ -134,7 +143,7 @@ mod tests {
     #[test]
     fn types_that_were_said_once_are_said_each_time() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Race).unwrap();
+        let id = statements.add(Route::Race, b"").unwrap();
         statements.prepared(id, TWO_PARAMETERS);
         let first = execute(id, Some(b"\x03\0\x0f\0"), b"values");
         assert_eq!(statements.execute(id, &first), Some((Route::Race, None)));
@@ -144,15 +153,25 @@ mod tests {
     }
 
     #[test]
+    fn a_session_statement_is_executed_as_its_text() {
+        let mut statements = Statements::default();
+        let route = Route::Session(Effect::End);
+        let id = statements.add(route.clone(), b"COMMIT").unwrap();
+        let text = Packet::new(0, b"\x03COMMIT");
+        let sent = statements.execute(id, &execute(id, None, b""));
+        assert_eq!(sent, Some((route, Some(text))));
+    }
+
+    #[test]
     fn a_statement_is_known_until_it_is_closed_or_could_not_be_prepared() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Write).unwrap();
+        let id = statements.add(Route::Write, b"").unwrap();
         statements.prepared(id, TWO_PARAMETERS);
         let named = |statements: &Statements, id| statements.named(&execute(id, None, b""));
         assert_eq!(named(&statements, id), Some(id));
         assert_eq!(named(&statements, LAST), Some(id), "the last one");
         assert_eq!(named(&statements, id + 1), None);
-        let refused = statements.add(Route::Race).unwrap();
+        let refused = statements.add(Route::Race, b"").unwrap();
         statements.prepared(refused, b"\xff\x28\x04#42000no");
         assert_eq!(named(&statements, refused), None);
         statements.close(id);
@@ -162,12 +181,12 @@ mod tests {
     #[test]
     fn a_cursor_keeps_the_session_at_its_server_and_their_number_is_bounded() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Race).unwrap();
+        let id = statements.add(Route::Race, b"").unwrap();
         let mut payload = execute(id, None, b"").payload().to_vec();
         payload[5] = 1;
         let command = Packet::new(0, &payload);
         assert_eq!(statements.execute(id, &command), Some((Route::Pin, None)));
-        while statements.add(Route::Race).is_some() {}
+        while statements.add(Route::Race, b"").is_some() {}
         assert_eq!(statements.open.len(), STATEMENTS_MAX);
     }
 }

@@ -228,3 +228,155 @@ async fn a_text_that_may_end_elsewhere_in_its_character_set_is_sent_to_one_serve
     }
     assert_eq!(free, 1, "one of the two servers has the lock");
 }
+
+/// As sysbench does it: also the begin and the end of its transactions are prepared.
+#[tokio::test]
+async fn prepared_transactions_are_cloned_until_their_first_write() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let arbiter = start_with("round-robin", replicas, 8, REPLICAS, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        if replicas == 2 {
+            connected_to_all(&mut conn, &servers).await;
+        }
+        let before = (cloned(&arbiter).await, count(&servers[0]).await);
+        let begin = conn.prep("BEGIN").await.unwrap();
+        let end = conn.prep("COMMIT").await.unwrap();
+        let title = conn.prep("SELECT title FROM page WHERE id = ?");
+        let title = title.await.unwrap();
+        let add = conn.prep("INSERT INTO page (title) VALUES (?)");
+        let add = add.await.unwrap();
+        for _ in 0..5 {
+            conn.exec_drop(&begin, ()).await.unwrap();
+            for id in [1, 2, 3] {
+                conn.exec_drop(&title, (id,)).await.unwrap();
+            }
+            conn.exec_drop(&add, ("new",)).await.unwrap();
+            let id = conn.last_insert_id().unwrap();
+            let got: Option<String> = conn.exec_first(&title, (id,)).await.unwrap();
+            assert_eq!(got.as_deref(), Some("new"), "it reads what it wrote");
+            assert_eq!(count(&servers[0]).await, before.1, "not visible yet");
+            conn.query_drop("ROLLBACK").await.unwrap();
+            conn.exec_drop(&begin, ()).await.unwrap();
+            conn.exec_drop(&title, (1,)).await.unwrap();
+            conn.exec_drop(&end, ()).await.unwrap();
+        }
+        let reads = if replicas == 2 { 20 } else { 0 };
+        assert_eq!(cloned(&arbiter).await, before.0 + reads);
+        assert_eq!(count(&servers[0]).await, before.1, "all rolled back");
+        assert_eq!(arbiter.stats().await.pinned.times, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_savepoint_before_the_first_write_is_known_where_that_goes() {
+    let servers: [MariaDb; 2] = servers().await;
+    for (replicas, begin) in [(1, "BEGIN"), (2, "BEGIN"), (2, "SET autocommit = 0")] {
+        let before = count(&servers[0]).await;
+        let arbiter = start_with("tad", replicas, 1, REPLICAS, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        for sql in [
+            begin,
+            "SELECT title FROM page WHERE id = 1",
+            "SAVEPOINT early",
+            "SELECT title FROM page WHERE id = 2",
+            "INSERT INTO page (title) VALUES ('kept')",
+            "SAVEPOINT late",
+            "INSERT INTO page (title) VALUES ('not kept')",
+            "ROLLBACK TO late",
+            "COMMIT",
+        ] {
+            conn.query_drop(sql).await.unwrap();
+        }
+        assert_eq!(count(&servers[0]).await, before + 1, "{begin}");
+        conn.query_drop("BEGIN").await.unwrap();
+        insert(&mut conn).await;
+        conn.query_drop("ROLLBACK").await.unwrap();
+        assert_eq!(count(&servers[0]).await, before + 1, "{begin}");
+    }
+    assert_eq!(count(&servers[1]).await, 3);
+}
+
+/// One token: what the readers hold of the primary would keep the write waiting for ever.
+#[tokio::test]
+async fn a_transaction_s_reads_hold_no_token_of_the_server_that_it_then_writes_to() {
+    let servers: [MariaDb; 1] = servers().await;
+    for begin in ["BEGIN", "SET autocommit = 0"] {
+        let arbiter = start_with("tad", 1, 1, REPLICAS, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        for sql in [begin, "SELECT title FROM page"] {
+            conn.query_drop(sql).await.unwrap();
+        }
+        insert(&mut conn).await;
+        conn.query_drop("ROLLBACK").await.unwrap();
+    }
+    assert_eq!(count(&servers[0]).await, 3);
+}
+
+#[tokio::test]
+async fn a_transaction_that_only_reads_is_cloned_and_a_write_in_it_is_refused() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, FIRST, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    connected_to_all(&mut conn, &servers).await;
+    let before = cloned(&arbiter).await;
+    let begin = "START TRANSACTION READ ONLY";
+    for (begin, clones) in [
+        (begin, 1),
+        ("BEGIN", 0),
+        ("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", 0),
+        ("SET SESSION TRANSACTION READ ONLY", 1),
+        ("SET SESSION TRANSACTION READ WRITE", 1),
+    ] {
+        let before = cloned(&arbiter).await;
+        conn.query_drop(begin).await.unwrap();
+        conn.query_drop("SELECT 1 FROM page").await.unwrap();
+        conn.query_drop("COMMIT").await.unwrap();
+        assert_eq!(cloned(&arbiter).await, before + clones, "{begin}");
+    }
+    assert_eq!(cloned(&arbiter).await, before + 3);
+    conn.query_drop(begin).await.unwrap();
+    let error = conn.query_drop("DELETE FROM page").await.unwrap_err();
+    assert_eq!(code(&error), 1792);
+    conn.query_drop("ROLLBACK").await.unwrap();
+    insert(&mut conn).await;
+    assert_eq!((count(&servers[0]).await, count(&servers[1]).await), (4, 3));
+}
+
+#[tokio::test]
+async fn a_locking_read_is_the_primary_s_until_its_transaction_ends() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    connected_to_all(&mut conn, &servers).await;
+    conn.query_drop("BEGIN").await.unwrap();
+    let lock = "SELECT title FROM page WHERE id = 1 FOR UPDATE";
+    conn.query_drop(lock).await.unwrap();
+    let mut other = servers[0].direct().await;
+    let waits = "SELECT title FROM page WHERE id = 1 FOR UPDATE NOWAIT";
+    assert_eq!(code(&other.query_drop(waits).await.unwrap_err()), 1205);
+    conn.query_drop("COMMIT").await.unwrap();
+    other.query_drop(waits).await.unwrap();
+    let before = cloned(&arbiter).await;
+    conn.query_drop("SELECT 1 FROM page").await.unwrap();
+    assert_eq!(cloned(&arbiter).await, before + 1);
+    assert_eq!(arbiter.stats().await.pinned.times, 0);
+    assert_eq!(servers[1].seen("FOR UPDATE").await, Vec::<String>::new());
+}
+
+/// A driver's cache of statements: Connector/J's is often made 250 large.
+#[tokio::test]
+async fn a_client_with_hundreds_of_prepared_statements_still_writes() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    let mut last = None;
+    for number in 0..250 {
+        let sql = format!("SELECT title, {number} FROM page WHERE id = ?");
+        last = Some(conn.prep(sql).await.unwrap());
+    }
+    insert(&mut conn).await;
+    let got: Option<(String, u32)> = conn.exec_first(last.unwrap(), (2,)).await.unwrap();
+    assert_eq!(got, Some(("Two".to_owned(), 249)));
+    assert_eq!(arbiter.stats().await.pinned.times, 0);
+}
