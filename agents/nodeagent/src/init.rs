@@ -2,7 +2,7 @@
 //!
 //! Two processes instead of one, so that reaping strangers never races with the agent's own
 //! waiting, and so that an agent that is killed is started again, finds its journal and undoes its
-//! faults.
+//! faults. One that is stopped, as a role that is root may do, is continued: a lease must end.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -85,14 +85,22 @@ fn run_once(arguments: &[String], signals: &SigSet, asked_to_end: &mut bool) -> 
     }
 }
 
-/// Reaps all that has ended; the agent's exit code if it is among them.
+/// Reaps all that has ended; the agent's exit code if it is among them. Continues an agent that was
+/// stopped.
 fn reap(agent: Pid) -> Option<i32> {
     let mut ended = None;
     loop {
-        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+        match waitpid(
+            Pid::from_raw(-1),
+            Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED),
+        ) {
             Ok(WaitStatus::Exited(pid, code)) if pid == agent => ended = Some(code),
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == agent => {
                 ended = Some(128 + signal as i32)
+            }
+            Ok(WaitStatus::Stopped(pid, _)) if pid == agent => {
+                // It may have been killed meanwhile; then SIGCHLD follows.
+                let _ = kill(agent, Signal::SIGCONT);
             }
             Ok(WaitStatus::StillAlive) | Err(_) => return ended,
             Ok(_) => {}

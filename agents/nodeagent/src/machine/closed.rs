@@ -1,4 +1,4 @@
-//! Folders that a role finds closed: the agent's programs, settings and records, and its own scripts.
+//! Folders that a role finds closed: the agent's programs, settings, records and cgroups, and its own scripts.
 //!
 //! A role that is root could write there, and whoever writes the agent's program, or an undo record,
 //! has what the agent has. Before it gives up its capabilities the role's first process therefore

@@ -38,6 +38,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Role {
     program: PathBuf,
     folders: [PathBuf; 3],
+    cgroup_dir: PathBuf,
     environment: Environment,
     store: Store,
     calls: Calls,
@@ -91,6 +92,7 @@ impl Role {
         Role {
             program: config.role_dir.join("start.sh"),
             folders: [&config.role_dir, &config.etc_dir, &config.state_dir].map(Clone::clone),
+            cgroup_dir: config.cgroup_dir.clone(),
             environment: Environment::in_directory(&config.etc_dir),
             store: Store::new(config, cgroups.clone()),
             calls: Calls::new(config),
@@ -280,6 +282,11 @@ impl Role {
             writable: vec![self.calls.control().to_owned()],
         };
         closed.read_only.extend(own.parent().map(Path::to_owned));
+        // Mounts of their own, in which a role that is root could lift its machine's limits.
+        let views = fs::read_dir(&self.cgroup_dir).into_iter().flatten();
+        closed
+            .read_only
+            .extend(views.flatten().map(|view| view.path()));
         closed
     }
 

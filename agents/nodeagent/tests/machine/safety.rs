@@ -72,6 +72,18 @@ fn an_agent_killed_in_mid_fault_is_started_again_and_undoes_all_of_it() {
 }
 
 #[test]
+fn an_agent_that_is_stopped_in_mid_fault_goes_on_and_ends_the_lease() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
+    let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 3.0);
+    machine.run(&format!("kill -STOP {}", machine.agent_pid()));
+    wait_for("the lease's end", || {
+        (machine.fault(&id)["state"] == "reverted").then_some(())
+    });
+    assert_eq!(machine.fault(&id)["revert_reason"], "lease");
+    machine.assert_clean();
+}
+
+#[test]
 fn a_machine_killed_in_mid_fault_comes_back_clean() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
@@ -159,7 +171,7 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
 }
 
 /// Each a way from a role to what its agent is, to the host or to a neighbour, and what it is called.
-const WAYS_OUT: [(&str, &str); 24] = [
+const WAYS_OUT: [(&str, &str); 26] = [
     (
         "touch /opt/sparecraft/bin/x",
         "a program beside the agent's",
@@ -192,6 +204,14 @@ const WAYS_OUT: [(&str, &str); 24] = [
     ("ls /proc/1/root/test", "the agent's view of the machine"),
     ("cat /proc/1/environ", "the agent's memory"),
     ("nsenter --target 1 --mount true", "the agent's name space"),
+    (
+        "for f in /run/sparecraft/cgroup/*/sparecraft/cgroup.procs; do echo 0 >>\\$f && exit; done; false",
+        "another cgroup",
+    ),
+    (
+        "mkdir /run/sparecraft/cgroup/*/sparecraft/own",
+        "a cgroup of its own",
+    ),
     ("echo 1 >/proc/sys/kernel/sysrq", "the host's kernel"),
     ("mknod /tmp/disk b 8 0", "the host's disk"),
     ("date -s 2001-01-01", "the host's clock"),
