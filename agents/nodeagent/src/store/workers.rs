@@ -44,10 +44,10 @@ impl Workers {
             // It fails only where all workers are gone, and then nothing is left to do.
             Fate::GoesOn => drop(self.jobs.send(Box::new(job))),
             Fate::Fails(error) => job(Err(error)),
-            Fate::Waits { until, turn } => {
+            Fate::Waits { asked, delay, turn } => {
                 let desk = self.desk.clone();
                 thread::spawn(move || {
-                    desk.wait(until, turn);
+                    desk.wait(asked, delay, turn);
                     job(Ok(()));
                 });
             }

@@ -112,7 +112,11 @@ HOST = {
     "the same by the control network": "exec 3<>/dev/tcp/$GATEWAY/$PUBLISHED",
     "a module of the kernel": "modprobe dummy",
 }
-USER = {**ROOT_MAY, "the agent's end": "pkill -KILL nodeagent", "its rest": "pkill -STOP nodeagent"}
+USER = {
+    **ROOT_MAY,
+    "the agent's end": "kill -KILL $(pidof nodeagent)",
+    "its rest": "kill -STOP $(pidof nodeagent)",
+}
 WAYS = {**AGENTS, **DATABASE, **NEIGHBOURS, **HOST}
 
 
@@ -171,5 +175,5 @@ def test_an_agent_that_a_role_freezes_or_kills_still_undoes_a_fault(fleet: Fleet
 
     for signal in ("STOP", "KILL"):
         agent.inject("cpu.limp", {"factor": 2}, 5.0)
-        assert role.open({signal: f"pkill -{signal} nodeagent"}, "root") == {signal}
+        assert role.open({signal: f"kill -{signal} $(pidof nodeagent)"}, "root") == {signal}
         until(f"the end of the lease after SIG{signal}", undone)
