@@ -87,6 +87,7 @@ class _Ec2:
         if attached.HANDED.exists():
             return None
         rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        rented.aws.account()  # packing takes a minute: not for whom AWS does not know
         pack(rented.stack.directory, design, narrator)
         return RemoteRun(design, rented, given, narrator)
 
@@ -97,6 +98,7 @@ class _Ec2:
         from experiments.testbed.platforms.ec2.cost_estimate import offer
 
         rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        rented.aws.account()  # packing takes a minute: not for whom AWS does not know
         pack(rented.stack.directory, design, narrator)
         return offer(design, rented, given, narrator)
 

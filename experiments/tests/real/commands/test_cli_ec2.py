@@ -90,9 +90,14 @@ def test_no_credentials_and_a_wrong_region_end_in_one_message(
     assert (wrong.exit_code, wrong.hint) == (2, "Did you mean eu-west-1?")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
+    packed: list[object] = []
+    monkeypatch.setattr(
+        "experiments.testbed.platforms.ec2.bundle.pack", lambda *_: packed.append(0)
+    )
     refused = refusal(*arguments)
     assert refused.exit_code == 3
     assert "AWS credentials" in refused.place
+    assert packed == []
 
 
 def test_tuning_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
