@@ -260,7 +260,7 @@ def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
         ("http://192.0.2.1/", "load: entry"),
         ("http://example.org/", "load: entry"),
         ("http://198.20.0.1/", "load: entry"),
-        ("https://127.0.0.1/", "load: protocol of the entry"),
+        ("ftp://127.0.0.1/", "load: protocol of the entry"),
     ],
 )
 def test_load_goes_to_the_own_fleet_only_and_in_a_protocol_that_is_spoken(
