@@ -6,9 +6,10 @@ goes to two; where they differ the arbiter asks a third if there is one, else it
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,10 @@ T = TypeVar("T")
 _REQUEST_MS = 2000  # shorter than what service_run.py calls a hang
 _READY_S = 60.0
 _LOOK_S = 0.005
-_ENTRY = "entry"  # where clients come in
 _LOG = "arbiter.log"
 _CONFIGURATION = """\
 protocol = "memcached"
-listen = "unix:{entry}"
+listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
 tier = "cache"
 policy = "round-robin"
@@ -44,7 +44,7 @@ mode = "refuse"
 _SERVER = """
 [[servers]]
 name = "{name}"
-address = "unix:{path}"
+address = "{address}"
 """
 
 
@@ -69,15 +69,17 @@ def compared(
             copies.append(service_run.start(service, as_told[0], own, as_told[1]))
             stack.callback(service_run.end, copies[-1])
         with service_run.told_where_it_does_not_start(program, copies[0]):
-            for process, own in zip(copies, folders, strict=True):
-                service_run.connected(process, own / service_run.SOCKET).close()
-        arbiter = _start_arbiter(folder, folders)
+            addresses = [service_run.address_of(service, own) for own in folders]
+            for process, address in zip(copies, addresses, strict=True):
+                service_run.connected(process, address).close()
+        arbiter = _start_arbiter(folder, addresses)
         stack.callback(service_run.end, arbiter)
-        admin = _until(arbiter, lambda: _admin_in(folder / _LOG), "an arbiter that listens")
-        stats = stack.enter_context(httpx.Client(base_url=admin, trust_env=False, timeout=_READY_S))
+        entry, admin = _until(arbiter, lambda: _said_in(folder / _LOG), "an arbiter that listens")
+        url = f"http://{admin}"
+        stats = stack.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=_READY_S))
         _until(arbiter, lambda: _alive(stats) == built.copies, "an arbiter that reaches all copies")
         server = service_run.Server(
-            service, copies[0], folders[0] / service_run.SOCKET, entry=folder / _ENTRY,
+            service, copies[0], addresses[0], entry=_pair(entry),
             beside=(*copies[1:], arbiter),
             is_apart=lambda: _differences(stats) > 0 or _alive(stats) < built.copies,
         )  # fmt: skip
@@ -87,11 +89,11 @@ def compared(
         yield server
 
 
-def _start_arbiter(folder: Path, copies: list[Path]) -> subprocess.Popen[bytes]:
-    (folder / _ENTRY).unlink(missing_ok=True)
-    text = _CONFIGURATION.format(entry=folder / _ENTRY, request_ms=_REQUEST_MS)
-    for own in copies:
-        text += _SERVER.format(name=own.name, path=own / service_run.SOCKET)
+def _start_arbiter(folder: Path, copies: Sequence[service_run.Address]) -> subprocess.Popen[bytes]:
+    text = _CONFIGURATION.format(request_ms=_REQUEST_MS)
+    for number, address in enumerate(copies):
+        assert isinstance(address, tuple)  # a service that compares is on TCP
+        text += _SERVER.format(name=f"copy-{number}", address=f"{address[0]}:{address[1]}")
     (folder / "arbiter.toml").write_text(text, encoding="utf-8")
     with (folder / _LOG).open("wb") as log:
         return subprocess.Popen(
@@ -100,10 +102,15 @@ def _start_arbiter(folder: Path, copies: list[Path]) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def _admin_in(log: Path) -> str:
-    """The address of its admin API, which it says when it listens."""
-    _, _, address = log.read_text(encoding="utf-8").partition("admin on ")
-    return f"http://{address.splitlines()[0]}" if "\n" in address else ""
+def _said_in(log: Path) -> tuple[str, str] | None:
+    """Where clients come in and its admin API, which it says when it listens."""
+    said = re.search(r" on (\S+), admin on (\S+)\n", log.read_text(encoding="utf-8"))
+    return None if said is None else (said[1], said[2])
+
+
+def _pair(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def _alive(stats: httpx.Client) -> int:
@@ -114,7 +121,7 @@ def _differences(stats: httpx.Client) -> int:
     return int(stats.get("/v1/stats").json()["compare"]["different"])
 
 
-def _until(arbiter: subprocess.Popen[bytes], look: Callable[[], T], expected: str) -> T:
+def _until(arbiter: subprocess.Popen[bytes], look: Callable[[], T | None], expected: str) -> T:
     end_s = time.monotonic() + _READY_S
     while time.monotonic() < end_s and arbiter.poll() is None:
         if found := look():

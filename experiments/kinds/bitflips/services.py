@@ -225,7 +225,7 @@ def _httpd_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
 SERVICES = {
     "memcached": Service(
         arguments=(
-            "-s", "socket", "-u", "root", "-m", "16", "-t", "1",
+            "-l", "127.0.0.1", "-p", "{port}", "-u", "root", "-m", "16", "-t", "1",
             "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign",
         ),
         end=b"mn\r\n",

@@ -45,7 +45,7 @@ const FAULT_PAUSE: Duration = Duration::from_secs(6);
 /// A client's acts until it connects anew.
 const ACTS: usize = 50;
 const SETTINGS: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 16\nrequest_timeout_ms = 500\n\
-                        [mysql]\nuser = \"wiki\"\npassword = \"wiki-read\"\ndatabase = \"wiki\"\n\
+                        [mysql]\nuser = \"wiki\"\npassword = \"wiki-read\"\ndatabase = \"wiki\"\nprimary = \"first\"\n\
                         [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
 /// Longer than a request may take.
 const SLEEP: &str = "SELECT SLEEP(5)";
