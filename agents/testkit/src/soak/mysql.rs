@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::subject::{hang, Subject};
 use super::{Beside, Plan};
 use crate::keyed::{body, large_key};
-use crate::load::{Tally, PATIENCE, PAUSE};
+use crate::load::{Tally, PATIENCE};
 use crate::mariadb::{options, MariaDb};
 use crate::random::Random;
 
@@ -40,6 +40,8 @@ const CLIENTS: [(usize, Does); 5] = [
 ];
 /// After each act: the other arbiter has the processor's better part.
 const ACT_PAUSE: Duration = Duration::from_millis(100);
+/// Before a client connects anew: while the primary is away, so are all writes.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// After each fault: a MariaDB that starts again wants a core for a second.
 const FAULT_PAUSE: Duration = Duration::from_secs(6);
 /// A client's acts until it connects anew.
@@ -147,7 +149,7 @@ async fn act(address: SocketAddr, does: Does, seed: u64, tally: &Tally) {
     let mut random = Random::new(seed);
     let options = options(address);
     while tally.goes_on() {
-        sleep(PAUSE).await;
+        sleep(RETRY_PAUSE).await;
         let Some(conn) = connect(&options, tally).await else {
             continue;
         };
