@@ -279,7 +279,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _endpoint_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What there is to say without a fleet."""
+    """A summary of a design that makes no fleet."""
     load = found["load"]
     yield "service", load["target"] or "named by --target"
     yield "load", _load_words(load)

@@ -33,7 +33,7 @@ class Stage(Strict):
     """A part of the measurement in which the rate goes to another."""
 
     duration: Annotated[float, Field(gt=0, le=3600)]
-    """How long [s]."""
+    """Length [s]."""
     target: Annotated[float, Field(ge=0)]
     """Requests a second at its end."""
     ramp: Literal["linear", "step"] = "linear"

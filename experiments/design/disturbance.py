@@ -9,7 +9,7 @@ from experiments.design.contracts import KINDS
 
 
 class Times(TypedDict):
-    """How often, and how long in all blocks together, a machine is disturbed."""
+    """Times that a machine is disturbed, and seconds over all blocks together."""
 
     times: int
     seconds: float

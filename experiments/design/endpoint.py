@@ -71,7 +71,7 @@ def with_role(roles: Roles) -> Roles:
 
 
 def endpoint_problems(experiment: Experiment) -> Iterator[Problem]:
-    """What an endpoint cannot be asked for, and more load than may be sent to one."""
+    """Problems of a design: parts that an endpoint cannot have, more load than one may get."""
     if experiment.kind != KIND:
         if experiment.load.target is not None:
             expected = f"no target in kind {experiment.kind}, which asks its own fleet"
@@ -151,7 +151,7 @@ def as_endpoint(design: Design) -> Design:
 
 
 def left_out(asked: Experiment) -> str:
-    """What a design asks for and an endpoint cannot have, in words; "" where that is nothing."""
+    """Parts of a design that an endpoint cannot have, in words; "" where there are none."""
     parts = {
         "arms": len(asked.arms) > 1,
         "interference": asked.interference.pattern != "none",

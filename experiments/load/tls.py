@@ -28,7 +28,7 @@ class PlanTls:
 
 
 def tls_of(load: Load, directory: Path, name: str | None) -> PlanTls | None:
-    """What a design's plan says of a server called `name`; None without a name. Raises as
+    """The TLS part of a design's plan for a server called `name`; None without a name. Raises as
     `plan_tls`."""
     if name is None:
         return None
@@ -36,9 +36,9 @@ def tls_of(load: Load, directory: Path, name: str | None) -> PlanTls | None:
 
 
 def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
-    """What a plan says of a service called `name`: trusted are those in the file `ca`, else those
-    that this host trusts; of an `insecure` one nobody. Raises InputError for a file that is none,
-    EnvironmentMissing where this host trusts nobody."""
+    """The TLS part of a plan for a service called `name`: trusted are those in the file `ca`, else
+    those that this host trusts; of an `insecure` one nobody. Raises InputError for a file that is
+    none, EnvironmentMissing where this host trusts nobody."""
     if insecure:
         return PlanTls(name, "", insecure=True)
     path = ca if ca is not None else Path(ssl.get_default_verify_paths().cafile or "")

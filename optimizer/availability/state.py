@@ -1,4 +1,4 @@
-"""What a tier's data costs of its availability: a primary that is lost, copies that are all lost.
+"""Availability that a tier's data costs: a primary that is lost, copies that are all lost.
 
 Both are upper bounds, added to the share of the horizon without enough nodes.
 

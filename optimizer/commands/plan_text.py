@@ -101,7 +101,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
 
 
 def _data(tiers: Mapping[str, Any]) -> Iterable[str]:
-    """What a tier's data and writes mean, a line each."""
+    """A line for each consequence of a tier's data and writes."""
     for name, one in tiers.items():
         parts = []
         if one["carries_per_s_most"] is not None:

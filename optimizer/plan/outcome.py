@@ -178,7 +178,7 @@ def _shared(hosts: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _runs(counts: Sequence[int]) -> str:
-    """Where a number of machines begins: `0 2, 8 5` are 2 until hour 8, then 5."""
+    """Hours at which a number of machines begins: `0 2, 8 5` are 2 until hour 8, then 5."""
     starts = [h for h, n in enumerate(counts) if h == 0 or n != counts[h - 1]]
     return ", ".join(f"{hour} {counts[hour]}" for hour in starts)
 

@@ -116,7 +116,7 @@ class Fitted:
 
     @property
     def times_as_long(self) -> float:
-        """How many times as long a run has to be for no interval to be vague: an interval's
+        """Factor by which a run has to be longer for no interval to be vague: an interval's
         factor is the exponential of a width that falls with the root of the length. 1: it is
         long enough. A run of some thousand times the length is infinite: more does not help."""
         widths = [

@@ -115,7 +115,7 @@ pub struct Plan {
     pub user: String,
     /// Whom it asks.
     pub targets: Vec<Target>,
-    /// How the secure ones among them are spoken to.
+    /// TLS of the secure ones among them.
     pub(crate) tls: Option<Tls>,
     /// What it asks.
     pub operations: Vec<Operation>,

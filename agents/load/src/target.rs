@@ -15,7 +15,7 @@ const ROLE_FILE: &str = "/etc/sparecraft/role.env";
 /// A service that somebody else runs.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Service {
-    /// Where all load goes.
+    /// The one address that all load goes to.
     address: Ipv4Addr,
     /// The Host header.
     authority: String,

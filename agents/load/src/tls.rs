@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::refused::Refused;
 
-/// What a plan says of it.
+/// The part of a plan on it.
 #[derive(Debug, Deserialize)]
 pub struct TlsOptions {
     /// The name that certificates are for.
@@ -36,7 +36,7 @@ impl Tls {
     /// Takes in the certificates.
     ///
     /// # Errors
-    /// Where there is none, or the name is none.
+    /// If there is none, or the name is none.
     pub fn new(asked: &TlsOptions) -> Result<Self, Refused> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -70,7 +70,7 @@ impl Tls {
     /// A connection that has still to shake hands.
     ///
     /// # Errors
-    /// Where the configuration allows none.
+    /// If the configuration allows none.
     pub fn begin(&self) -> Result<Box<ClientConnection>, Error> {
         let mut made = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
         // A body is taken whole; the plan bounds it.

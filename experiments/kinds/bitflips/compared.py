@@ -103,7 +103,7 @@ def _start_arbiter(folder: Path, copies: Sequence[service_run.Address]) -> subpr
 
 
 def _said_in(log: Path) -> tuple[str, str] | None:
-    """Where clients come in and its admin API, which it says when it listens."""
+    """The addresses of its entry and its admin API, which it logs when it listens."""
     said = re.search(r" on (\S+), admin on (\S+)\n", log.read_text(encoding="utf-8"))
     return None if said is None else (said[1], said[2])
 

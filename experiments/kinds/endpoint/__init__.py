@@ -74,7 +74,7 @@ class EndpointKind(CompareKind[Target]):
         print_result(page.parent, console, page)
 
     def figures(self, result: Result) -> Mapping[str, Any]:
-        """What the requests took, of all and of each operation."""
+        """Latencies of all requests and of each operation."""
         body = result[self.name]
         one: Mapping[str, Any] = next(iter(body["arms"].values()), {})
         names = ("requests", "error_share", "offered_per_s", "p50_ms", "p95_ms", "p99_ms")

@@ -194,7 +194,7 @@ class _Search:
         return ""
 
     def _more(self) -> dict[str, int] | None:
-        """What has to be measured besides for no interval to be vague; None where nothing, or
+        """Blocks to be measured besides for no interval to be vague; None where nothing, or
         where no run is long enough."""
         times = self._fitted.times_as_long
         if times <= 1.0 or not math.isfinite(times):

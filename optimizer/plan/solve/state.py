@@ -1,4 +1,4 @@
-"""What a tier's data means for its options: who serves after a loss, and what writes cost.
+"""Options of a tier with data: who serves after a loss, and what writes cost.
 
 | state  | a machine that takes a lost one's place |
 |---|---|

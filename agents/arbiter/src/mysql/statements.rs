@@ -28,7 +28,7 @@ pub struct Statements {
 struct Prepared {
     /// The server of its executions.
     route: Route,
-    /// What is sent in place of an execution: the text of a session statement.
+    /// Sent in place of an execution: the text of a session statement.
     instead: Option<Packet>,
     parameters: usize,
     /// Two bytes for each parameter, as the client has said them last.

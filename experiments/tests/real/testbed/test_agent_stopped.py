@@ -57,7 +57,7 @@ def _state(process: int) -> str:
 
 
 def _switches(process: int) -> int:
-    """How often it has left a processor: also where it stopped."""
+    """Times that it has left a processor: also where it stopped."""
     status = Path(f"/proc/{process}/status").read_text()
     return sum(int(count) for count in re.findall(r"ctxt_switches:\s+(\d+)", status))
 
