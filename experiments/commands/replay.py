@@ -75,8 +75,8 @@ def replay(
             for line in lines:
                 out.print(line, soft_wrap=True, markup=False, highlight=False)
         if influxdb is None:
-            say.say("InfluxDB runs until Ctrl-C.")
             with suppress(KeyboardInterrupt):
+                say.say("InfluxDB runs until Ctrl-C.")
                 while True:
                     signal.pause()
 

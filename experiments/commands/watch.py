@@ -83,7 +83,7 @@ def _follow(watcher: Watcher, once: bool) -> None:
         out.print(first)
         return
     gone = 0
-    with Live(first, console=out, auto_refresh=False) as live, suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), Live(first, console=out, auto_refresh=False) as live:
         while gone < _GONE_AFTER:
             time.sleep(_REFRESH_S)
             try:
@@ -109,10 +109,9 @@ def _serve(watcher: Watcher, port: int) -> None:
             got=str(error),
             hint="Give another --port, or none.",
         ) from error
-    with server:
+    with suppress(KeyboardInterrupt), server:  # from before the address is told
         out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -255,6 +255,28 @@ def test_the_page_of_the_command_ends_when_it_is_told_to_though_ctrl_c_was_ignor
     finally:
         process.kill()
     assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("first", "show"),
+    [
+        ("print", lambda watcher: watching._serve(watcher, 0)),
+        ("set_live", lambda watcher: watching._follow(watcher, once=False)),
+    ],
+)
+def test_ctrl_c_while_the_first_is_shown_ends_it_as_later(
+    loaded: Loaded,
+    reader: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
+    show: Callable[[Watcher], None],
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    watcher = Watcher(reader, None, loaded.names["run"])
+    monkeypatch.setattr(out, first, interrupted)
+    show(watcher)
 
 
 def test_the_terminal_ends_when_the_influxdb_that_was_there_is_gone(
