@@ -470,8 +470,8 @@ class Slo(Strict):
     """Share of a year with enough nodes up."""
     p95_ms: Annotated[float, Field(gt=0)]
     """Limit of the 95th percentile."""
-    p99_ms: Annotated[float, Field(gt=0)]
-    """Limit of the 99th percentile."""
+    p99_ms: Annotated[float, Field(gt=0)] | None = None
+    """Limit of the 99th percentile; a short run has too few requests to decide one."""
     max_error_share: Annotated[float, Field(ge=0, le=1)]
     """Share of requests that may fail; a comparison is not valid either where any arm has more."""
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None

@@ -2,13 +2,14 @@
 
 The new design has the plan's fleet, and of the source run everything that the plan was made for:
 load, phases, interference, faults, SLO, rates and seed. Its one arm is the plan's, its plan.json
-the prediction. It has as many blocks as the source run had: block k meets the arrivals, pages and
-neighbours of the source's pair k, and the one arm gets as many requests as all arms of the source.
+the prediction. Block k meets the arrivals, pages and neighbours of the source's pair k. It is
+measured until the promise is kept or broken: there are looks after half of the blocks, three
+quarters and all, which are as many as the source run had.
 
 `in_place`, for `sparecraft run --close`, is the fleet that is up, changed to the planned one: its
 name, ranges and ports stay. Its blocks meet the arrivals, neighbours and faults of each of the
 source's pairs; then come new ones, until there are half as many as the source measured or three
-minutes of load are over.
+minutes of load are over. Then is the first look; the last one after twice as many blocks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from core.config_file import ConfigFile, check, parse_tfvars
 from core.errors import InputError
 from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
-from experiments.design.checks import missing_of
+from experiments.design.checks import PAIRS_MIN, missing_of
 from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Load, Order, TierSettings
 from experiments.design.feasible import infeasible
@@ -48,7 +49,8 @@ PLACE = (
 _SUFFIX = "-planned"
 _MADE = "Made by `sparecraft adopt`"
 _BLOCKS_MAX = 100  # repeats of a design
-_NEW_UNTIL_S = 180.0  # of load
+_NEW_UNTIL_S = 180.0  # of load, before the first look
+_LOOKS = 3  # at the promise, the first after half of the blocks
 
 
 def adopt(
@@ -211,11 +213,11 @@ def _check_faults(plan: Path, planned: Fleet, experiment: Experiment) -> None:
 
 
 def _blocks_in_place(run_folder: Path, source: Experiment) -> int:
-    """One for each pair that was measured, and new ones."""
+    """One for each pair that was measured, and new ones; the first look is after half of them."""
     measured = pl.read_parquet(run_folder / "requests.parquet", columns=["arm", "repeat"]).unique()
     pairs: list[int] = measured["arm"].value_counts()["count"].to_list()
     most = int(_NEW_UNTIL_S // block_length_s(source))
-    return max(1, *pairs, min(measured.height // 2, most))
+    return 2 * max(1, *pairs, min(measured.height // 2, most))
 
 
 def _planned_experiment(
@@ -231,13 +233,26 @@ def _planned_experiment(
             for tier, arbiter in planned.arbiters.items()
         }
     )
-    order = Order(order="A", repeats=min(_BLOCKS_MAX, blocks), seed=source.design.seed)
-    changes = {"kind": "compare", "arms": {PLANNED_ARM: arm}, "design": order, "failover": None}
+    changes = {
+        "kind": "compare",
+        "arms": {PLANNED_ARM: arm},
+        "slo": source.slo.model_copy(update={"preregistered": True}),  # the plan promises it
+        "design": _until_decided(min(_BLOCKS_MAX, blocks), source.design.seed),
+        "failover": None,
+    }
     made = source.model_copy(update=changes)
     if not infeasible(made, planned):
         return made
     allowed = arm.model_copy(update={"allow_infeasible": True})  # as the limits of its plan did
     return made.model_copy(update={"arms": {PLANNED_ARM: allowed}})
+
+
+def _until_decided(most: int, seed: int) -> Order:
+    """Blocks until the promise is kept or broken, if there are enough for more than one look."""
+    first = (most + 1) // 2
+    if first < PAIRS_MIN:
+        return Order(order="A", repeats=most, seed=seed)
+    return Order(order="A", repeats=most, seed=seed, decide="p95", min_repeats=first, looks=_LOOKS)
 
 
 def _check_folder(folder: Path) -> None:

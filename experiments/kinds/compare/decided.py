@@ -23,10 +23,10 @@ def end_words(decided: Mapping[str, Any]) -> str:
     """The end of the run, in a sentence."""
     looks = decided["looks"]
     if not looks:
-        return f"The run ended before the first look at its {decided['figure']}."
+        return "The run ended before the first look at what it was to decide."
     last = looks[-1]
     said = (
-        f"The {decided['figure']} was to be decided; look {len(looks)} of "
+        f"The {_subject(decided)} was to be decided; look {len(looks)} of "
         f"{looks_most(decided)}, after {last['blocks']} blocks, ended the run: "
         f"{_ENDS[decided['ended_by']]}"
     )
@@ -36,6 +36,11 @@ def end_words(decided: Mapping[str, Any]) -> str:
             "leaves 1 out nor lies within 15 %; more repeats narrow it"
         )
     return f"{said}."
+
+
+def _subject(decided: Mapping[str, Any]) -> str:
+    """The figure, or the SLO where there is one arm and so nothing to compare."""
+    return str(decided["figure"]) if decided["looks"][0]["comparisons"] else "SLO"
 
 
 def _and(words: list[str]) -> str:
@@ -57,7 +62,8 @@ def looks_table(decided: Mapping[str, Any]) -> Table:
     )  # fmt: skip
     head = ("look", "blocks", "error of this look", *(f"{arm}, factor" for arm in arms),
             *(f"SLO, {arm}" for arm in judged))  # fmt: skip
-    caption = f"Looks at the {decided['figure']}; 5 % of error are spent over them"
+    error = 5 if arms else 10
+    caption = f"Looks at the {_subject(decided)}; {error} % of error are spent over them"
     return Table("looks-table", caption, head, rows)
 
 

@@ -43,9 +43,12 @@ def refusal(run: Path, **options: Any) -> str:
 
 def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_path: Path) -> None:
     source, made = design(tmp_path / "source"), adopt(run)
-    for part in ("load", "phases", "interference", "faults", "slo", "rates"):
+    for part in ("load", "phases", "interference", "faults", "rates"):
         assert getattr(made.experiment, part) == getattr(source.experiment, part)
-    assert made.experiment.design.seed == source.experiment.design.seed
+    promised = source.experiment.slo.model_copy(update={"preregistered": True})
+    assert made.experiment.slo == promised
+    order = made.experiment.design
+    assert (order.seed, order.order, order.looked_after) == (20260101, "A", (4, 6, 8))
     assert [(t.nodes, t.standby, t.cpus) for t in made.fleet.tiers.values()] == [
         (4, 0, 0.6),
         (3, 0, 0.6),
@@ -63,6 +66,13 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_p
     assert made.prediction is not None
     assert made.prediction.predicted.p95_ms == 231.0
     assert load_design(made.directory) == made
+
+
+def test_an_slo_without_a_p99_stays_one(tmp_path: Path) -> None:
+    made = adopt(source_run(tmp_path / "run", toml=TOML.replace("p99_ms = 1000.0\n", "")))
+    assert made.experiment.slo.p99_ms is None
+    limits = made.experiment.slo.model_dump(exclude_none=True)
+    assert (limits["p95_ms"], "p99_ms" in limits) == (600.0, False)
 
 
 def test_a_plan_whose_own_limits_let_copies_meet_is_allowed_and_says_so(tmp_path: Path) -> None:

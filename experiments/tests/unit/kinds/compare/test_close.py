@@ -217,7 +217,7 @@ def test_a_fleet_that_cannot_be_removed_hides_no_error(
 
 
 def test_the_place_of_the_fleet_stays_and_its_blocks_are_bounded(tmp_path: Path) -> None:
-    """Eight blocks of two arms: four pairs, whose arrivals the four new blocks meet."""
+    """Eight blocks of two arms: four pairs, whose arrivals the first four new blocks meet."""
     stated = 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
     folder = measured_run(tmp_path / "run", stated)
     made = planned_design(outcome(folder))
@@ -226,12 +226,13 @@ def test_the_place_of_the_fleet_stays_and_its_blocks_are_bounded(tmp_path: Path)
     assert made.fleet.experiment == "mediawiki-noisy"
     assert made.directory == (folder / "mediawiki-noisy-planned").resolve()
     assert load_design(made.directory) == made
-    assert made.experiment.design.repeats == 4
+    order = made.experiment.design
+    assert (order.repeats, order.looked_after, order.budget_s) == (8, (4, 6, 8), None)
 
 
 @pytest.mark.parametrize(
     ("arms", "measure_s", "blocks"),
-    [("a", 21, 6), ("ab", 21, 6), ("abc", 5, 9), ("abc", 21, 8), ("abc", 60, 6)],
+    [("a", 21, 12), ("ab", 21, 12), ("abc", 5, 18), ("abc", 21, 16), ("abc", 60, 12)],
 )
 def test_each_pair_is_met_again_then_new_ones_as_long_as_there_is_time(
     tmp_path: Path, arms: str, measure_s: int, blocks: int
