@@ -72,7 +72,7 @@ def test_an_slo_without_a_p99_stays_one(tmp_path: Path) -> None:
     made = adopt(source_run(tmp_path / "run", toml=TOML.replace("p99_ms = 1000.0\n", "")))
     assert made.experiment.slo.p99_ms is None
     limits = made.experiment.slo.model_dump(exclude_none=True)
-    assert (limits["p95_ms"], "p99_ms" in limits) == (600.0, False)
+    assert (limits["p95_ms"], "p99_ms" in limits) == (500.0, False)
 
 
 def test_a_plan_whose_own_limits_let_copies_meet_is_allowed_and_says_so(tmp_path: Path) -> None:
