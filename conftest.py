@@ -46,7 +46,7 @@ def seed_from(chosen: str, root: Path) -> int:
         return int(chosen)
     except ValueError as error:
         expected = "a number, commit or chance"
-        raise pytest.UsageError(f"{VARIABLE}: expected {expected}; got {chosen!r}.") from error
+        raise pytest.UsageError(f"{VARIABLE}: expected {expected} (got {chosen!r}).") from error
 
 
 def _of_commit(root: Path) -> int:

@@ -85,7 +85,7 @@ def refusal(
 ) -> PydanticCustomError:
     """A model's complaint with the parts of an InputError; `key` is relative to the model."""
     context = {"expected": expected, "got": got, "key": key, "hint": hint}
-    return PydanticCustomError("refused", "expected {expected}; got {got}", context)
+    return PydanticCustomError("refused", "expected {expected} (got {got})", context)
 
 
 def _positive(value: float, most: float = MOST) -> float:

@@ -10,7 +10,7 @@
     └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
         └── DiskFull        3       no space left where results are written
 
-Every message has four parts: the place, what was expected, what was got, a hint.
+Every message is `PLACE: expected X (got Y). Hint.`
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SparecraftError(Exception):
 
     def __str__(self) -> str:
         got = self.got.rstrip(".")
-        first = f"{self.place}: expected {self.expected}; got {got}. {self.hint}".rstrip()
+        first = f"{self.place}: expected {self.expected} (got {got}). {self.hint}".rstrip()
         return "\n".join([first, *(str(other) for other in self.also)])
 
 

@@ -241,7 +241,7 @@ class Load(Requests):
     def sent_per_s(self) -> float:
         """Arrivals a second. Raises ValueError where a calibration has yet to find them."""
         if self.rate_per_s is None:
-            raise ValueError("expected a load with a rate; got one that is not calibrated yet")
+            raise ValueError("expected a load with a rate (got one that is not calibrated yet)")
         return self.rate_per_s
 
     def at(self, rate_per_s: float) -> Load:

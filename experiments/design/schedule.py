@@ -39,7 +39,7 @@ def arrivals(
     A longer duration extends the same sequence. Raises: ValueError for a trace, which a file has.
     """
     if kind == "trace":
-        raise ValueError("expected poisson or constant; got a trace")
+        raise ValueError("expected poisson or constant (got a trace)")
     if kind == "constant":
         starts = np.arange(np.ceil(duration_s * rate_per_s)) / rate_per_s
         return starts[starts < duration_s]

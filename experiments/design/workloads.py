@@ -89,7 +89,7 @@ class Population:
 
     def __post_init__(self) -> None:
         if not self.operations:
-            raise ValueError("expected at least one operation; got none")
+            raise ValueError("expected at least one operation (got none)")
         if len(self.writes) not in (0, len(self.operations)):
             raise ValueError(
                 f"expected a write for each of {len(self.operations)} operations, or none; "

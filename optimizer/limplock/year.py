@@ -120,7 +120,7 @@ def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -
     try:
         return Range(middle, low, None if measured.high is None else at(measured.high))
     except PlannerError as error:
-        return Range(middle, low, None, reason=f"expected {error.expected}; got {error.got}")
+        return Range(middle, low, None, reason=f"expected {error.expected} (got {error.got})")
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:

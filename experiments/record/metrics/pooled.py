@@ -56,7 +56,7 @@ def pooled_log(logs: Sequence[float], errors: Sequence[float]) -> Pooled:
     """
     y, s = np.asarray(logs, dtype=float), np.asarray(errors, dtype=float)
     if y.size == 0 or y.size != s.size or not (s > 0).all():
-        raise ValueError(f"expected as many errors above 0 as logs, at least one; got {y}, {s}")
+        raise ValueError(f"expected as many errors above 0 as logs, at least one (got {y}, {s})")
     count = int(y.size)
     if count == 1:
         half = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * float(s[0])

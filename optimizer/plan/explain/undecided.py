@@ -50,4 +50,4 @@ def of_breach(breach: str | None) -> tuple[str, ...]:
 
 def of_time(error: OutOfTimeError) -> tuple[str, ...]:
     """A search that ended before it had a plan, or the proof that there is none."""
-    return (f"not decided: expected {error.expected}; got {error.got}. {error.hint}",)
+    return (f"not decided: expected {error.expected} (got {error.got}). {error.hint}",)

@@ -24,7 +24,7 @@ def test_no_credentials_are_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name)
     with pytest.raises(EnvironmentMissing) as refused:
         Aws(REGION).account()
-    assert "AWS credentials: expected some; got Unable to locate credentials" in str(refused.value)
+    assert "AWS credentials: expected some (got Unable to locate credentials" in str(refused.value)
     assert "AWS_PROFILE" in refused.value.hint
     assert refused.value.exit_code == 3
 

@@ -40,4 +40,4 @@ def test_an_unknown_command_is_wrong_usage() -> None:
 
 def test_a_message_has_one_full_stop_where_what_came_ends_with_one() -> None:
     said = str(EnvironmentMissing("port", expected="a free one", got="18080.", hint="Wait."))
-    assert said == "port: expected a free one; got 18080. Wait."
+    assert said == "port: expected a free one (got 18080). Wait."

@@ -211,7 +211,7 @@ def test_all_mistakes_of_a_file_come_at_once(tmp_path: Path) -> None:
 def test_a_missing_file_and_an_unknown_design_are_refused(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "fleet.tfvars").unlink()
-    with pytest.raises(InputError, match=r"fleet\.tfvars: expected this file; got no such file"):
+    with pytest.raises(InputError, match=r"fleet\.tfvars: expected this file \(got no such file\)"):
         load_design(tmp_path)
     with pytest.raises(InputError, match="design nowhere: expected a folder, or"):
         load_design("nowhere")

@@ -51,7 +51,7 @@ def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> N
     found = remote_workers(3, 3)
     assert found is not None
     assert (found.bind, found.port) == ("*", 5557)
-    with pytest.raises(InputError, match=r"at most 2: .*; got 4\. .* load_machines = 5"):
+    with pytest.raises(InputError, match=r"at most 2: .* \(got 4\)\. .* load_machines = 5"):
         remote_workers(4, 2)
 
 

@@ -102,7 +102,7 @@ limp_capacity = {from_run("10", arm="hedged")}
     ("rates", "named"),
     [
         (from_run("10", run="elsewhere"), "kind limplock"),
-        (from_run("10", row="Z9"), "one of the rows Z3; got none of them"),
+        (from_run("10", row="Z9"), r"one of the rows Z3 \(got none of them"),
         (from_run("7"), "scenario 10, arm new.*none of them"),
         ('{ run = "run", row = "Z3", scenario = "10" }', "2 of them"),
         (from_run("5"), "3 repeats, insufficient: too few"),

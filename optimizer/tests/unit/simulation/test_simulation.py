@@ -51,7 +51,7 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
 ) -> None:
     wrong = QUEUE | {"tiers": [QUEUE["tiers"][0] | {"servers": 0}]}  # type: ignore[index]
     with pytest.raises(
-        InputError, match=r"^scenario: tiers\[0\].servers: expected 1 to 1000000; got 0"
+        InputError, match=r"^scenario: tiers\[0\].servers: expected 1 to 1000000 \(got 0"
     ):
         simulate(json.dumps(wrong))
     with pytest.raises(InputError, match="JSON"):
@@ -106,7 +106,7 @@ def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path
     assert found.exit_code == 1
     assert f"{file}:3: acquire" in found.stdout
     for text, message in [
-        (TRACE[:-30], r"web.trace:4: expected a whole line; got the beginning of one"),
+        (TRACE[:-30], r"web.trace:4: expected a whole line \(got the beginning of one"),
         (TRACE.replace("version=3", "version=2"), r"web.trace:1: expected a trace of version 3"),
     ]:
         file.write_text(text)
