@@ -223,6 +223,9 @@ class _TierRecords:
             card_kbit=self._card_kbit(),
             service_cv2=self._cv2(),
             token_hold_s=hold,
+            tokens=max(
+                self.results.settings(arm, self.tier.name).tokens for arm in self.results.arms
+            ),
             interference_share=share,
             gamma=gamma,
             interference_run_s=float(np.mean(lengths)) if lengths else 0.0,

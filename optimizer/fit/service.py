@@ -40,6 +40,7 @@ class TierFit:
     interference_share: Estimate  # share of machine time with a neighbour's load
     gamma: Estimate  # speed under interference over speed without, in (0, 1]
     interference_run_s: float  # mean length of one neighbour's run, 0 without any
+    tokens: int = 1  # of a server, the most that an arm had
     write_share: Estimate = Estimate(
         None, 0
     )  # of its requests; none known: all are taken for reads

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from optimizer.plan.inputs.request import PlanRequest
     from optimizer.uncertainty import UncertainRates
 
-_TOKEN_SHARE = 0.7  # of the tokens in use: Eq. 6 is a bound, not a place to be
+# Eq. 6 is a bound: with just as many tokens copies would wait for ever. With a mean of A in use and
+# A + 3 sqrt(A) there are, some three of 1000 copies find none free (square-root staffing).
+_TOKENS_ABOVE_MEAN = 3.0
 _DRAWS = 100
 _SEED = 0  # of them
 
@@ -33,7 +35,9 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
         if hold_s is None:
             hold_s = _page_hold_s(case, path)
         per_s = tier.connection_per_s * option.upstream
-        tokens = least_tokens(per_s / _TOKEN_SHARE, option.replicas, option.needed, hold_s)
+        in_use = per_s * option.replicas * hold_s
+        staffed = per_s * (1.0 + _TOKENS_ABOVE_MEAN / math.sqrt(in_use)) if in_use else per_s
+        tokens = least_tokens(staffed, option.replicas, option.needed, hold_s)
         active = option.nodes * option.instance.usd_per_month
         disks = (option.nodes + option.standby) * tier.disk_usd
         fixed, per_node = tier.usd_traffic(option.upstream, option.replicas)
@@ -45,7 +49,8 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
             spares=option.standby,
             mechanism=option.mechanism,
             replicas=option.replicas,
-            tokens=max(tokens, math.ceil(option.instance.vcpus)),  # a token per core
+            # One for each core, and no fewer than the run was measured with: fewer are not cheaper.
+            tokens=max(tokens, math.ceil(option.instance.vcpus), tier.tokens),
             utilisation=option.utilisation,
             availability=1.0 - option.unavailability,
             needed=option.needed,

@@ -32,6 +32,7 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
                 memory_mb=tier.spec.memory_mb,
                 connection_per_s=copies * _known(tier.connections_per_copy),
                 token_hold_s=hold,
+                tokens=tier.tokens,
                 card_s=_card_s(tier),
                 mechanisms=MECHANISMS if state.spare_serves else (Mechanism.ara,),
                 state=state,

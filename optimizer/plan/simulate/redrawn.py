@@ -3,7 +3,9 @@
 Run number n has the same arrivals, the same figures of the service and the same neighbours at the
 same machine for every fleet (common random numbers). Neighbours and faults come to each machine of
 a tier as a Poisson process, as often and for as long as in the measured run, whose count of them is
-taken at random too: Gamma(count + 1/2) over its machine seconds.
+taken at random too: Gamma(count + 1/2) over its machine seconds. What disturbed two machines at
+once in the run, as a pair of iperf does, disturbs two at once here: the fewer machines a tier has,
+the larger is the part of it that one pair takes.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _WARM_UP_SHARE = 0.1
 _BEFORE = 8.0  # mean lengths of a neighbour's run that are drawn before the run begins
+_TOGETHER_S = 1.0  # between the starts of what comes to two machines at once
+_TOGETHER_SHARE = 0.9  # of a kind's visits that begin with another kind's
 _LONGEST = 1.5  # times the mean length of a run: so long neighbours are drawn
 _IN_FLIGHT_MOST = 1_000
 
@@ -48,6 +52,7 @@ class _Visits:
     machine_s: float
     run_s: float
     is_fault: bool
+    with_place: int | None = None  # of the kind at whose visits another machine has this one
 
 
 class Redrawn:
@@ -104,26 +109,49 @@ class Redrawn:
                 speed = speed_at(speed, self._threads, spec.cpus, fleet.cores, off)
             if speed >= 1.0 or (one.is_fault and not faults):
                 continue
-            rate = np.random.default_rng([number, 2, index, place]).gamma(one.count + 0.5)
-            for server in range(fleet.servers):
-                rng = np.random.default_rng([number, 3, index, place, server])
-                for at_s, for_s in _drawn(rng, rate / one.machine_s, one.run_s, end_s):
-                    yield slow(one.kind, speed, server, at_s, for_s)
+            for server, spans in enumerate(self._spans(index, place, fleet.servers, number, end_s)):
+                for start_s, stop_s in spans:
+                    yield slow(one.kind, speed, server, start_s, stop_s - start_s)
+
+    def _spans(
+        self, index: int, place: int, servers: int, number: int, end_s: float
+    ) -> list[list[tuple[float, float]]]:
+        """By server, when the disturbance at `place` is there."""
+        own = self._visits[index][place]
+        first = place if own.with_place is None else own.with_place
+        one = self._visits[index][first]
+        rate = np.random.default_rng([number, 2, index, first]).gamma(one.count + 0.5)
+        drawn = [
+            _drawn(
+                np.random.default_rng([number, 3, index, first, server]),
+                rate / one.machine_s, one.run_s, end_s,
+            )
+            for server in range(servers)
+        ]  # fmt: skip
+        if first == place:
+            return drawn
+        others: list[list[tuple[float, float]]] = [[] for _ in range(servers)]
+        if servers > 1:  # else the other one is outside of the tier
+            for server, spans in enumerate(drawn):
+                rng = np.random.default_rng([number, 5, index, place, server])
+                for span in spans:
+                    others[(server + 1 + int(rng.integers(servers - 1))) % servers].append(span)
+        return [united(spans, [(0.0, end_s)]) for spans in others]
 
 
 def _drawn(
     rng: np.random.Generator, per_s: float, run_s: float, end_s: float
 ) -> list[tuple[float, float]]:
-    """Starts and lengths of a neighbour's runs from 0 to `end_s`, overlaps joined."""
+    """Starts and ends of a neighbour's runs from 0 to `end_s`, overlaps joined."""
     first_s = -_BEFORE * run_s
     starts = np.sort(rng.uniform(first_s, end_s, rng.poisson(per_s * (end_s - first_s))))
     ends = starts + rng.exponential(run_s, len(starts))
     spans = united(list(zip(starts.tolist(), ends.tolist(), strict=True)), [(0.0, end_s)])
-    return [(a, b - a) for a, b in spans if b > a]
+    return [(a, b) for a, b in spans if b > a]
 
 
 def _visits(arms: Sequence[Arm], tier: str, law: Law) -> list[_Visits]:
-    found = []
+    found: list[_Visits] = []
     names = set(arms[0].servers(tier))
     for kind in sorted(kind for name, kind in law.slowed if name == tier):
         count, hit_s, machine_s = 0, 0.0, 0.0
@@ -134,8 +162,26 @@ def _visits(arms: Sequence[Arm], tier: str, law: Law) -> list[_Visits]:
                 count, hit_s = count + len(spans), hit_s + sum(b - a for a, b in spans)
         if count:
             is_fault = any(w.kind == kind for w in arms[0].results.faults)
-            found.append(_Visits(kind, count, machine_s, hit_s / count, is_fault))
+            beside = (
+                place for place, one in enumerate(found)
+                if one.with_place is None and _together(arms[0].disturbed, names, kind, one.kind)
+            )  # fmt: skip
+            found.append(
+                _Visits(kind, count, machine_s, hit_s / count, is_fault, next(beside, None))
+            )
     return found
+
+
+def _together(windows: Sequence[Window], names: set[str], kind: str, other: str) -> bool:
+    """True where nearly each visit of a kind begins with one of another at another machine."""
+    own, others = (
+        [w for w in windows if w.kind == one and w.machine in names] for one in (kind, other)
+    )
+    paired = sum(
+        any(abs(w.start_s - o.start_s) <= _TOGETHER_S and w.machine != o.machine for o in others)
+        for w in own
+    )
+    return paired >= _TOGETHER_SHARE * len(own) > 0
 
 
 def _spans(windows: Iterable[Window], kind: str, machine: str) -> list[tuple[float, float]]:

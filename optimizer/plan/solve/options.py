@@ -45,6 +45,7 @@ class TierDemand:
     memory_mb: float
     connection_per_s: float = 0.0  # of what takes a token: requests, or connections
     token_hold_s: float | None = None
+    tokens: int = 1  # of a server in the measured run
     mechanisms: Sequence[str] = MECHANISMS
     state: TierState = NO_STATE  # its data, and who serves after a loss
     instance_types: Sequence[str] | None = None  # None: all of the region

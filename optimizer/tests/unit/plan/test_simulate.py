@@ -150,6 +150,39 @@ def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) ->
     )  # what was not measured is drawn wider
 
 
+def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    send, receive = "interference.iperf", "interference.iperf_server"
+    [window, *_] = arms[0].disturbed
+    names = arms[0].servers("web")
+    for arm in arms:
+        arm.disturbed = [
+            replace(window, kind=kind, machine=names[at % 2], start_s=start_s, end_s=start_s + 3.0)
+            for start_s in np.arange(arm.spans[0][0], arm.spans[0][1] - 3.0, 6.0)
+            for at, kind in enumerate((send, receive))
+        ]
+    law = replace(fitted.law, slowed={("web", send): 0.5, ("web", receive): 0.4})
+    world = Redrawn(arms, replace(fitted, law=law), per_s=10.0, pages=3_000)
+    settings = arms[0].results.settings("baseline", "web")
+
+    drawn = replace(fitted, law=law).drawn(np.random.default_rng([7, 1]))
+
+    def events(servers: int, kind: str) -> list[tuple[float, float, int]]:
+        fleet = [SimulatedTier(servers, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+        found = world.scenario(fleet, 7)["tiers"][0]["faults"]
+        speed = drawn.speed("web", kind)
+        return [
+            (one["at_s"], one["for_s"], one["server"]) for one in found if one["speed"] == speed
+        ]
+
+    sent, received = events(2, send), events(2, receive)
+    assert len(sent) > 3
+    assert sorted((at_s, for_s, 1 - server) for at_s, for_s, server in sent) == sorted(received)
+    assert {server for *_, server in events(5, receive)} == set(range(5))
+    assert events(1, send)
+    assert not events(1, receive)
+
+
 @pytest.mark.parametrize("how", ["missed", "vague"])
 def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claimed(
     asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, how: str
