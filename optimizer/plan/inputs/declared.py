@@ -126,7 +126,7 @@ def _stated_fit(tier: DeclaredTier, after: str | None) -> TierFit:
         disk_mbps=values["disk_mbps"],
     )
     figures = {name: stated(values.get(key)) for key, name in FIGURES.items()}
-    return TierFit(spec=spec, interference_run_s=values["run_s"], **figures)
+    return TierFit(spec=spec, interference_run_s=values["run_s"], tokens=1, **figures)
 
 
 def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, ...]]:
