@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from core.config_file import ConfigFile, Key, raise_all
 from core.errors import InputError
+from experiments.importers.compose.files import read_project
 from experiments.importers.compose.honoured import unhonoured
-from experiments.importers.compose.reading import read_compose
 from experiments.importers.compose.roles import write_role
 from experiments.importers.compose.service import Service, read_services
 from experiments.importers.compose.tiers import (
@@ -23,7 +25,7 @@ from experiments.importers.compose.tiers import (
     machines_allowed,
     tiers_of,
 )
-from experiments.importers.compose.variables import Variables, read_variables
+from experiments.importers.compose.variables import read_variables
 from experiments.importers.compose.writing import (
     STORES,
     write_experiment,
@@ -32,7 +34,12 @@ from experiments.importers.compose.writing import (
 )
 
 ASKABLE = ("http", *STORES)  # what a first workload can be made for
-NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+NAMES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+OVERRIDES = tuple(
+    f"{name}.override.{ending}"
+    for name in ("compose", "docker-compose")
+    for ending in ("yml", "yaml")
+)
 
 
 @dataclass(frozen=True)
@@ -79,14 +86,19 @@ class Notes:
 
     def add(self, key: Key, why: str) -> None:
         """One line more; the same line once."""
-        self._found.setdefault((self._source.place(*key), why), len(self._found))
+        self.add_at(self._source.place(*key), why)
+
+    def add_at(self, place: str, why: str) -> None:
+        """The same for a place that is known."""
+        self._found.setdefault((place, why), len(self._found))
 
     def all(self) -> tuple[tuple[str, str], ...]:
-        """Place and reason, in the order of the file's lines."""
+        """Place and reason, in the order of the files' lines; the file itself comes first."""
 
-        def line(place: str) -> int:
-            digits = place.removeprefix(f"{self._source.path}:").partition(":")[0]
-            return int(digits) if digits.isdigit() else 0
+        def line(place: str) -> tuple[bool, str, int]:
+            found = re.match(r"(.+?):([0-9]+)(?::|$)", place)
+            path, number = (found[1], int(found[2])) if found else (place, 0)
+            return path != str(self._source.path), path, number
 
         return tuple(sorted(self._found, key=lambda one: (line(one[0]), self._found[one])))
 
@@ -106,17 +118,19 @@ def import_compose(
     the shell's; profiles to take in; env_file in place of `.env`.
     Raises InputError with the place in the file; then nothing was made.
     """
-    path = _file_of(file)
+    path, overrides = _files_of(file)
     values = dict(os.environ if environment is None else environment)
     dotenv = env_file or path.parent / ".env"
     if env_file is not None or dotenv.is_file():
         values = {**read_variables(dotenv, values), **values}
-    variables = Variables(values)
-    source = read_compose(path, variables)
-    services = read_services(source, path.parent, values)
+    whole = read_project(path, overrides, values)
+    source = whole.source
+    services = read_services(source, path.parent, values, whole.variables)
     notes = Notes(source)
-    for variable, first in variables.missing.items():
+    for variable, first in whole.missing.items():
         notes.add((), f"the variable {variable} is not set: it is empty (first at {first})")
+    for place, name in whole.outside:
+        notes.add_at(place, f"{name} is read, though it lies outside of the project's folder")
     raise_all([*dependency_cycles(services), *_sources_missing(services), *_ports_taken(services)])
     chosen = _in_profiles(services, profiles, notes)
     left_out: dict[str, str] = {}
@@ -159,9 +173,10 @@ def _place(folder: Path, to: Path) -> None:
         ) from error
 
 
-def _file_of(file: Path) -> Path:
+def _files_of(file: Path) -> tuple[Path, list[Path]]:
+    """The Compose file and, of a folder, the override that Compose reads with it."""
     if not file.is_dir():
-        return file
+        return file, []
     found = next((file / name for name in NAMES if (file / name).is_file()), None)
     if found is None:
         raise InputError(
@@ -170,7 +185,8 @@ def _file_of(file: Path) -> Path:
             got="a folder with none of them",
             hint="Give the file.",
         )
-    return found
+    overrides = (file / name for name in OVERRIDES if (file / name).is_file())
+    return found, [*islice(overrides, 1)]
 
 
 def _sources_missing(services: Mapping[str, Service]) -> list[InputError]:

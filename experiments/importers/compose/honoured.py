@@ -58,9 +58,7 @@ _DEPLOY = {
 def unhonoured(source: ConfigFile, services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
     """Keys that were read and have no effect, each with the reason."""
     for key in source.values:
-        if key == "include":
-            yield (key,), "other files are not read: `docker compose config` writes one file of all"
-        elif key == "models":
+        if key == "models":
             yield (key,), _NOTHING
     for name, network in (source.values.get("networks") or {}).items():
         for key, value in (network or {}).items():

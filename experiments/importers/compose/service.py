@@ -138,14 +138,20 @@ class Service:
 
 
 def read_services(
-    source: ConfigFile, project: Path, variables: Mapping[str, str]
+    source: ConfigFile,
+    project: Path,
+    variables: Mapping[str, str],
+    of_included: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Service]:
-    """All services by name. Raises InputError at the first part that is none."""
+    """All services by name. Raises InputError at the first part that is none.
+
+    Parameters: of_included, by name the variables of services that see others than the project's.
+    """
     services = source.values.get("services") or {}
     if not services:
         raise source.error("services", expected="at least one service", got="none", hint="Add one.")
     return {
-        name: _Reader(source, project, name, one or {}, variables).service()
+        name: _Reader(source, project, name, one or {}, of_included.get(name, variables)).service()
         for name, one in services.items()
     }
 
@@ -170,13 +176,6 @@ class _Reader:
         return self.source.error("services", self.name, *key, expected=expected, got=got, hint=hint)
 
     def service(self) -> Service:
-        if "extends" in self.told:
-            raise self.refuse(
-                "extends",
-                expected="a service that is written out",
-                got="extends",
-                hint="`docker compose config > whole.yml` writes a file without it; import that.",
-            )
         probe, no_probe = self.probe()
         told = self.told
         deploy = told.get("deploy") or {}
