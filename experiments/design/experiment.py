@@ -60,7 +60,9 @@ class Requests(Strict):
     response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
     """Limit of a whole answer, from the send."""
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
-    """Requests under way at most; what is beyond is counted as dropped."""
+    """Requests under way at most, and so connections; what is beyond is counted as dropped."""
+    keep_alive: bool = True
+    """Connections are used again; false: each request has one of its own."""
     worker: str = DEFAULT
     """What sends it: `native`, `locust`, or a program of the design."""
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
@@ -194,6 +196,9 @@ class Load(Requests):
         if self.workers > 1:
             expected = "workers = 1 with a locustfile: one process has all its users"
             raise refusal(expected, got=str(self.workers), key="workers")
+        if not self.keep_alive:
+            expected = "no keep_alive beside locustfile, whose clients keep connections as it says"
+            raise refusal(expected, got="false", key="keep_alive")
         if self.worker not in (DEFAULT, PYTHON):
             expected = f"{DEFAULT} or {PYTHON} with a locustfile, which Locust carries out"
             raise refusal(expected, got=self.worker, key="worker")

@@ -4,7 +4,7 @@ judged. `[[load.operations]]` is made into it (`operations.py`); a `workload.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -72,3 +72,8 @@ class HttpRequest:
     def only_reads(self) -> bool:
         """True for a request that arbiters may copy."""
         return self.method in READS
+
+    def closing(self) -> HttpRequest:
+        """The same, after which the server ends the connection."""
+        given = tuple(one for one in self.headers if one[0].lower() != "connection")
+        return replace(self, headers=(*given, ("Connection", (Part("close"),))))

@@ -16,9 +16,11 @@ from core.config_file import Strict
 from core.errors import InputError
 
 SCHEMES = {"http": 80, "https": 443}
-_NEVER = ipaddress.ip_network("0.0.0.0/8")
-_HOW = "Say it as http://HOST:PORT."
+# This network's own addresses, and those at which clouds answer a machine's questions on itself.
+_NEVER = (ipaddress.ip_network("0.0.0.0/8"), ipaddress.ip_network("fd00:ec2::/32"))
+_HOW = "Say it as http://HOST:PORT, an IPv6 address as http://[ADDRESS]:PORT."
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Lookup = Callable[[str], Sequence[str]]
 
 
@@ -28,10 +30,10 @@ class Target(Strict):
     scheme: str
     """One of SCHEMES."""
     host: str
-    """As the URL has it, in small letters: a name or an IPv4 address."""
+    """As the URL has it, in small letters and without brackets: a name or an IP address."""
     port: int
     address: str
-    """IPv4, to which all of a run's load goes."""
+    """IPv4 or IPv6, to which all of a run's load goes."""
 
     @property
     def url(self) -> str:
@@ -41,29 +43,35 @@ class Target(Strict):
     @property
     def entry(self) -> str:
         """Its URL by address."""
-        return f"{self.scheme}://{self.address}:{self.port}/"
+        return f"{self.scheme}://{in_url(self.address)}:{self.port}/"
 
     @property
     def authority(self) -> str:
         """The Host header of requests to it."""
-        return self.host if self.port == SCHEMES[self.scheme] else f"{self.host}:{self.port}"
+        host = in_url(self.host)
+        return host if self.port == SCHEMES[self.scheme] else f"{host}:{self.port}"
 
 
-def ipv4_addresses(host: str) -> list[str]:
-    """All of a name, as this host's resolver gives them. Raises OSError where there is none."""
-    found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+def in_url(host: str) -> str:
+    """A host as URLs have it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def addresses(host: str) -> list[str]:
+    """All of a name as this host's resolver gives them, those of IPv4 first. Raises OSError where
+    there is none."""
+    found = socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    found.sort(key=lambda one: one[0] != socket.AF_INET)
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
-def resolved(
-    place: str, url: str, allowed: Collection[str], lookup: Lookup = ipv4_addresses
-) -> Target:
+def resolved(place: str, url: str, allowed: Collection[str], lookup: Lookup = addresses) -> Target:
     """The service at `url`. Raises InputError at `place` for a URL that is none, a host that is not
     allowed, and one without an address that load may go to."""
     parts = _parts(place, url)
     host = str(parts.hostname)
     address = _address(place, host, lookup)
-    if not address.is_loopback and host not in {one.lower() for one in allowed}:
+    if not address.is_loopback and host not in {one.lower().strip("[]") for one in allowed}:
         raise InputError(
             place,
             expected="a host of this machine, or one that is allowed by its name",
@@ -94,20 +102,18 @@ def _parts(place: str, url: str) -> SplitResult:
     return parts
 
 
-def _address(place: str, host: str, lookup: Lookup) -> ipaddress.IPv4Address:
-    if ":" in host:
-        raise InputError(place, expected="a name, or an IPv4 address", got=host, hint=_HOW)
+def _address(place: str, host: str, lookup: Lookup) -> Address:
     try:
-        found = [ipaddress.IPv4Address(one) for one in lookup(host)]
+        found = [ipaddress.ip_address(one) for one in lookup(host)]
     except (OSError, ValueError, UnicodeError) as error:
         raise InputError(
             place,
-            expected="a host with an IPv4 address",
+            expected="a host with an address",
             got=f"{host}: {getattr(error, 'strerror', None) or error}",
             hint="Correct the name, or give the address itself.",
         ) from error
     for one in found:
-        if one.is_link_local or one.is_multicast or one.is_reserved or one in _NEVER:
+        if _is_of_no_network(one):
             raise InputError(
                 place,
                 expected="a host of the network",
@@ -115,3 +121,11 @@ def _address(place: str, host: str, lookup: Lookup) -> ipaddress.IPv4Address:
                 hint="No load is sent there.",
             )
     return found[0]
+
+
+def _is_of_no_network(one: Address) -> bool:
+    """True of what is no single host's; `::/8`, which is reserved, also has IPv4 within IPv6."""
+    if one.is_loopback:
+        return False
+    never = any(one in network for network in _NEVER)
+    return one.is_link_local or one.is_multicast or one.is_reserved or never

@@ -88,6 +88,8 @@ class _Idle:
 class Client(ABC):
     """Requests to one address. Many greenlets use it at once."""
 
+    keep_alive = True  # connections are used again
+
     def __init__(
         self,
         address: tuple[str, int],
@@ -157,7 +159,7 @@ class ByteClient(Client):
             connection.settimeout(self._left(deadline_s))
             connection.sendall(request)
             self.read_reply(self._pieces(connection, deadline_s), wanted, reply)
-            outcome, done_s, keep = reply.outcome, self.clock(), reply.keep
+            outcome, done_s, keep = reply.outcome, self.clock(), reply.keep and self.keep_alive
         except TimeoutError:
             outcome, done_s = "time_out", deadline_s
         except Garbled:
@@ -198,7 +200,8 @@ class ByteClient(Client):
         return None
 
     def _connect(self, deadline_s: float) -> socket.socket:
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
         try:
             connection.settimeout(self._left(deadline_s))
             connection.connect(self.address)

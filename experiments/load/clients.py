@@ -32,13 +32,15 @@ def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
         named["authority"] = plan.target.authority
     if parts.scheme == "https":
         named["tls"] = plan.tls
-    return kind(
+    client = kind(
         (str(parts.hostname), port),
         connect_timeout_s=plan.load.connect_timeout_s,
         response_timeout_s=plan.load.response_timeout_s,
         clock=clock,
         **named,
     )
+    client.keep_alive = plan.load.keep_alive
+    return client
 
 
 def host_header(plan: LoadPlan, client: Client) -> str:

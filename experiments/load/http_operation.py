@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from experiments.design.http_request import AnswerCheck, Encoding, HttpRequest, JsonPath, Part
+from experiments.design.target import in_url
 
 VALUE_MAX = 8192  # characters of a value that is taken from an answer, and of a cookie
 COOKIES_MAX = 50
@@ -71,7 +72,8 @@ class Expected:
 
 def host_of(address: tuple[str, int]) -> str:
     """The Host header of requests to an address."""
-    return address[0] if address[1] == 80 else f"{address[0]}:{address[1]}"
+    host = in_url(address[0])
+    return host if address[1] == 80 else f"{host}:{address[1]}"
 
 
 def bytes_of(request: HttpRequest, host: str, user: VirtualUser) -> bytes:

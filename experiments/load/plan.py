@@ -254,6 +254,10 @@ def plan_block(
     if workload.client is None and workload.locustfile is None:
         for url in (url for urls in asked.values() for url in urls):
             check_protocol(protocol_of(url))
+    if not load.keep_alive:
+        operations = tuple(
+            one if one.http is None else replace(one, http=one.http.closing()) for one in operations
+        )
     return replace(plan, operations=operations, entries=asked)
 
 

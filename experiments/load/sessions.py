@@ -68,7 +68,7 @@ class SessionClient(Client):
                 content = self.ask(session, request)
             size = len(content)
             outcome = "ok" if wanted in content else "bad_content"
-            if self.idle_s > 0:
+            if self.idle_s > 0 and self.keep_alive:
                 self._idle.append((self.clock(), session))
                 session = None
         except TimeoutError:

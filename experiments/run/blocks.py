@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from core.runfiles.requests import measured
+from core.statistics.percentiles import percentile_of
 from experiments.load.generator import LoadGenerator, LoadHandle, remote_workers
+from experiments.load.lateness import less_late
 from experiments.record import manifest as manifests
 from experiments.record.metrics.saturation import lost_text
 from experiments.record.records import REQUESTS, write_table
@@ -60,6 +63,10 @@ def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, Any]
     if runner.discarded:
         discarded = pl.concat([handle.records() for handle in runner.discarded])
         write_table(folder / "discarded.parquet", discarded, REQUESTS)
+    lag_ms = percentile_of(measured(requests)["lag_ms"], 0.99)
+    worker = testbed.design.experiment.load.worker
+    if late := less_late(lag_ms, runner.handles[0].plan, worker):
+        testbed.narrator.say(late)
     shutil.rmtree(folder / "load")  # its content is in requests.parquet
     host = {**manifests.host(), "blocks": [vars(block) for block in runner.host]}
     return {"host": host, "load": {"blocks": _loads(testbed, runner, requests)}}

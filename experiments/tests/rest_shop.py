@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
+
+from experiments.design.target import in_url
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this host has no address ::1")
 
 
 @dataclass
@@ -24,11 +41,12 @@ class Asked:
 
 @dataclass
 class Shop:
-    """Its URL, and what it was asked; `gives_tokens` and `moved_to`, where `/moved` leads, may be
-    changed."""
+    """Its URL, what it was asked, and by how many connections; `gives_tokens` and `moved_to`, where
+    `/moved` leads, may be changed."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
+    connections: int = 0
     gives_tokens: bool = True
     moved_to: str = ""
 
@@ -53,7 +71,7 @@ class Shop:
 
 
 @contextmanager
-def rest_shop(tls: ssl.SSLContext | None = None) -> Iterator[Shop]:
+def rest_shop(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[Shop]:
     """The shop, until the end of the block; over TLS by a server's context."""
     shop = Shop()
 
@@ -61,6 +79,10 @@ def rest_shop(tls: ssl.SSLContext | None = None) -> Iterator[Shop]:
         protocol_version = "HTTP/1.1"
         wbufsize = -1
         timeout = 60
+
+        def setup(self) -> None:
+            super().setup()
+            shop.connections += 1
 
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -81,13 +103,16 @@ def rest_shop(tls: ssl.SSLContext | None = None) -> Iterator[Shop]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        daemon_threads = True
+
+    server = Server((address, 0), Handler)
     if tls is not None:  # each connection shakes hands in its own thread
         server.socket = tls.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )
-    shop.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}/"
+    shop.url = f"{'https' if tls else 'http'}://{in_url(address)}:{server.server_address[1]}/"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -354,7 +354,7 @@ impl Engine {
                 (record.outcome, record.lack) = answer.judge(http, &mut visit.user);
             }
         }
-        if keep {
+        if keep && self.plan.keep_alive {
             self.pool.rest(slot, now_ns);
         } else {
             self.pool.close(slot);

@@ -53,6 +53,8 @@ struct LoadOptions {
     connect_timeout_s: f64,
     response_timeout_s: f64,
     max_in_flight: usize,
+    #[serde(default = "yes")]
+    keep_alive: bool,
     #[serde(default = "one")]
     workers: u64,
 }
@@ -75,6 +77,10 @@ struct OperationOption {
 
 fn one() -> u64 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// One thing to ask for.
@@ -131,6 +137,8 @@ pub struct Plan {
     pub response_timeout_ns: i64,
     /// Requests under way at most.
     pub max_in_flight: usize,
+    /// Connections are used again.
+    pub keep_alive: bool,
     /// Threads that share the load.
     pub workers: usize,
     /// The step before each in its session, a place; none for those that leave at their offset.
@@ -180,7 +188,7 @@ impl Plan {
         let operations = file
             .operations
             .iter()
-            .map(|one| one.routed(&targets, &places))
+            .map(|one| one.routed(&targets, &places, file.load.keep_alive))
             .collect::<Result<_, _>>()?;
         let mut before = vec![None; file.after.len()];
         let after: Vec<Option<u32>> = file
@@ -214,6 +222,7 @@ impl Plan {
             connect_timeout_ns: from_s(file.load.connect_timeout_s),
             response_timeout_ns: from_s(file.load.response_timeout_s),
             max_in_flight: file.load.max_in_flight,
+            keep_alive: file.load.keep_alive,
             workers: file.load.workers.max(1) as usize,
             first: file.first,
             step: file.step,
@@ -421,6 +430,7 @@ impl OperationOption {
         &self,
         targets: &[Target],
         places: &BTreeMap<&str, Vec<usize>>,
+        keep_alive: bool,
     ) -> Result<Operation, Refused> {
         let Some(urls) = places.get(self.entry.as_str()) else {
             let tiers: Vec<&str> = places.keys().copied().collect();
@@ -432,7 +442,9 @@ impl OperationOption {
             let bytes = match &self.http {
                 Some(_) if target.protocol == Protocol::Http => Some(vec![]),
                 Some(_) => None,
-                None => target.protocol.request(&target.host, &self.request),
+                None => target
+                    .protocol
+                    .request(&target.host, &self.request, keep_alive),
             };
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());

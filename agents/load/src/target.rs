@@ -1,7 +1,7 @@
 //! An entry's URL: its protocol, its address, and that it is of the own fleet.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ const ROLE_FILE: &str = "/etc/sparecraft/role.env";
 #[derive(Debug, Clone, Deserialize)]
 pub struct Service {
     /// The one address that all load goes to.
-    address: Ipv4Addr,
+    address: IpAddr,
     /// The Host header.
     authority: String,
 }
@@ -53,7 +53,9 @@ impl Target {
     pub fn parse(url: &str, allowed: &Allowed) -> Result<Self, Refused> {
         Self::parts(url, allowed).ok_or_else(|| {
             let expected = match &allowed.service {
-                Some(service) => format!("an entry PROTOCOL://{}[:PORT]/", service.address),
+                Some(service) => {
+                    format!("an entry PROTOCOL://{}[:PORT]/", in_url(service.address))
+                }
                 None => "an entry PROTOCOL://ADDRESS[:PORT]/ of http, https, memcached, mysql or \
                      redis with an address in 127.0.0.0/8 or 198.18.0.0/15, the own fleet's \
                      (10.0.0.0/8 on its load machine on EC2)"
@@ -71,11 +73,8 @@ impl Target {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (account, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = account.split_once(':').unwrap_or((account, ""));
-        let (ip, port) = match host.split_once(':') {
-            Some((ip, port)) => (ip, port.parse().ok()?),
-            None => (host, default_port),
-        };
-        let ip: Ipv4Addr = ip.parse().ok()?;
+        let (ip, port) = address_and_port(host)?;
+        let port = port.unwrap_or(default_port);
         let may = match &allowed.service {
             Some(service) => service.address == ip,
             None => is_own(ip, allowed.on_load_machine),
@@ -85,12 +84,12 @@ impl Target {
         }
         let host = match &allowed.service {
             Some(service) => service.authority.clone(),
-            None if port == default_port => ip.to_string(),
-            None => format!("{ip}:{port}"),
+            None if port == default_port => in_url(ip),
+            None => format!("{}:{port}", in_url(ip)),
         };
         Some(Self {
             protocol,
-            address: SocketAddr::new(IpAddr::V4(ip), port),
+            address: SocketAddr::new(ip, port),
             host,
             secure,
             account: Account {
@@ -99,6 +98,32 @@ impl Target {
                 database: decoded(path)?,
             },
         })
+    }
+}
+
+/// `ADDRESS[:PORT]`, an IPv6 address in brackets.
+fn address_and_port(host: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Some(rest) = host.strip_prefix('[') {
+        let (ip, port) = rest.split_once(']')?;
+        let ip: Ipv6Addr = ip.parse().ok()?;
+        return match port {
+            "" => Some((ip.into(), None)),
+            _ => Some((ip.into(), Some(port.strip_prefix(':')?.parse().ok()?))),
+        };
+    }
+    let (ip, port) = match host.split_once(':') {
+        Some((ip, port)) => (ip, Some(port.parse().ok()?)),
+        None => (host, None),
+    };
+    let ip: Ipv4Addr = ip.parse().ok()?;
+    Some((ip.into(), port))
+}
+
+/// An address as URLs have it.
+fn in_url(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     }
 }
 
@@ -123,7 +148,10 @@ pub fn on_load_machine() -> bool {
 }
 
 /// Load goes to loopback, to the benchmarking range, and on a load machine to its own network.
-fn is_own(ip: Ipv4Addr, on_load_machine: bool) -> bool {
+fn is_own(ip: IpAddr, on_load_machine: bool) -> bool {
+    let IpAddr::V4(ip) = ip else {
+        return false;
+    };
     match ip.octets() {
         [127, ..] | [198, 18 | 19, ..] => true,
         [10, ..] => on_load_machine,
@@ -185,6 +213,29 @@ mod tests {
             "http://10.80.0.12/",
             "http://127.0.0.1/",
             "http://198.18.0.1/",
+        ] {
+            assert!(Target::parse(url, &allowed).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_service_may_have_an_ipv6_address() {
+        let service = r#"{"address": "::1", "authority": "[::1]:8080"}"#;
+        let allowed = Allowed {
+            on_load_machine: false,
+            service: Some(serde_json::from_str(service).unwrap()),
+        };
+        let target = Target::parse("http://[::1]:8080/", &allowed).unwrap();
+        assert_eq!(target.address, "[::1]:8080".parse().unwrap());
+        assert_eq!(target.host, "[::1]:8080");
+        let target = Target::parse("https://[0:0::1]/", &allowed).unwrap();
+        assert_eq!(target.address.port(), 443);
+        for url in [
+            "http://[::2]:8080/",
+            "http://::1/",
+            "http://[::1/",
+            "http://[::1]8080/",
+            "http://[127.0.0.1]/",
         ] {
             assert!(Target::parse(url, &allowed).is_err(), "{url}");
         }

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
 from core.statistics.percentiles import time_out_ms
 from experiments.design import Design
 from experiments.design.design_files import FOLDER, copy_design_files
@@ -53,16 +52,8 @@ def measure(testbed: Testbed, target: Target) -> None:
 
 def check_target(design: Design, target: Target) -> None:
     """Raises InputError or EnvironmentMissing where it is not what its URL says."""
-    load = design.experiment.load
-    by_name = target.host != target.address and not target.address.startswith("127.")
-    if load.locustfile is not None and (target.scheme == "https" or by_name):
-        raise InputError(
-            f"--target {target.url}",
-            expected="http and an IPv4 address, with a locustfile",
-            got=target.url,
-            hint="Write its requests as [[load.operations]].",
-        )
-    check_answers(target, _tls_of(design, target), load.connect_timeout_s)
+    timeout_s = design.experiment.load.connect_timeout_s
+    check_answers(target, _tls_of(design, target), timeout_s)
 
 
 def _tls_of(design: Design, target: Target) -> PlanTls | None:

@@ -19,11 +19,12 @@ class HttpClient(ByteClient):
     def __init__(self, address: tuple[str, int], *, authority: str = "", **limits: Any) -> None:
         super().__init__(address, **limits)
         host = authority or host_of(address)
-        self._head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n\r\n"
+        self._head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n"
 
     def request(self, text: str) -> bytes:
         """A view of the page at the path `text`."""
-        return f"GET {text}{self._head}".encode()
+        close = "" if self.keep_alive else "Connection: close\r\n"
+        return f"GET {text}{self._head}{close}\r\n".encode()
 
     def read_reply(self, pieces: Iterator[bytes], wanted: bytes | Expected, reply: Reply) -> None:
         response = HTTPResponse(wanted.method if isinstance(wanted, Expected) else "GET")

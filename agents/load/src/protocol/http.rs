@@ -9,10 +9,15 @@ use crate::answer::{Answer, FIELDS_MAX};
 use crate::outcome::Outcome;
 
 /// A view of the page at a path.
-pub fn request(host: &str, path: &str) -> Option<Vec<u8>> {
+pub fn request(host: &str, path: &str, keep_alive: bool) -> Option<Vec<u8>> {
     let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
+    let end = if keep_alive {
+        ""
+    } else {
+        "Connection: close\r\n"
+    };
     let text = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n{end}\r\n"
     );
     is_path.then(|| text.into_bytes())
 }

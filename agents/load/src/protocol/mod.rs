@@ -83,9 +83,9 @@ impl Protocol {
 
     /// The bytes of a request that a plan names by `text`; none where it has another form.
     #[must_use]
-    pub fn request(self, host: &str, text: &str) -> Option<Vec<u8>> {
+    pub fn request(self, host: &str, text: &str, keep_alive: bool) -> Option<Vec<u8>> {
         match self {
-            Self::Http => http::request(host, text),
+            Self::Http => http::request(host, text, keep_alive),
             Self::Memcached => memcached::request(text),
             Self::Mysql => mysql::request(text),
             Self::Redis => redis::request(text),

@@ -36,6 +36,7 @@ from experiments.load.workers.locust.open_loop import Arrivals, RecordFile
 from experiments.load.workers.locust.plan_runner import Walk
 from experiments.load.workers.locust.process import Control, settle
 from experiments.load.workers.locust.request_events import RequestEvents, limit_requests
+from experiments.load.workers.locust.service import check_certificates, hosts_of, resolve
 from experiments.load.workers.locust.target_guard import TargetGuard
 from experiments.load.workers.locust.user_pool import (
     ERRORS_MAX,
@@ -177,11 +178,15 @@ class FileUsers:
         load = self._plan.load
         random.seed(repr(self._plan.offsets_s[:1]))  # equal arrivals, equal choices of tasks
         limit_requests(self._loop.events, load.connect_timeout_s, load.response_timeout_s)
+        if self._plan.tls is not None:
+            check_certificates(self._plan.tls)
+        if self._plan.target is not None:
+            resolve(self._plan.target)
         self._guard.watch()
         classes = self._import()
         environment = Environment(user_classes=classes, events=locust.events)
         environment.parsed_options = get_parser(default_config_files=[]).parse_args([])
-        hosts = [url.rstrip("/") for urls in self._plan.entries.values() for url in urls]
+        hosts = hosts_of(self._plan)
         environment.host = hosts[0]
         environment.parsed_options.host = hosts[0]
         runner = environment.create_local_runner()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import polars as pl
 import pytest
 
 from core.errors import MeasurementFailed
+from experiments.load.plan import PlanTarget
+from experiments.load.tls import plan_tls
+from experiments.tests.certificates import Authority
 from experiments.tests.load_fixture import begun, ended, follow, run, waiting
 from experiments.tests.locust_fixture import ORDINARY, answering, file_plan, one_user
+from experiments.tests.rest_shop import rest_shop
 
 WEIGHTS = {"Shopper": 2.0, "Browser": 1.0, "Quick": 1.0}
 
@@ -214,6 +219,52 @@ def test_a_file_that_keeps_the_process_to_itself_is_ended(tmp_path: Path) -> Non
         _, status = ended(begun(tmp_path, plan))
     assert status.state == "failed", status
     assert "locustfile.py:9" in status.problem or "locustfile.py:10" in status.problem
+
+
+BOTH = """\
+from locust import FastHttpUser, HttpUser, task
+
+
+class Slow(HttpUser):
+    @task
+    def one(self):
+        self.client.put("/echo", "hello", verify=False)
+
+
+class Fast(FastHttpUser):
+    insecure = True
+
+    @task
+    def one(self):
+        self.client.put("/echo", "hello")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "trusted", "insecure", "outcome"),
+    [
+        ("DNS:shop.test", True, False, "ok"),
+        ("DNS:shop.test", False, False, "connection_error"),
+        ("DNS:other.test", True, False, "connection_error"),
+        ("DNS:other.test", False, True, "ok"),
+    ],
+)
+def test_certificates_are_checked_as_the_load_says_and_not_as_the_file(
+    tmp_path: Path, name: str, trusted: bool, insecure: bool, outcome: str
+) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    path = tmp_path / "locustfile.py"
+    path.write_text(BOTH)
+    with rest_shop(authority.server(name)) as shop:
+        port = shop.url.rstrip("/").rpartition(":")[2]
+        plan = file_plan(path, shop.url, {"Slow": 1.0, "Fast": 1.0}, count=20)
+        ca = None if insecure else (authority if trusted else other).file
+        tls = plan_tls("shop.test", ca, insecure)
+        target = PlanTarget("127.0.0.1", f"shop.test:{port}")
+        records, status = run(tmp_path, replace(plan, tls=tls, target=target))
+    assert status.state == "done", status
+    assert Counter(records["outcome"]) == {outcome: 20}
+    assert {one.headers["Host"] for one in shop.asked} <= {f"shop.test:{port}"}
 
 
 def test_users_may_wait_in_on_start_until_all_are_there(tmp_path: Path) -> None:

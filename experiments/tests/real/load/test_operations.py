@@ -65,14 +65,34 @@ checks = [{ text = "y" }]
 """
 
 
-def planned(directory: Path, url: str, *tables: str) -> LoadPlan:
+def planned(directory: Path, url: str, *tables: str, keep_alive: bool = True) -> LoadPlan:
     """A block of 3 s, 20 requests a second."""
     found = read(directory, *tables, keys='parameters = "users.csv"\n')
-    load = found.experiment.load.at(20.0).model_copy(update={"arrivals": "constant"})
+    said = {"arrivals": "constant", "keep_alive": keep_alive}
+    load = found.experiment.load.at(20.0).model_copy(update=said)
     phases = found.experiment.phases.model_copy(update={"warm_up": 1.0, "measure": 2.0})
     asked = found.experiment.model_copy(update={"load": load, "phases": phases, "faults": ()})
     block = Block(0, 0, "baseline", seed=7)
     return plan_block({"web": (url,)}, asked, block, found.workloads[OPERATIONS])
+
+
+@of_each_worker
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_connections_are_used_again_unless_the_load_says_no(
+    tmp_path: Path, worker: str, keep_alive: bool
+) -> None:
+    with rest_shop() as shop:
+        plan = planned(tmp_path, shop.url, ALONE, keep_alive=keep_alive)
+        records, status = run(tmp_path, plan, worker=worker)
+    assert status.state == "done", status
+    assert len(shop.asked) == records.height
+    closing = [one.headers.get("Connection") == "close" for one in shop.asked]
+    if keep_alive:
+        assert shop.connections < records.height
+        assert not any(closing)
+    else:
+        assert shop.connections == records.height
+        assert all(closing)
 
 
 def outcomes(records: pl.DataFrame) -> dict[tuple[str, str], int]:

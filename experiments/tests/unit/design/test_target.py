@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from experiments.design.target import Target, resolved
+from experiments.design.target import Target, addresses, resolved
 
 
 class Names:
@@ -22,14 +22,15 @@ class Names:
         self.asked += 1
         if host in self.known:
             return self.known[host]
-        if host.replace(".", "").isdigit():
+        if host.replace(".", "").isdigit() or ":" in host:
             return [host]
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 NAMES = Names(localhost="127.0.0.1", shop_test="10.1.2.3", two_test="10.1.2.4 10.1.2.5",
               inner_test="127.0.0.1", meta_test="10.1.2.3 169.254.169.254",
-              six_test="")  # fmt: skip
+              six_test="2001:db8::6",
+              linked_test="2001:db8::8 fe80::8")  # fmt: skip
 
 
 def refused(url: str, *allowed: str) -> InputError:
@@ -59,15 +60,39 @@ def test_a_name_is_resolved_once_and_load_goes_to_its_first_address() -> None:
     assert (found.entry, found.authority) == ("http://10.1.2.4:8080/", "two.test:8080")
 
 
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    found = resolved("--target", "http://[::1]:8080/", (), NAMES)
+    assert (found.host, found.address) == ("::1", "::1")
+    assert (found.entry, found.authority) == ("http://[::1]:8080/", "[::1]:8080")
+    for allowed in ("2001:DB8::5", "[2001:db8::5]"):
+        found = resolved("--target", "https://[2001:db8::5]", (allowed,), NAMES)
+        assert (found.url, found.port) == ("https://[2001:db8::5]/", 443)
+    assert refused("http://[2001:db8::5]/").place == "--target"
+    found = resolved("--target", "http://six.test", ("six.test",), NAMES)
+    assert (found.entry, found.authority) == ("http://[2001:db8::6]:80/", "six.test")
+
+
+def test_addresses_of_this_host_s_resolver_begin_with_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [(socket.AF_INET6, "2001:db8::7"), (socket.AF_INET, "10.1.2.6")] * 2
+    found = [(family, 1, 6, "", (address, 0)) for family, address in answers]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: found)
+    assert addresses("both.test") == ["10.1.2.6", "2001:db8::7"]
+
+
 def test_an_unknown_host_is_named() -> None:
     assert "nowhere.test" in refused("http://nowhere.test", "nowhere.test").got
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.169.254", "224.0.0.1", "255.255.255.255", "0.0.0.0", "meta.test"]
-)
+    "host",
+    [
+        "169.254.169.254", "224.0.0.1", "255.255.255.255", "0.0.0.0", "meta.test",
+        "[fe80::1]", "[ff02::1]", "[::]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]", "linked.test",
+    ],
+)  # fmt: skip
 def test_a_host_of_no_network_is_refused_though_it_is_allowed(host: str) -> None:
-    assert host in refused(f"http://{host}/", host).got
+    assert host.strip("[]") in refused(f"http://{host}/", host).got
 
 
 @pytest.mark.parametrize(
@@ -80,7 +105,7 @@ def test_a_host_of_no_network_is_refused_though_it_is_allowed(host: str) -> None
         "http://shop.test:99999",
         "http://shop.test/path",
         "http://shop.test/?query",
-        "http://[::1]/",
+        "http://::1/",
         "http://[",
     ],
 )

@@ -37,3 +37,7 @@ def test_a_plan_for_a_target_admits_that_address_and_no_other() -> None:
     for host in ("10.80.0.12", "127.0.0.1", "198.18.0.11", "shop.test"):
         with pytest.raises(InputError):
             plan.entry_url(f"http://{host}/", target)
+    six = plan.PlanTarget("2001:db8::5", "[2001:db8::5]")
+    assert plan.entry_url("http://[2001:db8::5]:8080/", six).hostname == "2001:db8::5"
+    with pytest.raises(InputError):
+        plan.entry_url("http://[::1]/", six)

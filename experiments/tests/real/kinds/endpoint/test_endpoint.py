@@ -10,7 +10,7 @@ import pytest
 
 from experiments.tests.called import call, refusal
 from experiments.tests.certificates import Authority
-from experiments.tests.rest_shop import Shop, rest_shop
+from experiments.tests.rest_shop import Shop, needs_ipv6, rest_shop
 
 DESIGN = """\
 [load]
@@ -136,6 +136,59 @@ def test_https_is_asked_with_a_certificate_that_is_trusted_or_not_at_all(design:
         insecure = text.replace("[load]", "[load]\ninsecure = true", 1)
         (design / "experiment.toml").write_text(insecure)
         assert run(design, shop)["endpoint"]["insecure"] is True
+
+
+@needs_ipv6
+@pytest.mark.parametrize("worker", ["native", "locust"])
+def test_a_service_at_an_ipv6_address_is_asked(design: Path, worker: str) -> None:
+    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
+    text = text.replace("[load]", f'[load]\nworker = "{worker}"', 1)
+    (design / "experiment.toml").write_text(text)
+    with rest_shop(address="::1") as shop:
+        found = run(design, shop)["endpoint"]
+    assert found["target"] == shop.url.rstrip("/")
+    assert found["arms"]["target"]["errors"] == 0
+    assert {one.headers["Host"] for one in shop.asked} == {shop.url.split("//")[1].rstrip("/")}
+
+
+LOCUSTFILE = """\
+from locust import FastHttpUser, HttpUser, task
+
+class Slow(HttpUser):
+    @task
+    def one(self):
+        self.client.put("/echo", "hello")
+
+class Fast(FastHttpUser):
+    @task
+    def one(self):
+        self.client.put("/echo", "hello")
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("127.0.0.1", "DNS:localhost"), pytest.param("::1", "IP:::1", marks=needs_ipv6)],
+)
+def test_a_locust_file_asks_a_service_by_https_and_by_its_name(
+    design: Path, address: str, name: str
+) -> None:
+    authority = Authority(design.parent)
+    (design / "ca.pem").write_bytes(authority.file.read_bytes())
+    (design / "locustfile.py").write_text(LOCUSTFILE)
+    operations = DESIGN[DESIGN.index("[[load.operations]]") : DESIGN.index("[phases]")]
+    keys = '[load]\nca = "ca.pem"\nlocustfile = "locustfile.py"\nmax_in_flight = 8'
+    text = DESIGN.replace(operations, "").replace("[load]", keys, 1)
+    (design / "experiment.toml").write_text(text.replace("repeats = 2", "repeats = 1"))
+    with rest_shop(authority.server(name), address) as shop:
+        shop.url = shop.url.replace("127.0.0.1", "localhost")
+        found = run(design, shop)["endpoint"]
+    assert found["arms"]["target"]["errors"] == 0
+    assert found["arms"]["target"]["requests"] == 40
+    assert {one.headers["Host"] for one in shop.asked} == {shop.url.split("//")[1].rstrip("/")}
+    assert {one.headers["User-Agent"].split("/")[0] for one in shop.asked} == {
+        "python-requests", "python",
+    }  # fmt: skip
 
 
 def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design: Path) -> None:

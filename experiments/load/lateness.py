@@ -1,0 +1,33 @@
+"""Words on a Python worker that sent late: which worker would send the same load less late."""
+
+from __future__ import annotations
+
+from experiments.design.workers import DEFAULT, PYTHON
+from experiments.load.plan import LoadPlan
+
+LAG_MS_MAX = 0.2  # p99 of sent - intended; the native worker's is below it
+
+
+def less_late(lag_ms_p99: float | None, plan: LoadPlan, worker: str) -> str | None:
+    """The lateness of a Python worker above `LAG_MS_MAX`, and what would do; None of any other.
+
+    Parameters: worker, as the design names it.
+    """
+    if lag_ms_p99 is None or lag_ms_p99 <= LAG_MS_MAX:
+        return None
+    if plan.locustfile is not None:
+        do = (
+            "FastHttpUser takes less time than HttpUser, and the worker native sends "
+            "[[load.operations]] in place of a Locust file"
+        )
+    elif plan.client is not None:
+        do = (
+            "the workload's client is Python; the worker native sends what [[load.operations]] or "
+            "a protocol of Sparecraft's own can say"
+        )
+    elif worker == PYTHON:
+        do = f'the worker {DEFAULT} sends the same: take out worker = "{PYTHON}"'
+    else:
+        return None
+    late = f"The Python worker sent late, {lag_ms_p99:.2f} ms at p99 ({LAG_MS_MAX:g} is little)"
+    return f"{late}: {do}."
