@@ -12,6 +12,7 @@ import polars as pl
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.requests import measured
 from core.statistics.percentiles import time_out_of
+from experiments.design.target import in_url
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, user_metrics
 from experiments.record.metrics.summary import summarize_run, without_nan
@@ -48,7 +49,7 @@ def analyse(folder: Path) -> Findings:
 def _url(service: Mapping[str, Any]) -> str:
     if not service:
         return ""
-    return f"{service['scheme']}://{service['host']}:{service['port']}"
+    return f"{service['scheme']}://{in_url(service['host'])}:{service['port']}"
 
 
 def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
