@@ -86,7 +86,7 @@ Targets = dict[str, list[tuple[int, int]]]  # ports and process numbers
 
 
 def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> dict[str, Any]:
-    turns = _taken(work, drawn, targets, connections)
+    turns = _measure_turns(work, drawn, targets, connections)
     found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
     found |= ratio("ratio", turns, "press", "nginx", "rps")
     return found | ratio("ratio_cpu", turns, "press", "nginx", "per_cpu_s")
@@ -97,7 +97,7 @@ def _four(work: Path, drawn: Path, clusters: Targets) -> dict[str, Any]:
     for nodes in clusters.values():
         _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
     before = {name: _sources(nodes) for name, nodes in clusters.items()}
-    turns = _taken(work, drawn, clusters, 32)
+    turns = _measure_turns(work, drawn, clusters, 32)
     found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
     found |= ratio("ratio", turns, "sharing", "apart", "rps")
     for name, nodes in clusters.items():
@@ -108,7 +108,7 @@ def _four(work: Path, drawn: Path, clusters: Targets) -> dict[str, Any]:
     return {**found, "ratio_reads": next(reads) / next(reads)}
 
 
-def _taken(work: Path, drawn: Path, targets: Targets, connections: int) -> Turns:
+def _measure_turns(work: Path, drawn: Path, targets: Targets, connections: int) -> Turns:
     """Turn by turn; `per_cpu_s` is of the CPU of all nodes."""
     found: Turns = {name: [] for name in targets}
     for _ in range(TURNS):
@@ -211,13 +211,13 @@ http {{
 
 
 def _answers(port: int) -> Callable[[], bool]:
-    def asked() -> bool:
+    def is_up() -> bool:
         try:
             return httpx.get(f"http://127.0.0.1:{port}/000000.html", trust_env=False).is_success
         except httpx.HTTPError:
             return False
 
-    return asked
+    return is_up
 
 
 def _role_module() -> ModuleType:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from bench.process import ROOT, arbiter, haproxy, program, running
-from bench.turns import compared, medians, ratio, spread, taken
+from bench.turns import compared, medians, ratio, spread, measure_turns
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
@@ -50,7 +50,7 @@ def measure(work: Path) -> dict[str, Any]:
 
 
 def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
-    turns = taken(targets, TURNS, lambda port: wrk(port, connections))
+    turns = measure_turns(targets, TURNS, lambda port: wrk(port, connections))
     keys = ("rps", "per_cpu_s", "p50_us", "p99_us")
     found: dict[str, Any] = {"turns": TURNS, **medians(turns, keys)}
     for name, runs in turns.items():
@@ -164,14 +164,14 @@ def _microseconds(text: str) -> float:
 
 
 def _serves(port: int) -> Callable[[], bool]:
-    def asked() -> bool:
+    def is_up() -> bool:
         try:
             answer = httpx.get(f"http://127.0.0.1:{port}/body", trust_env=False)
         except httpx.HTTPError:
             return False
         return answer.status_code == 200 and len(answer.content) == BODY_BYTES
 
-    return asked
+    return is_up
 
 
 @contextmanager

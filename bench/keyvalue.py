@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import ROOT, arbiter, program, running, takes_connections
-from bench.turns import compared, medians, ratio, taken
+from bench.turns import compared, medians, ratio, measure_turns
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)
@@ -71,7 +71,7 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
 
 
 def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> dict[str, Any]:
-    turns = taken(targets, TURNS, lambda port: client(port, pipeline))
+    turns = measure_turns(targets, TURNS, lambda port: client(port, pipeline))
     costs = compared(turns, COMPARING)
     for run in itertools.chain(*turns.values()):
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")

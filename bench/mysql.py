@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import arbiter, haproxy, program, running
-from bench.turns import medians, ratio, taken
+from bench.turns import medians, ratio, measure_turns
 
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
@@ -60,7 +60,7 @@ def measure(work: Path) -> dict[str, Any]:
 
 
 def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
-    turns = taken(proxies, TURNS, lambda port: _turn(port, connections))
+    turns = measure_turns(proxies, TURNS, lambda port: _turn(port, connections))
     found: dict[str, Any] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
     for name, ours, key in (
         ("ratio", "arbiter", "per_cpu_s"),
@@ -102,11 +102,11 @@ def _sysbench(port: int, *arguments: str) -> str:
 def _lets_in(port: int) -> Callable[[], bool]:
     command = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{port}", "-uwiki", "-pwiki-read"]
 
-    def asked() -> bool:
+    def is_up() -> bool:
         done = subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False)
         return done.returncode == 0
 
-    return asked
+    return is_up
 
 
 @contextmanager

@@ -102,14 +102,14 @@ backend tier
 def takes_connections(port: int) -> Callable[[], bool]:
     """True where somebody listens on this port of loopback."""
 
-    def asked() -> bool:
+    def is_up() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             return False
         return True
 
-    return asked
+    return is_up
 
 
 def cpu_s(pid: int) -> float:

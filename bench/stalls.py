@@ -123,14 +123,14 @@ def _ours(folder: Path) -> Found:
 
 def _wrk2() -> Found:
     length_s = _WRK2_CALIBRATES_S + MEASURED_S
-    return _wrk_says([str(WRK2), f"-R{RATE_PER_S:g}", f"-d{length_s:g}s"])
+    return _run_wrk([str(WRK2), f"-R{RATE_PER_S:g}", f"-d{length_s:g}s"])
 
 
 def _wrk() -> Found:
-    return _wrk_says(["wrk", f"-d{MEASURED_S:g}s"])
+    return _run_wrk(["wrk", f"-d{MEASURED_S:g}s"])
 
 
-def _wrk_says(command: list[str]) -> Found:
+def _run_wrk(command: list[str]) -> Found:
     """wrk has no more than p90 and p99: what lies between and beyond is left out."""
     url = f"http://127.0.0.1:{SERVERS[0]}/body"
     command = [*command, "-t1", f"-c{_CONNECTIONS}", "--latency", url]

@@ -11,7 +11,7 @@ from bench.process import cpu_s
 Turns = dict[str, list[dict[str, float]]]
 
 
-def taken(
+def measure_turns(
     proxies: Mapping[str, tuple[int, int]], turns: int, ask: Callable[[int], dict[str, float]]
 ) -> Turns:
     """The finding of `ask` at each proxy's port, and its `requests` per second of the proxy's

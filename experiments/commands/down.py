@@ -22,7 +22,7 @@ from experiments.design.fleet import NAME
 
 
 @dataclass(frozen=True)
-class _Gone:
+class _Removal:
     """The fate of a fleet; `removed` unless nothing of it was there."""
 
     experiment: str
@@ -67,26 +67,26 @@ def down(
         print_json({"platform": chosen.entry.name, "fleets": [asdict(one) for one in gone]})
 
 
-def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Gone]:
-    names = chosen.entry.made()
+def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Removal]:
+    names = chosen.entry.experiments()
     if not names:
         console.print(f"No fleet on {chosen.entry.name} was made here.", highlight=False)
         return []
     several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
     question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
     confirm(question, yes, "a name, or --all")
-    return [_told(_removed(chosen, name, names, console), console) for name in names]
+    return [_report_removal(_removed(chosen, name, names, console), console) for name in names]
 
 
-def _named(chosen: Chosen, given: str, console: Console) -> _Gone:
+def _named(chosen: Chosen, given: str, console: Console) -> _Removal:
     """Raises InputError for a name that nothing has: it is a slip, and a fleet may still be up."""
-    made = chosen.entry.made()
+    made = chosen.entry.experiments()
     name = given if given in made else _experiment_of(given)
     is_name = name in made or re.fullmatch(NAME, name) is not None
     if is_name:  # what is none may be a path, and states are kept by name
         gone = _removed(chosen, name, made, console)
         if gone.removed or _is_known(given):
-            return _told(gone, console)
+            return _report_removal(gone, console)
     near = get_close_matches(Path(name).name, {*made, *designs_available()}, n=1, cutoff=0.5)
     raise InputError(
         f"sparecraft down {given}",
@@ -107,16 +107,16 @@ def _experiment_of(given: str) -> str:
         return Path(given).resolve().name
 
 
-def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Gone:
+def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Removal:
     """Swept whether or not it was made here: a label or a tag may be all that is left of it."""
     fleet = chosen.entry.for_down(name, chosen.given)
     swept = fleet.down(lambda line: console.print(f"  {line}", highlight=False))
     for thing in swept:
         console.print(f"  swept {thing}", highlight=False)
-    return _Gone(name, name in made or bool(swept), swept)
+    return _Removal(name, name in made or bool(swept), swept)
 
 
-def _told(gone: _Gone, console: Console) -> _Gone:
+def _report_removal(gone: _Removal, console: Console) -> _Removal:
     said = "removed" if gone.removed else "nothing to remove"
     console.print(f"{gone.experiment}: {said}", highlight=False)
     return gone

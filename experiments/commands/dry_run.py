@@ -67,8 +67,8 @@ def _described(
         "parameters": dict(stated),
         "at_s": injection.at_s if injection.what == "fault" else None,
         "machines": {},
-        "commands": kind.said(kind.commands, {**stated, **drawn}),
-        "undo": kind.said(kind.undo, {**stated, **drawn}),
+        "commands": kind.render(kind.commands, {**stated, **drawn}),
+        "undo": kind.render(kind.undo, {**stated, **drawn}),
     }
     if fault is not None and fault.repeat is not None:
         found |= {"repeat": fault.repeat.model_dump(exclude_none=True), "begins_s": {}}

@@ -71,7 +71,7 @@ def glossary(
 
     Example: sparecraft glossary NodT
     """
-    found = entries() if word is None else [_meant(word)]
+    found = entries() if word is None else [_find_entry(word)]
     if as_json:
         print_json({one.words[0]: {"words": one.words, "meaning": one.meaning} for one in found})
         return
@@ -83,7 +83,7 @@ def glossary(
     out.print(table, markup=False, highlight=False)
 
 
-def _meant(word: str) -> Entry:
+def _find_entry(word: str) -> Entry:
     """The entry of a word, in whatever case or number. Raises InputError where there is none."""
     known = {one.lower(): entry for entry in entries() for one in entry.words}
     wanted = word.strip().lower()

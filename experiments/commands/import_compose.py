@@ -46,7 +46,7 @@ def compose(
     """
     from experiments.importers.compose import import_compose
 
-    told = _told(speaks or ())
+    told = _parse_speaks(speaks or ())
     asked = sys.stdin.isatty() and not as_json
 
     def ask(service: Service) -> Answer | None:
@@ -77,7 +77,7 @@ def compose(
         out.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _told(speaks: list[str] | tuple[str, ...]) -> dict[str, Answer]:
+def _parse_speaks(speaks: list[str] | tuple[str, ...]) -> dict[str, Answer]:
     found = {}
     for text in speaks:
         name, _, said = text.partition("=")
@@ -104,7 +104,7 @@ def _ask(service: Service) -> Answer | None:
     """Asks on the terminal where nothing tells what the service speaks."""
     from experiments.importers.compose.tiers import can_be_known, ports_of
 
-    if can_be_known(service):
+    if is_recognised(service):
         return None
     known = next(iter(ports_of(service)), None)
     shown = f"port {known}" if known else "no port is told of; nothing leaves it out"

@@ -42,11 +42,11 @@ def reap(
     if over and remove:
         confirm(f"Remove these {len(over)} from {aws.region}?", yes)
 
-        def said(line: str) -> None:
+        def note_removed(line: str) -> None:
             removed.append(line.removeprefix("removed "))
             console.print(f"  {line}", highlight=False, soft_wrap=True)
 
-        sweep.remove(aws, over, said)
+        sweep.remove(aws, over, note_removed)
     if as_json:
         print_json(
             {

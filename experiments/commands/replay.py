@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Replay:
     """The thing that is replayed, and the way to look at it."""
 
     what: str
@@ -58,7 +58,7 @@ def replay(
     from experiments.testbed.signals import ending_signals
     from grafana.address import without_login
 
-    told = _told(folder)
+    told = _find_replay(folder)
     say = Narrator(err if as_json else out)
     with ending_signals(lambda _: None), _server(influxdb) as url:
         shown = without_login(url)
@@ -81,7 +81,7 @@ def replay(
                     signal.pause()
 
 
-def _told(folder: Path) -> _Told:
+def _find_replay(folder: Path) -> _Replay:
     from experiments.nightly.history import FILE, read_history
     from experiments.nightly.points import night_points
     from experiments.record.replayed import replayed
@@ -91,7 +91,7 @@ def _told(folder: Path) -> _Told:
     if (folder / FILE).is_file():
         history = read_history(folder)
         what = f"{len(history.nights)} nights"
-        return _Told(what, night_points(history), f"/d/{NIGHTS_UID}", "")
+        return _Replay(what, night_points(history), f"/d/{NIGHTS_UID}", "")
     folder = run_folder(folder)
     if not (folder / "manifest.json").is_file():
         raise InputError(
@@ -103,7 +103,7 @@ def _told(folder: Path) -> _Told:
     run = replayed(folder)
     name, own = run.names["experiment"], run.names["run"]
     path = run_path(name, own, *(round(ns / 1e6) for ns in run.span_ns()))
-    return _Told(f"run {own} of {name}", run.points(), path, f"{name} --run {own}")
+    return _Replay(f"run {own} of {name}", run.points(), path, f"{name} --run {own}")
 
 
 @contextmanager

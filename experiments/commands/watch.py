@@ -47,7 +47,7 @@ def watch(
     from grafana.influx import Influx
 
     url = influxdb or _influxdb_of(chosen, experiment)
-    with _said(url), Influx(url, "sparecraft") as influx, ending_signals(lambda _: None):
+    with _explain_errors(url), Influx(url, "sparecraft") as influx, ending_signals(lambda _: None):
         watcher = _watcher(influx, experiment, run)
         if as_json:
             print_json(_all(watcher))
@@ -115,7 +115,7 @@ def _serve(watcher: Watcher, port: int) -> None:
 
 
 @contextmanager
-def _said(url: str) -> Iterator[None]:
+def _explain_errors(url: str) -> Iterator[None]:
     """InfluxDB's answers, or none, in our words."""
     import httpx
 
@@ -152,7 +152,7 @@ def _said(url: str) -> Iterator[None]:
 
 def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
     """The InfluxDB of the fleet that is up. Raises EnvironmentMissing where none is."""
-    up = chosen.entry.made()
+    up = chosen.entry.experiments()
     if experiment is None and len(up) > 1:
         raise InputError(
             "sparecraft watch",

@@ -135,7 +135,7 @@ class FaultKind(_Contract):
     dose: DoseScale
     parameters: tuple[Parameter, ...] = ()
 
-    def said(self, text: str, parameters: Mapping[str, Any]) -> str:
+    def render(self, text: str, parameters: Mapping[str, Any]) -> str:
         """`commands` or `undo` with these parameters; in capitals what only the machine knows."""
         for one in self.parameters:
             value = parameters.get(one.name, one.default)

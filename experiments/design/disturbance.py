@@ -40,6 +40,6 @@ def of_fault(kind: str, parameters: Mapping[str, Any], machines: Iterable[str]) 
         "parameters": dict(parameters),
         "at_s": None,
         "machines": dict.fromkeys(machines),
-        "commands": told.said(told.commands, parameters),
-        "undo": told.said(told.undo, parameters),
+        "commands": told.render(told.commands, parameters),
+        "undo": told.render(told.undo, parameters),
     }

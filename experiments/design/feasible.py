@@ -74,7 +74,7 @@ def infeasible_words(one: Mapping[str, Any]) -> str:
 def _of_arm(
     name: str, arm: Arm, fleet: Fleet, utilisation: Mapping[str, float]
 ) -> Iterator[Infeasible]:
-    def found(
+    def infeasible(
         tier: str, rule: Rule, value: float, limit: float, what: str, hint: str
     ) -> Infeasible:
         hint = f"{hint}, or say allow_infeasible = true under [arms.{name}]."
@@ -92,12 +92,12 @@ def _of_arm(
             )
             more = _more(tier, above, replicas)
             hint = f"Let {tier} or the tiers before it have fewer replicas{more}"
-            yield found(tier, "collision", met, COLLISION_MAX, what, hint)
+            yield infeasible(tier, "collision", met, COLLISION_MAX, what, hint)
         used = utilisation.get(tier)
         if used is not None and used >= UTILISATION_MAX:
             what = f"{tier} is asked for {used:.0%} of what its nodes can do (below 100 %)"
             hint = "Lower the load or the replicas, or give it more nodes or cpus"
-            yield found(tier, "stability", used, UTILISATION_MAX, what, hint)
+            yield infeasible(tier, "stability", used, UTILISATION_MAX, what, hint)
 
 
 def _more(tier: str, above: int, replicas: int) -> str:

@@ -130,7 +130,7 @@ def read_locustfile(path: Path) -> LocustFile:
 
 @cache
 def _read(path: Path, _mtime_ns: int, _size: int) -> LocustFile:
-    found = _parsed(path, *_asked(path))
+    found = _parse(path, *_run_child(path))
     if found.error is not None:
         place = f"{path}:{found.error.line}" if found.error.line else str(path)
         raise InputError(
@@ -177,7 +177,7 @@ def _import_hint(found: LocustFile) -> str:
     return "Correct it."
 
 
-def _asked(path: Path) -> tuple[bytes, str]:
+def _run_child(path: Path) -> tuple[bytes, str]:
     """The answer of the child, and what it and the file said. Its process group is ended."""
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
     with tempfile.TemporaryFile() as said:
@@ -206,7 +206,7 @@ def _asked(path: Path) -> tuple[bytes, str]:
         return answer, said.read().decode(errors="replace")
 
 
-def _parsed(path: Path, answer: bytes, said: str) -> LocustFile:
+def _parse(path: Path, answer: bytes, said: str) -> LocustFile:
     try:
         return _FOUND.validate_json(answer)
     except ValidationError as error:

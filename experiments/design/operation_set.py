@@ -84,13 +84,13 @@ def files_of(load: Load) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
-def protocol_asked(load: Load) -> str:
+def protocol_of(load: Load) -> str:
     """The protocol of a role whose machines operations can ask: what is private passes as tcp."""
     return HTTP if load.tls_name is None else TCP
 
 
 def _entries(load: Load, fleet: Fleet, roles: Roles) -> list[str]:
-    protocol = protocol_asked(load)
+    protocol = protocol_of(load)
     return [
         tier for tier in fleet.entry_tiers if roles[fleet.tiers[tier].role].protocol == protocol
     ]
@@ -99,7 +99,7 @@ def _entries(load: Load, fleet: Fleet, roles: Roles) -> list[str]:
 def _entry_problems(load: Load, fleet: Fleet, roles: Roles) -> list[Problem]:
     fitting = _entries(load, fleet, roles)
     if not fitting:
-        expected = f"an entry tier whose role speaks {protocol_asked(load)}"
+        expected = f"an entry tier whose role speaks {protocol_of(load)}"
         return [Problem((*_LOAD, "operations"), expected, ", ".join(fleet.entry_tiers))]
     return [
         Problem((*_LOAD, "operations", number, "entry"), f"one of {', '.join(fitting)}", one.entry)

@@ -199,7 +199,7 @@ def calibrate(testbed: Testbed, runner: BlockRun) -> None:
     """
     began = time.monotonic()
     calibration = _Calibration(testbed, runner)
-    found = rate, work = calibration.found()
+    found = rate, work = calibration.search()
     testbed.setup_s["calibration"] = round(time.monotonic() - began, 2)
     said = ", ".join(f"{tier} {1e3 * one.cpu_s:.3g} ms" for tier, one in work.items())
     testbed.narrator.detail(f"CPU of a request: {said}; {rate.tier} binds: {rate.per_s:g}/s")
@@ -212,10 +212,10 @@ def calibrate(testbed: Testbed, runner: BlockRun) -> None:
         place = ".".join(map(str, one.key))
         raise MeasurementFailed(place, expected=one.expected, got=one.got, hint=one.hint)
 
-    def kept(_: Path) -> dict[str, Any] | None:
+    def result_part(_: Path) -> dict[str, Any] | None:
         return {"calibration": body} if runner.handles else None
 
-    testbed.keep(kept)
+    testbed.keep(result_part)
     runner.design = replace(runner.design, experiment=experiment)
 
 
@@ -263,7 +263,7 @@ class _Calibration:
         self._numbers = count(SETTLING - 1, -1)
         self.pieces: list[Piece] = []
 
-    def found(self) -> tuple[Rate, dict[str, Work]]:
+    def search(self) -> tuple[Rate, dict[str, Work]]:
         """The rate, and the work by tier that it follows from."""
         near_per_s = self._near_per_s()
         settle_s = max(SETTLE_S, self._experiment.phases.settle)

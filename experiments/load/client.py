@@ -156,7 +156,7 @@ class ByteClient(Client):
         deadline_s = self.clock() + self.response_timeout_s
         reply, keep = Reply(), False
         try:
-            connection.settimeout(self._left(deadline_s))
+            connection.settimeout(self._remaining_s(deadline_s))
             connection.sendall(request)
             self.read_reply(self._pieces(connection, deadline_s), wanted, reply)
             outcome, done_s, keep = reply.outcome, self.clock(), reply.keep and self.keep_alive
@@ -181,7 +181,7 @@ class ByteClient(Client):
     def _pieces(self, connection: socket.socket, deadline_s: float) -> Iterator[bytes]:
         """The received pieces, until the server's end of it (an empty piece, once)."""
         while True:
-            connection.settimeout(self._left(deadline_s))
+            connection.settimeout(self._remaining_s(deadline_s))
             data = connection.recv(_RECEIVE_BYTES)
             yield data
             if not data:
@@ -203,12 +203,12 @@ class ByteClient(Client):
         family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
-            connection.settimeout(self._left(deadline_s))
+            connection.settimeout(self._remaining_s(deadline_s))
             connection.connect(self.address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 context, name = self._tls
-                connection.settimeout(self._left(deadline_s))
+                connection.settimeout(self._remaining_s(deadline_s))
                 return context.wrap_socket(connection, server_hostname=name)
         except BaseException:
             connection.close()
@@ -221,7 +221,7 @@ class ByteClient(Client):
         else:
             connection.close()
 
-    def _left(self, deadline_s: float) -> float:
+    def _remaining_s(self, deadline_s: float) -> float:
         left_s = deadline_s - self.clock()
         if left_s <= 0:
             raise TimeoutError

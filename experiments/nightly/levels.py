@@ -142,30 +142,30 @@ def _of_arm(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
     nights = _by_night(runs)
     if any(run.arm != run.baseline for run in runs):
         for name in GAINS:
-            yield _made(entry, arm, f"gain_{name}", nights, _gain(name))
+            yield _series(entry, arm, f"gain_{name}", nights, _gain(name))
     for name in PERCENTILES:
-        yield _made(entry, arm, f"{name}_ms", nights, _mean_log(_percentile(name)))
-    yield _made(entry, arm, ERRORS, nights, _errors, share=True)
-    yield _made(entry, arm, PER_MILLION, nights, _mean_log(lambda r: r.cost.get(PER_MILLION)))
+        yield _series(entry, arm, f"{name}_ms", nights, _mean_log(_percentile(name)))
+    yield _series(entry, arm, ERRORS, nights, _errors, share=True)
+    yield _series(entry, arm, PER_MILLION, nights, _mean_log(lambda r: r.cost.get(PER_MILLION)))
     if any(run.arm == run.judged for run in runs):
         for name in BURNS:
             figure = f"burn_{name.removesuffix('_ms')}"
             allowed = ALLOWED[name]
-            yield _made(entry, arm, figure, nights, _burnt(name), share=True, unit=allowed)
-        yield _made(entry, arm, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+            yield _series(entry, arm, figure, nights, _burnt(name), share=True, unit=allowed)
+        yield _series(entry, arm, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
 
 
 def _of_run(entry: str, runs: Sequence[Run]) -> Iterator[Series]:
     nights = _by_night(runs)
-    yield _made(entry, None, PLANNED, nights, _mean_log(lambda r: r.plan.get("usd_per_month")))
-    yield _made(
+    yield _series(entry, None, PLANNED, nights, _mean_log(lambda r: r.plan.get("usd_per_month")))
+    yield _series(
         entry, None, FEASIBLE, nights, _yes(lambda r: r.plan.get("feasible")),
         share=True, yes_no=True,
     )  # fmt: skip
     for name in dict.fromkeys(name for run in runs for name in run.levels):
-        yield _made(entry, None, name, nights, _mean_log(_level(name)))
+        yield _series(entry, None, name, nights, _mean_log(_level(name)))
     if all(run.arm is None for run in runs):
-        yield _made(entry, None, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+        yield _series(entry, None, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
 
 
 def _by_night(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
@@ -178,7 +178,7 @@ def _by_night(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
 Of = Callable[[Sequence[Run]], Value | None]
 
 
-def _made(
+def _series(
     entry: str, arm: str | None, figure: str, nights: Sequence[tuple[Run, ...]], of: Of,
     *, share: bool = False, yes_no: bool = False, unit: float = 1.0,
 ) -> Series:  # fmt: skip

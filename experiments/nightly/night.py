@@ -274,7 +274,7 @@ class _Night:
     @property
     def _halted(self) -> str:
         """The reason that `sparecraft halt` gave; "" where nobody called it."""
-        halt = runs.asked(self.told)
+        halt = runs.read_halt(self.told)
         return halt.reason or "no reason was given" if halt else ""
 
     def _interrupted(self, left_out: Sequence[str]) -> NoReturn:

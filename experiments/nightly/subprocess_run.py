@@ -40,7 +40,7 @@ def carry_out(
     process = None
     with log.open("ab") as output:
         try:
-            with signals.held():  # else a child may be there of which nobody knows
+            with signals.deferred():  # else a child may be there of which nobody knows
                 process = subprocess.Popen(
                     [str(word) for word in command],
                     stdin=subprocess.DEVNULL,

@@ -92,8 +92,8 @@ def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     What nobody measured says nothing.
     """
     reasons = [
-        f"{row['kind']} on {row['machine']} did not bite: asked {_said('asked', row)}, measured "
-        f"{_said('measured', row)} ({missed} of {sum(row['answers'].values())})"
+        f"{row['kind']} on {row['machine']} did not bite: asked {_format('asked', row)}, measured "
+        f"{_format('measured', row)} ({missed} of {sum(row['answers'].values())})"
         f"{': ' + row['problem'] if row['problem'] else ''}"
         for row in rows
         if (missed := row["answers"][MISSED])
@@ -109,5 +109,5 @@ def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return reasons
 
 
-def _said(what: str, row: Mapping[str, Any]) -> str:
+def _format(what: str, row: Mapping[str, Any]) -> str:
     return "nothing" if row[what] is None else f"{row[what]:.3g} {row['unit']}"

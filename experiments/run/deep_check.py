@@ -98,7 +98,7 @@ def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[A
 def _remove(platform: Platform, name: str, narrator: Narrator) -> None:
     with narrator.step("Removing the fleet (terraform destroy)"):
         platform.down(narrator.detail)
-        left = platform.left()
+        left = platform.remaining()
     if left:
         raise MeasurementFailed(
             f"fleet {name}",

@@ -101,7 +101,7 @@ def run_experiment(
         if isinstance(failure, KeyboardInterrupt):
             raise _interrupted(testbed) from None
         if isinstance(failure, Stopped):
-            failure.hint = _left(testbed)
+            failure.hint = _describe_end(testbed)
         if failure is not None:
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
@@ -156,14 +156,14 @@ def _active(testbed: Testbed) -> runs.Active:
 def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException:
     """The interrupt that `sparecraft halt` or a watchdog's end sent as what it was; any other error
     as it is."""
-    halt = runs.asked(told) if isinstance(error, KeyboardInterrupt) else None
+    halt = runs.read_halt(told) if isinstance(error, KeyboardInterrupt) else None
     if halt is None:
         return error
     at = testbed.clock.monotonic + (halt.at - testbed.clock.wall).total_seconds()
     return Stopped(Stop(halt.by, "", halt.reason, at))
 
 
-def _left(testbed: Testbed) -> str:
+def _describe_end(testbed: Testbed) -> str:
     """The fate of the fleet and of what was measured."""
     became = "stays" if testbed.platform.is_attached else "was removed"
     said = f"Faults were undone and the fleet {became}."
@@ -185,5 +185,5 @@ def _interrupted(testbed: Testbed) -> Interrupted:
         f"run {testbed.run} of {testbed.design.fleet.experiment}",
         expected="to reach its end",
         got="an interrupt",
-        hint=_left(testbed),
+        hint=_describe_end(testbed),
     )

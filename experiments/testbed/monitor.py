@@ -98,9 +98,9 @@ class Monitor:
                     self._missed(name, str(error))
                 else:
                     self._answered(name)
-                self._seen(name, ready, time.monotonic())
+                self._note_ready(name, ready, time.monotonic())
 
-    def _seen(self, name: str, ready: bool, now: float) -> None:
+    def _note_ready(self, name: str, ready: bool, now: float) -> None:
         with self._guard:
             before = self._unready.pop(name, None)
             if not ready:

@@ -65,7 +65,7 @@ def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
     file = folder / f"{run.pid}.json"
     with ExitStack() as held:
         with _gate(folder):  # two that begin at once look one after the other
-            _refuse_beside(run, [one for one in _found(folder) if one.pid != run.pid])
+            _refuse_conflict(run, [one for one in _active_runs(folder) if one.pid != run.pid])
             told = held.enter_context(file.open("w", encoding="utf-8"))
             fcntl.flock(told, fcntl.LOCK_EX)
             json.dump(asdict(run), told)
@@ -74,7 +74,7 @@ def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
             yield file
         finally:
             file.unlink(missing_ok=True)
-            _told(file).unlink(missing_ok=True)
+            _halt_file(file).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _gate(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_beside(run: Active, others: Sequence[Active]) -> None:
+def _refuse_conflict(run: Active, others: Sequence[Active]) -> None:
     """Raises EnvironmentMissing where one of the others would disturb the run, or be disturbed."""
     above = {process.pid for process in psutil.Process().parents()}
     for other in others:
@@ -108,10 +108,10 @@ def active(where: Path | None = None) -> list[Active]:
     if not folder.is_dir():
         return []
     with _gate(folder):
-        return _found(folder)
+        return _active_runs(folder)
 
 
-def _found(folder: Path) -> list[Active]:
+def _active_runs(folder: Path) -> list[Active]:
     found = []
     for file in sorted(folder.glob("*.json")):
         with suppress(FileNotFoundError, ValueError, TypeError), file.open("r+") as held:
@@ -121,7 +121,7 @@ def _found(folder: Path) -> list[Active]:
                 found.append(Active(**json.load(held)))
                 continue
             file.unlink()
-            _told(file).unlink(missing_ok=True)
+            _halt_file(file).unlink(missing_ok=True)
     return sorted(found, key=lambda run: (run.experiment, run.pid))
 
 
@@ -141,21 +141,21 @@ def _tell(pid: int, reason: str, by: str, where: Path) -> None:
     file = where / f"{pid}.json"
     new = file.with_suffix(".new")
     new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat(), "by": by}))
-    new.replace(_told(file))
+    new.replace(_halt_file(file))
     with suppress(ProcessLookupError):  # it has just ended
         os.kill(pid, signal.SIGTERM)
 
 
-def asked(file: Path) -> Halt | None:
+def read_halt(file: Path) -> Halt | None:
     """The order that the run was given, if any."""
     try:
-        told = json.loads(_told(file).read_text())
+        told = json.loads(_halt_file(file).read_text())
     except FileNotFoundError:
         return None
     return Halt(told["reason"], datetime.fromisoformat(told["at"]), told["by"])
 
 
-def _told(file: Path) -> Path:
+def _halt_file(file: Path) -> Path:
     return file.with_suffix(".halt")
 
 

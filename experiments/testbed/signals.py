@@ -25,7 +25,7 @@ class Signals:
         self._came = False
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Run the body whole: a signal that comes meanwhile interrupts behind it.
 
         The process's mask would not do: what another thread is given is handled in this one too.

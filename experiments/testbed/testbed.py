@@ -281,7 +281,7 @@ class Testbed:
         self.is_removed = False
         with self.narrator.step("Removing the fleet (terraform destroy)"):
             swept = self.platform.down(self.narrator.detail)
-        left = self.platform.left()
+        left = self.platform.remaining()
         for thing in left:
             self.verdicts.cleanup.fail(f"{thing} is still there")
         self.is_removed = not left
@@ -323,7 +323,7 @@ class Testbed:
             "host": manifests.host(),
             "verdicts": self.verdicts.to_json(),
             "stopped": self.stopped,
-            "undone": self._undone(),
+            "undone": self._revert_times(),
             "doses": self._doses(),
             "setup_s": self.setup_s,
             "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
@@ -333,7 +333,7 @@ class Testbed:
     def _doses(self) -> list[dict[str, Any]]:
         return [] if self._writer is None else doses_json(self.recorder.events)
 
-    def _undone(self) -> dict[str, Any] | None:
+    def _revert_times(self) -> dict[str, Any] | None:
         if self._writer is None:
             return None
         return revert_time_json(self.recorder.events, self.stopped, LEASE_S)

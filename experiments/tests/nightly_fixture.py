@@ -49,7 +49,7 @@ if act == "halted":  # until it is told
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         (here / "hangs").write_text(str(os.getpid()))
         signal.sigwait(ends)
-        reason = runs.asked(told).reason
+        reason = runs.read_halt(told).reason
 if act in ("hang", "stubborn"):
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{{}}")

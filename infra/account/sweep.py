@@ -83,7 +83,7 @@ def held(ec2: Any, scaling: Any) -> Iterator[Held]:
     """Groups, machines and free disks with our tag."""
     groups = scaling.get_paginator("describe_auto_scaling_groups").paginate(Filters=_OURS)
     for one in (group for page in groups for group in page["AutoScalingGroups"]):
-        yield _held("group", one["AutoScalingGroupName"], one["Tags"], [one["CreatedTime"]])
+        yield _expiring("group", one["AutoScalingGroupName"], one["Tags"], [one["CreatedTime"]])
     alive = [
         {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
     ]
@@ -92,11 +92,11 @@ def held(ec2: Any, scaling: Any) -> Iterator[Held]:
         one for page in pages for group in page["Reservations"] for one in group["Instances"]
     ):
         if not any(tag["Key"] == "aws:autoscaling:groupName" for tag in one["Tags"]):
-            yield _held("machine", one["InstanceId"], one["Tags"], _beginnings(one))
+            yield _expiring("machine", one["InstanceId"], one["Tags"], _beginnings(one))
     free = [{"Name": "status", "Values": ["available"]}]
     disks = ec2.get_paginator("describe_volumes").paginate(Filters=[*_OURS, *free])
     for one in (disk for page in disks for disk in page["Volumes"]):
-        yield _held("disk", one["VolumeId"], one["Tags"], [one["CreateTime"]])
+        yield _expiring("disk", one["VolumeId"], one["Tags"], [one["CreateTime"]])
 
 
 def _beginnings(machine: dict[str, Any]) -> list[datetime]:
@@ -107,7 +107,7 @@ def _beginnings(machine: dict[str, Any]) -> list[datetime]:
     return [machine["LaunchTime"], *disks, *attached]
 
 
-def _held(kind: str, name: str, pairs: list[dict[str, str]], made: list[datetime]) -> Held:
+def _expiring(kind: str, name: str, pairs: list[dict[str, str]], made: list[datetime]) -> Held:
     tags = {one["Key"]: one["Value"] for one in pairs}
     try:
         end = datetime.fromisoformat(tags.get(EXPIRES, ""))

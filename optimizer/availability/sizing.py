@@ -215,7 +215,7 @@ def _least(search: _Search) -> Sizing:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if search.meets(middle) else (middle, high)
-    return _found(search, high)
+    return _sizing(search, high)
 
 
 def _in_turn(
@@ -228,7 +228,7 @@ def _in_turn(
     for size, value in enumerate(values):
         known.append(value)
         if search.meets(size):
-            return _found(search, size) if size else _none_needed(search)
+            return _sizing(search, size) if size else _none_needed(search)
     search = replace(search, limit=len(known) - 1)
     return _out_of_reach(search) if len(known) > most else _not_told_apart(search)
 
@@ -265,7 +265,7 @@ def _none_needed(search: _Search) -> Sizing:
     return Sizing(0, reached, None, reason)
 
 
-def _found(search: _Search, size: int) -> Sizing:
+def _sizing(search: _Search, size: int) -> Sizing:
     reached, fewer = search.at(size), search.at(size - 1)
     at, below = told_apart(reached.unavailability_most, fewer.unavailability_most)
     reason = f"{size} {search.what} reach {at}, {size - 1} reach {below} < {search.target}"

@@ -111,7 +111,7 @@ def plan(
     if capacity is not None:
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:
-        asked = _asked(from_run, input_, over)
+        asked = _read_request(from_run, input_, over)
     if figures is not None and not pareto and not asked.load.hours:
         raise InputError(
             "--figures", expected="with --pareto, or [load] day or week", got="without them"
@@ -174,7 +174,7 @@ def _asked_of_capacity(
     return request_from_capacity(run, workload, arrival_per_s, over)
 
 
-def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> PlanRequest:
+def _read_request(from_run: Path | None, input_: Path | None, over: Overrides) -> PlanRequest:
     """The question, from the folder, the file or both, with what the command line overrules."""
     from optimizer.plan.inputs.overrides import request_from_file, request_from_run
 

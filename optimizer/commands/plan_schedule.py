@@ -17,7 +17,7 @@ def print_schedule(body: Mapping[str, Any]) -> None:
     if body["usd_per_month"] is None:
         say(f"By the hour: {body['reasons'][0]}.")
         return
-    say(f"By the hour: {body['usd_per_month']:.2f} USD a month, {_beside(body)}{_proof(body)}")
+    say(f"By the hour: {body['usd_per_month']:.2f} USD a month, {_saving(body)}{_proof(body)}")
     print_table(_machines(body))
     print_table(_hours(body))
     if "front" in body:
@@ -28,7 +28,7 @@ def print_schedule(body: Mapping[str, Any]) -> None:
     say("  machines by the hour. plan.json (--output) has them as figures, --figures draws them.")
 
 
-def _beside(body: Mapping[str, Any]) -> str:
+def _saving(body: Mapping[str, Any]) -> str:
     saved = body["saved_usd_per_month"]
     return f"{abs(saved):.2f} {'less' if saved >= 0 else 'more'} than the standing fleet"
 

@@ -187,10 +187,10 @@ def _shared_load(station: Station) -> float:
     """Load of each server if requests are shared by speed."""
     up, tier = station.up, station.tier
     whole = up - station.limping * (1.0 - station.limp_speed)
-    return station.load * up / (whole * _left(tier))
+    return station.load * up / (whole * _remaining_share(tier))
 
 
-def _left(tier: TierLatency) -> float:
+def _remaining_share(tier: TierLatency) -> float:
     """Capacity that neighbours leave."""
     return 1.0 - tier.interference_share * (1.0 - tier.gamma)
 
@@ -224,9 +224,9 @@ def _check(station: Station) -> None:
 def _check_stable(station: Station, where: str) -> None:
     limp = station.limp_speed if station.limping else 1.0
     if station.sends_by_speed:
-        busiest = max(_shared_load(station), station.written / (_left(station.tier) * limp))
+        busiest = max(_shared_load(station), station.written / (_remaining_share(station.tier) * limp))
     else:
-        busiest = station.load / (_left(station.tier) * limp)
+        busiest = station.load / (_remaining_share(station.tier) * limp)
     if not busiest < 1.0:
         raise UnstableError(
             f"{where}tier load",

@@ -164,12 +164,12 @@ def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scen
     raise InputError(
         place,
         expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
-        got=f"{len(found)} of them" if found else f"none of them: {_asked(asked)}",
+        got=f"{len(found)} of them" if found else f"none of them: {_choice_text(asked)}",
         hint="Name row and scenario, and arm and part where there are several.",
     )
 
 
-def _asked(asked: LimpRun) -> str:
+def _choice_text(asked: LimpRun) -> str:
     return ", ".join(f"{key} {value}" for key, value in asked.choice.items())
 
 

@@ -44,7 +44,7 @@ def equation_1() -> Any:
         title = f"{servers} servers" + (f": {what}" if what else "")
         chart = _curves(rows, "r2, replicas in tier 2", "P(collision)", ticks=_TICKS, limit=True)
         if servers == published("spare")["mediawiki"]["db"]:
-            chart += _found(servers)
+            chart += _published_pairs(servers)
         panels.append(chart.properties(**_PANEL, title=title))
     return alt.hconcat(*panels).properties(
         title=alt.Title(
@@ -126,7 +126,7 @@ def capacity() -> Any:
     )
 
 
-def _found(servers: int) -> Any:
+def _published_pairs(servers: int) -> Any:
     pairs = published("spare")["mediawiki"]["found"]
     rows = [{"x": b, "y": collision_probability(servers, a, b)} for a, b in pairs if a > 1]
     rings = alt.Chart(data(rows)).mark_point(size=130, strokeWidth=2, color=LIMIT)

@@ -148,7 +148,7 @@ class Arm:
         """Mean latency of the tier's servers without any neighbour [s]."""
         return self._means_s(tier).get("", (None, 0.0))[0]
 
-    def kinds_told(self, tier: str) -> set[str]:
+    def measured_kinds(self, tier: str) -> set[str]:
         """Kinds of neighbours and faults under which the tier answered often enough to tell."""
         return set(self._means_s(tier)) - {""}
 

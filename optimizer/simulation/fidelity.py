@@ -188,7 +188,7 @@ def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = ()) -> Fitted:
     spreads = _spreads(law, others)
     checks = _count(limits_ms) * len(arms)
     held = {
-        arm.name: tuple(_held(arm, one, spreads, limits_ms, checks))
+        arm.name: tuple(_compare_arm(arm, one, spreads, limits_ms, checks))
         for arm, one in zip(arms, others, strict=True)
     }
     return Fitted(law, spreads, held)
@@ -225,7 +225,7 @@ def _count(limits_ms: Sequence[float]) -> int:
     return len(PERCENTILES) + len(limits_ms)
 
 
-def _held(
+def _compare_arm(
     arm: Arm, law: Law, spreads: Mapping[str, float], limits_ms: Sequence[float], checks: int
 ) -> list[Held]:
     """The arm's figures beside their predictions, each at 1 - (1 - CONFIDENCE) / checks."""

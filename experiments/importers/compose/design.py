@@ -218,7 +218,7 @@ def _sources_missing(services: Mapping[str, Service]) -> list[InputError]:
     return found
 
 
-def _ports_taken(services: Mapping[str, Service]) -> list[InputError]:
+def _port_conflicts(services: Mapping[str, Service]) -> list[InputError]:
     """Ports of the host that two services want, or one twice."""
     takers: dict[tuple[str, str], str] = {}
     found = []

@@ -57,7 +57,7 @@ Ask = Callable[[Service], Answer | None]
 
 
 @cache
-def _known() -> dict[str, Any]:
+def _known_images() -> dict[str, Any]:
     return tomllib.loads(KNOWN.read_text(encoding="utf-8"))
 
 
@@ -67,7 +67,7 @@ def image_facts(service: Service) -> Mapping[str, Any]:
     if service.image is None or service.build is not None or service.entrypoint:
         return {}
     name = service.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-    found: Mapping[str, Any] = _known()["images"].get(name, {})
+    found: Mapping[str, Any] = _known_images()["images"].get(name, {})
     return found
 
 
@@ -149,7 +149,7 @@ def tiers_of(
     }
 
 
-def can_be_known(service: Service) -> bool:
+def is_recognised(service: Service) -> bool:
     """True where the file, or the image's name, tells what the service speaks and where."""
     try:
         return _answer(service, lambda _: None) is not None
@@ -173,7 +173,7 @@ def _answer(service: Service, ask: Ask, named: Sequence[int] = ()) -> Answer | N
     if protocol is None and (not ports or facts.get("port") in (port, None)):
         protocol = facts.get("protocol")
     if protocol is None and port is not None:
-        protocol = "http" if urls_of(service) else _known()["ports"].get(str(port))
+        protocol = "http" if urls_of(service) else _known_images()["ports"].get(str(port))
     if port is None and protocol is None:
         return None
     if port is None and protocol is not None:
@@ -224,7 +224,7 @@ def _calls(
                     expected=f"some of {known}",
                     got=other,
                 )
-        called[name] = list(tier.service.hints.calls or _told(tier.service, tiers))
+        called[name] = list(tier.service.hints.calls or _callees(tier.service, tiers))
     _refuse_cycles(called, source)
     for name, tier in tiers.items():
         if tier.service.hints.calls is None and tier.protocol == "http":
@@ -288,7 +288,7 @@ def _reach(one: Service, other: Service) -> bool:
     return bool(set(one.networks) & set(other.networks))
 
 
-def _told(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
+def _callees(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
     """Services that depends_on and links name, or that a network leads to."""
     named = [*service.depends_on, *(link.partition(":")[0] for link in service.links)]
     for other in dict.fromkeys(named):

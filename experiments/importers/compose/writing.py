@@ -132,7 +132,7 @@ def _operations(entries: Sequence[Tier], note: Note) -> list[str]:
                 why = f"nobody calls {tier.service.name}, and the first load does not ask it"
                 note(tier.service.key, why)
             continue
-        for one in _asked(tier, note):
+        for one in _requests_of(tier, note):
             lines += ["", "[[load.operations]]", f"name = {quoted(f'{tier.name} {one.path}')}"]
             lines.append(f"path = {quoted(literal(one.path))}")
             if len(entries) > 1:
@@ -168,7 +168,7 @@ def _can_be_copied(tier: Tier) -> bool:
     return alone and tier.protocol == "http" and tier.state == "none"
 
 
-def _asked(tier: Tier, note: Note) -> Sequence[Asked]:
+def _requests_of(tier: Tier, note: Note) -> Sequence[Asked]:
     stated = tier.service.hints.load.requests
     if stated:
         return stated

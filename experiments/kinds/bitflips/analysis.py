@@ -64,7 +64,7 @@ def analyse(folder: Path) -> Findings:
         "outcomes_for_planner": {one["variant"]: for_planner(one) for one in pooled},
     }
     verdicts = not_measured(manifest["verdicts"], _missing(rows, asked))
-    return Findings(body, verdicts, found=_said(pooled))
+    return Findings(body, verdicts, found=_silent_shares(pooled))
 
 
 def _split(
@@ -202,7 +202,7 @@ def _missing(rows: Sequence[Mapping[str, Any]], asked: Mapping[str, Any]) -> lis
     return reasons
 
 
-def _said(pooled: Sequence[Mapping[str, Any]]) -> str:
+def _silent_shares(pooled: Sequence[Mapping[str, Any]]) -> str:
     return "silent: " + ", ".join(
         f"{one['variant']} {percent(one['shares']['silent'])}" for one in pooled
     )

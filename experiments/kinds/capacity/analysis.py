@@ -187,7 +187,7 @@ def cpu_ratio(
     fewer than two sweeps are left.
     """
 
-    def kept(some: Sequence[Sequence[Step]]) -> dict[int, dict[float, float]]:
+    def cores_by_rate(some: Sequence[Sequence[Step]]) -> dict[int, dict[float, float]]:
         return {
             sweep[0].asked.sweep: {
                 step.rate_per_s: step.cores[machine]
@@ -197,7 +197,7 @@ def cpu_ratio(
             for sweep in some
         }
 
-    mine, others = kept(sweeps), kept(first)
+    mine, others = cores_by_rate(sweeps), cores_by_rate(first)
     pairs = [(mine[sweep], others[sweep]) for sweep in sorted(mine.keys() & others.keys())]
     rates = sorted(set.intersection(*({*one} & {*other} for one, other in pairs))) if pairs else []
     if not rates or len(pairs) < 2:

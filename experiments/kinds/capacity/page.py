@@ -62,10 +62,10 @@ def headline(capacity: Mapping[str, Any]) -> str:
             for user, nodt in nodts.items()
         ]
         return f"Requests/s that one node carries: {', '.join(found)}."
-    return " ".join(_said(user, found) for user, found in capacity["workloads"].items())
+    return " ".join(_nodt_sentence(user, found) for user, found in capacity["workloads"].items())
 
 
-def _said(user: str, found: Mapping[str, Any]) -> str:
+def _nodt_sentence(user: str, found: Mapping[str, Any]) -> str:
     nodt = found["nodt_per_s"]
     if nodt is None:
         return f"{user}: no NodT, {found['reason']}."

@@ -84,11 +84,11 @@ class Loop:
     def remove(self) -> tuple[str, ...]:
         """Remove the fleet where it is still there, and return what is left of it all the same."""
         platform = self.platform()
-        if not platform.left():
+        if not platform.remaining():
             return ()
         with self.narrator.step("Removing the fleet (terraform destroy)"):
             platform.down(self.narrator.detail)
-        return tuple(platform.left())
+        return tuple(platform.remaining())
 
 
 def close(kind: Kind[Any], design: Design, loop: Loop, tell: Callable[[Outcome], None]) -> Closed:

@@ -27,7 +27,7 @@ def rate_figure(run: RunFolder) -> Figure | None:
         return None
     offsets, blocks = _offsets(run)
     note = "" if offsets.size else "No block's start was recorded, so there is nothing to draw."
-    asked = [] if load.get("trace") else _asked(run.spec)
+    asked = [] if load.get("trace") else _offered_rate(run.spec)
     caption = (
         f"Requests a second by their intended start{_mean_of(blocks)}; steps of sessions count "
         "where they were sent."
@@ -56,7 +56,7 @@ def _offsets(run: RunFolder) -> tuple[np.ndarray[Any, Any], int]:
     return (np.concatenate(found) if found else np.empty(0)), len(found)
 
 
-def _asked(spec: Mapping[str, Any]) -> list[dict[str, float]]:
+def _offered_rate(spec: Mapping[str, Any]) -> list[dict[str, float]]:
     load = spec["load"]
     stages = [Stage.model_validate(one) for one in load["stages"]]
     at_s, found = 0.0, []

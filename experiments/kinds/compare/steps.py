@@ -28,7 +28,7 @@ def main_sentence(run: RunFolder) -> str:
     return " ".join(_sentence(run, step) for step in run.summary["steps"])
 
 
-def then_said(run: RunFolder) -> list[str]:
+def closing_lines(run: RunFolder) -> list[str]:
     """The sentence after it: of a chain which arms met the SLO, else what the best arm gained."""
     if is_a_chain(run.summary) and run.summary.get("valid") is True:
         return [verdict(run)]

@@ -7,7 +7,7 @@ from experiments.kinds.compare.cost import cost_sentence
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.predicted import figures_words
 from experiments.kinds.compare.previous_runs import compare_with_previous
-from experiments.kinds.compare.steps import then_said
+from experiments.kinds.compare.steps import closing_lines
 from experiments.kinds.compare.verdict import headline_arms
 
 
@@ -16,7 +16,7 @@ def summary_lines(run: RunFolder) -> list[str]:
     which arms break sPARE's limits; of a run from which nothing may be concluded the last two."""
     sentences = [cost_sentence(run)]
     if run.arms and run.summary.get("valid") is not False:
-        sentences[:0] = [*then_said(run), compare_with_previous(run, headline_arms(run)[1])]
+        sentences[:0] = [*closing_lines(run), compare_with_previous(run, headline_arms(run)[1])]
         if run.summary.get("promise"):
             sentences.insert(0, figures_words(run.summary))
     sentences += map(infeasible_words, run.summary.get("infeasible") or ())

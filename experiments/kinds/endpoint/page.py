@@ -28,7 +28,7 @@ from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import milliseconds, number, percent
 
 _QUESTIONS = {"measurement": "Measured as asked?"}
-_ASKED = ("load", "certificates", "load sent by", "phases", "SLO", "design")
+_SPEC_ROWS = ("load", "certificates", "load sent by", "phases", "SLO", "design")
 _QUANTILES = ("p50", "p95", "p99")
 
 
@@ -56,7 +56,7 @@ def write_page(folder: Path) -> Path:
         over_time=figures["over-time"],
         tail=figures["tail"],
         operations=operation_tables(run),
-        asked=_asked(run),
+        asked=_spec_table(run),
         arms=arm_tables(body.get("arms") or {}),
         folded=[(host_words(host), host_table(host)), (load_words(load), load_table(load))],
         repeat=facts_to_repeat(run),
@@ -71,8 +71,8 @@ def address_words(body: Mapping[str, Any]) -> str:
     return f"{words}, certificate not checked" if body.get("insecure") else words
 
 
-def _asked(run: RunFolder) -> list[tuple[str, str]]:
-    rows = [row for row in spec_rows(run) if row[0] in _ASKED or row[0].startswith("user ")]
+def _spec_table(run: RunFolder) -> list[tuple[str, str]]:
+    rows = [row for row in spec_rows(run) if row[0] in _SPEC_ROWS or row[0].startswith("user ")]
     return [("service", address_words(run.summary)), *rows]
 
 

@@ -67,7 +67,7 @@ class Blocks:
             stem = self._work / f"{block.repeat:03d}"
             plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
             strategy = section.strategies[block.arm]
-            write_json(plan, plan_of(self._service.told(), clients, strategy, section))
+            write_json(plan, plan_of(self._service.plan_view(), clients, strategy, section))
             done: dict[str, Any] = {
                 "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
                 "audit": None,

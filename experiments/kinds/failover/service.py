@@ -42,7 +42,7 @@ class Service(ABC):
         """The client program; README.md says what it is to do with the two files."""
 
     @abstractmethod
-    def told(self) -> Mapping[str, Any]:
+    def plan_view(self) -> Mapping[str, Any]:
         """The plan's view of the service: where its names are, what is in front of it."""
 
     @abstractmethod

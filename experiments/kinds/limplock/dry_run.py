@@ -21,7 +21,7 @@ def disturbances(design: Design, section: LimplockSection) -> Sequence[Disturban
     repeats, search = len(blocks(design.experiment)), section.search
     found: dict[str, Disturbance] = {}
     times = Counter[str]()
-    for row in section.asked():
+    for row in section.chosen_rows():
         tier = injected_tier(design, row)
         for scenario in section.scenarios:
             kind, parameters = scenario.fault(row.limpware)

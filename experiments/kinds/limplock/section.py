@@ -100,7 +100,7 @@ class LimplockSection(Strict):
             return (self.search.scenario(self.search.low), self.search.scenario(self.search.high))
         return scenarios_of(self.severities, self.crash)
 
-    def asked(self) -> tuple[Row, ...]:
+    def chosen_rows(self) -> tuple[Row, ...]:
         """The rows themselves."""
         known = rows()
         return tuple(known[name] for name in self.rows)
@@ -148,7 +148,7 @@ class LimplockSection(Strict):
             hint = "Wait longer: one that is cut by then could not be told to lock up."
             raise self._error(design, "timeout_factor", expected, f"{self.timeout_factor:g}", hint)
         run = {tier.role for tier in design.fleet.tiers.values()}
-        for row in self.asked():
+        for row in self.chosen_rows():
             if row.system not in run:
                 got = f"{row.name}, of {row.system}"
                 expected = f"rows of what the tiers run ({', '.join(sorted(run))})"
@@ -174,7 +174,7 @@ class LimplockSection(Strict):
         if repeats < _REPEATS_LEAST:
             expected = f"[design] repeats = {_REPEATS_LEAST} or more, without which nothing is told"
             raise self._error(design, "search", expected, f"{repeats}")
-        if problem := search.problem_of(self.asked()[0]):
+        if problem := search.problem_of(self.chosen_rows()[0]):
             raise self._error(design, "search", *problem)
 
     def _check_pass_through(self, design: Design, tier: str) -> None:

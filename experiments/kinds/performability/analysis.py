@@ -14,7 +14,7 @@ from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import OK, rank_of
 from experiments.kinds.performability.compared import COMPARED, cost_of, over_all, paired
 from experiments.kinds.performability.folder import Measured, Run, between, read_run
-from experiments.kinds.performability.paper import beside
+from experiments.kinds.performability.paper import compare_with_paper
 from experiments.kinds.performability.phases import PHASES
 from experiments.kinds.performability.section import fault_name
 from experiments.kinds.performability.year import year_of
@@ -37,7 +37,7 @@ def analyse(folder: Path) -> Findings:
     year = year_of(run)
     fills = manifest.get("fills") or []
     against = [
-        *generator_reasons(load), *_not_seen(run, faults), *_not_quiet(run), *not_as_warm(fills),
+        *generator_reasons(load), *_missing_blocks(run, faults), *_not_quiet(run), *not_as_warm(fills),
     ]  # fmt: skip
     verdicts = not_measured(manifest["verdicts"], against)
     body = {
@@ -45,14 +45,14 @@ def analyse(folder: Path) -> Findings:
         "before": _undisturbed(run),
         "faults": faults,
         "over_all": {arm: over_all(run, arm) for arm in run.arms[1:]},
-        "paper": beside(run, faults),
+        "paper": compare_with_paper(run, faults),
         "year": year,
         "fills": fills,
     }
-    return Findings(body, verdicts, slo=_slo(run, year), found=_found(faults))
+    return Findings(body, verdicts, slo=_slo(run, year), found=_longest_failures(faults))
 
 
-def _not_seen(run: Run, faults: Sequence[Mapping[str, Any]]) -> list[str]:
+def _missing_blocks(run: Run, faults: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{fault['name']}, {arm}: no block of it was measured"
         for fault in faults
@@ -101,7 +101,7 @@ def _before(rows: pl.DataFrame) -> tuple[float, float]:
     return float(rows["waited_ms"].to_numpy().mean()), rows.filter(outcome=OK).height / rows.height
 
 
-def _found(faults: Sequence[Mapping[str, Any]]) -> str:
+def _longest_failures(faults: Sequence[Mapping[str, Any]]) -> str:
     """The longest failure of each arm, in few words."""
     longest: dict[str, tuple[float, str]] = {}
     for fault in faults:
@@ -192,14 +192,14 @@ def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
     asked = run.section.slo.model_dump(exclude_none=True)
     if not asked:
         return None
-    judged = {arm: _kept(asked, one) for arm, one in (year["arms"] if year else {}).items()}
+    judged = {arm: _check_limits(asked, one) for arm, one in (year["arms"] if year else {}).items()}
     last = run.arms[-1]
     reason = f"{last}: not every fault of a year was measured"
     unknown: dict[str, Any] = {"met": None, "reasons": [reason]}
     return {"asked": asked, "arm": last, "arms": judged, **judged.get(last, unknown)}
 
 
-def _kept(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
+def _check_limits(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
     reasons = []
     for key, found, what in (
         ("lost_share", one["lost"], "of a year's requests lost to faults"),

@@ -54,7 +54,7 @@ class Platform(Protocol):
     def down(self, progress: Progress) -> list[str]:
         """Remove the fleet, then a sweep by label or tag; returns what only the sweep found."""
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Everything of this experiment that is still there."""
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
@@ -157,7 +157,7 @@ class PlatformEntry(Protocol):
     def for_down(self, experiment: str, given: Given) -> Platform:
         """The fleet that `sparecraft down` removes."""
 
-    def made(self) -> list[str]:
+    def experiments(self) -> list[str]:
         """The experiments whose fleets `sparecraft down --all` removes. Raises
         EnvironmentMissing."""
 

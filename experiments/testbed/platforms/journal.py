@@ -82,7 +82,7 @@ class MachineJournal:
         """Return the notes; one that was cut off is left out, its fault was not made yet."""
         return list(_notes(self.folder))
 
-    def undo_left(self, undo: Undo) -> list[Note]:
+    def undo_ended(self, undo: Undo) -> list[Note]:
         """Undo what runs that are no more have left. Returns what it undid."""
         return self.undo_all(undo, [one for one in self.notes() if not _goes_on(one)])
 

@@ -66,7 +66,7 @@ class Stack:
 
         Raises EnvironmentMissing with Terraform's diagnostics.
         """
-        _keep(self.state_directory, tfvars, {**(variables or {}), **_roles_beside(tfvars)})
+        _keep(self.state_directory, tfvars, {**(variables or {}), **_own_roles(tfvars)})
         self._init()
         self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
 
@@ -75,13 +75,13 @@ class Stack:
         self._init()
         with tempfile.TemporaryDirectory() as scratch:
             kept, plan = Path(scratch), Path(scratch) / "plan"
-            _keep(kept, tfvars, {**variables, **_roles_beside(tfvars)})
+            _keep(kept, tfvars, {**variables, **_own_roles(tfvars)})
             try:
                 for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
                     pass
                 return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
             finally:
-                if not any(self.state_directory.glob("*")) and not self.held():
+                if not any(self.state_directory.glob("*")) and not self.state_resources():
                     self.forget()  # the workspace that Terraform made for the plan
 
     def replace(self, address: str, progress: Progress) -> None:
@@ -108,7 +108,7 @@ class Stack:
         Raises EnvironmentMissing, with nothing done, where a backend does not answer."""
         failed = False
         try:
-            self.held()
+            self.state_resources()
         except EnvironmentMissing:
             if self.has_backend:
                 raise
@@ -121,7 +121,7 @@ class Stack:
         if failed and self.state_directory.exists():
             # The sweep removed everything that the state could name: one more destroy empties it.
             self.destroy(progress, refresh=self.has_backend)
-        elif self.state_directory.exists() or self.held():
+        elif self.state_directory.exists() or self.state_resources():
             self.forget()  # variables without a state, or a state whose variables are elsewhere
         return swept
 
@@ -130,7 +130,7 @@ class Stack:
         self._delete_workspace()
         shutil.rmtree(self.state_directory, ignore_errors=True)
 
-    def held(self) -> list[dict[str, Any]]:
+    def state_resources(self) -> list[dict[str, Any]]:
         """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
         whole: the disk was full, the machine went down."""
         try:
@@ -159,7 +159,7 @@ class Stack:
 
     def inventory(self) -> Inventory:
         """The outputs of the state. Raises EnvironmentMissing where it is none of ours."""
-        if not self.held():
+        if not self.state_resources():
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
                 expected="one that was made from this checkout, or is in its backend",
@@ -345,7 +345,7 @@ def stated(stack: Path) -> list[str]:
     return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))
 
 
-def _roles_beside(tfvars: Path) -> dict[str, Any]:
+def _own_roles(tfvars: Path) -> dict[str, Any]:
     """The stack's variable for a design that brings roles of its own."""
     own = tfvars.resolve().parent / "roles"
     return {"roles_dirs": ["infra/roles", str(own)]} if any(own.glob("*/role.json")) else {}

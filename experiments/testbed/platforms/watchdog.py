@@ -85,7 +85,7 @@ class Watchdog:
         raise EnvironmentMissing(
             "watchdog of machine faults",
             expected=f"to be ready within {_READY_S:g} s",
-            got=self._said() or "no word",
+            got=self._log_tail() or "no word",
             hint=f"See {self._log}. Without it a killed run would leave machines crashed or "
             f"frozen.",
         )
@@ -95,10 +95,10 @@ class Watchdog:
         _, status = os.waitpid(self.pid, 0)
         self._ended.set()
         code = os.waitstatus_to_exitcode(status)
-        reason = f"the watchdog of machine faults ended with code {code}: {self._said()}"
+        reason = f"the watchdog of machine faults ended with code {code}: {self._log_tail()}"
         runs.halt_this(reason.rstrip(": "), "watchdog")
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         try:
             return self._log.read_text(errors="replace").strip()[-_SAID_MAX:]
         except FileNotFoundError:
@@ -125,7 +125,7 @@ def main() -> None:
     deadline = time.monotonic() + _TRY_FOR_S
     while time.monotonic() < deadline:
         try:
-            journal.undo_left(platform.undo)
+            journal.undo_ended(platform.undo)
         except Exception as error:  # whatever it is: it may pass
             print(as_reason(error), file=sys.stderr, flush=True)
         if not any(note.pid == int(run) for note in journal.notes()):

@@ -95,7 +95,7 @@ class Controller:
 
     def stop(self) -> None:
         """End what is under way, and bring every machine to where it was at the start."""
-        self.journal.end_asked()
+        self.journal.note_block_end()
         self._ended.set()
         self._beats.stop()
         for worker in self._workers:

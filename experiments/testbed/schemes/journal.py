@@ -37,7 +37,7 @@ class Journal:
     _crashes: dict[str, tuple[str, float]] = field(default_factory=dict)
     _count: int = 0
     _silent: dict[str, float] = field(default_factory=dict)
-    _asked: float | None = None
+    _block_end_s: float | None = None
 
     @property
     def in_service(self) -> frozenset[str]:
@@ -83,9 +83,9 @@ class Journal:
         with self._guard:
             self._silent[machine] = since
 
-    def end_asked(self) -> None:
+    def note_block_end(self) -> None:
         """From now on machines are mended because the block is over."""
-        self._asked = time.monotonic()
+        self._block_end_s = time.monotonic()
 
     def mended(self, machine: str) -> None:
         """The machine's crash is undone."""
@@ -106,7 +106,7 @@ class Journal:
         }  # fmt: skip
         self.log(
             now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
-            duration_s=now - at, asked=self._asked, dose=dose,
+            duration_s=now - at, asked=self._block_end_s, dose=dose,
         )  # fmt: skip
 
     def failed(self, machine: str, what: str, error: Exception) -> None:

@@ -100,7 +100,7 @@ class Cassandra(System):
         told = read_beans(exported(control))
         return int(told.get("nodes_up", 0.0))
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The first replica that does not limp."""
         del row
         return next(name for name in parts["replica"] if name != injected)

@@ -48,7 +48,7 @@ class Etcd(LeaderFollower):
     def parts(self, row: Row) -> Parts:
         """The leader, and the followers that know it and are not far behind."""
         del row
-        told = {name: self._told(name) for name in self.nodes}
+        told = {name: self._metrics(name) for name in self.nodes}
         leaders = tuple(name for name, one in told.items() if one.get(_LEADS))
         least = max((told[name][_COMMITTED] for name in leaders), default=0.0) - _BEHIND_MOST
         followers = tuple(
@@ -59,10 +59,10 @@ class Etcd(LeaderFollower):
 
     def look(self, node: str) -> Mapping[str, float]:
         """The values of `/metrics` on proposals, heartbeats and memory."""
-        told = self._told(node)
+        told = self._metrics(node)
         return {name: told[key] for key, name in _TOLD.items() if key in told}
 
-    def _told(self, node: str) -> Mapping[str, float]:
+    def _metrics(self, node: str) -> Mapping[str, float]:
         """Metrics without labels; empty where it does not serve."""
         try:
             return read_metrics(

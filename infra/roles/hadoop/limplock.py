@@ -126,7 +126,7 @@ class Hadoop(System):
             parts = {"task-node": parts.get("mapper", ()), **parts}
         return {**parts, "job-tracker": (self._jobs.name,), "history": (self._history.name,)}
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The machine for jobs."""
         del row, parts, injected
         return self._jobs.name

@@ -118,7 +118,7 @@ class HBase(System):
         }
         return {_LOG: self._holders(), **found} if _LOG in row.injected else found
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The injected server, or the one whose log is injected."""
         del row
         return injected if injected in parts["region-server"] else self._first

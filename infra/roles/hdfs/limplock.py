@@ -141,7 +141,7 @@ class Hdfs(System):
     def parts(self, row: Row) -> Parts:
         """As the NameNode says: it is out of safe mode, and hears of every DataNode but one that
         leaves, whose server the old release ends."""
-        told = self._told(self._master, _INFO)
+        told = self._bean(self._master, _INFO)
         if not told or told.get("Safemode"):
             raise _unsettled(str(told.get("Safemode") or "no answer of the NameNode")[:200])
         live, groups = _addresses(told["LiveNodes"]), self._groups(row)
@@ -151,7 +151,7 @@ class Hdfs(System):
             raise _unsettled(f"nothing heard of {', '.join(lost)}")
         return {"master": (self._master,), **groups, "secondary": (self._secondary,)}
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The NameNode for its metadata, else the DataNode that limps."""
         del parts
         return self._master if row.workload.operation in _OF_MASTER else injected
@@ -243,7 +243,7 @@ class Hdfs(System):
                   _placement.parts_of("balance", self._datanodes).items()}  # fmt: skip
         deadline = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline:
-            told = json.loads(self._told(self._master, _INFO).get("LiveNodes", "{}"))
+            told = json.loads(self._bean(self._master, _INFO).get("LiveNodes", "{}"))
             used = {names[at.split(":")[0]]: one["usedSpace"] for at, one in told.items()}
             got = _placement.utilised(used, size) if used else {}
             if {part: sorted(found) for part, found in got.items()} == wanted:
@@ -320,7 +320,7 @@ class Hdfs(System):
             return {}
         own = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
         for bean, keys in {**_ANY, **own}.items():
-            told = self._told(node, bean)
+            told = self._bean(node, bean)
             found |= {name: float(told[key]) for key, name in keys.items() if key in told}
         if node == self._master:
             found["handlers_max"] = float(self.settings["HANDLERS"])
@@ -340,15 +340,15 @@ class Hdfs(System):
     def _image(self) -> str:
         """Which image the NameNode has: its last update of the log, or how many it was brought."""
         if self._is_old:
-            return str(self._told(self._master, _CALLS).get("rollFsImage_num_ops", ""))
-        told = self._told(self._master, _INFO).get("JournalTransactionInfo")
+            return str(self._bean(self._master, _CALLS).get("rollFsImage_num_ops", ""))
+        told = self._bean(self._master, _INFO).get("JournalTransactionInfo")
         return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
 
     def _log(self) -> str:
         """Which log it writes now: its files, or how many were begun."""
         if self._is_old:
-            return str(self._told(self._master, _CALLS).get("rollEditLog_num_ops", ""))
-        return str(self._told(self._master, _INFO).get("NameJournalStatus", ""))
+            return str(self._bean(self._master, _CALLS).get("rollEditLog_num_ops", ""))
+        return str(self._bean(self._master, _INFO).get("NameJournalStatus", ""))
 
     def _groups(self, row: Row) -> Parts:
         """The DataNodes; where replicas are added or moved, by who has or loses them."""
@@ -383,7 +383,7 @@ class Hdfs(System):
         kind = "cold" if _is_cold(row, operation) else operation
         return f"/probes/{kind}/{self.nodes[node].address}"
 
-    def _told(self, node: str, bean: str) -> dict[str, Any]:
+    def _bean(self, node: str, bean: str) -> dict[str, Any]:
         """The attributes of a bean; empty where it does not answer, or has no such bean."""
         return metrics_client.bean(*self._pages[node], bean)
 

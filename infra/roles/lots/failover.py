@@ -36,7 +36,7 @@ class Lots(Service):
         """Clients in one process."""
         return [str(_PROGRAM), "invoke", "--plan", str(plan), "--records", str(records)]
 
-    def told(self) -> Mapping[str, Any]:
+    def plan_view(self) -> Mapping[str, Any]:
         """All members; and the arbiter, where there is one in front of the servers."""
         members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
         told = {"naming": members}

@@ -65,7 +65,7 @@ def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> di
     path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
-    new = _with_beside(asked.case, new)
+    new = _with_other_costs(asked.case, new)
     usd_new = math.fsum(one.usd_per_month for one in new)
     return {
         "usd_per_month": round(usd, 2),
@@ -108,10 +108,10 @@ def _present(asked: PlanRequest) -> list[_CurrentTier] | None:
         if one is None:
             return None
         found.append(one)
-    return _with_beside(asked.case, found)
+    return _with_other_costs(asked.case, found)
 
 
-def _with_beside(case: Case, fleet: Sequence[_CurrentTier]) -> list[_CurrentTier]:
+def _with_other_costs(case: Case, fleet: Sequence[_CurrentTier]) -> list[_CurrentTier]:
     """The tiers with what their disks and their traffic cost."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, fleet, strict=True):

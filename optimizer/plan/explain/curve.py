@@ -125,7 +125,7 @@ class Axis:
     def is_availability(self) -> bool:
         return self.key == "availability"
 
-    def asked(self, problem: Problem) -> float | None:
+    def limit(self, problem: Problem) -> float | None:
         """The limit that the problem imposes, as x; None if it imposes none."""
         if self.is_availability:
             return problem.unavailability_max

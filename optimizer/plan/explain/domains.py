@@ -115,7 +115,7 @@ def domains_of(case: Case, path: Path | None, tried: tuple[Without, ...]) -> dic
     if path is None:
         return body
     spread = {option.tier: _sizes(case, option) for option in path}
-    gone = [_one_gone(case, path, level, spread) for level in range(len(case.domains))]
+    gone = [_without_domain(case, path, level, spread) for level in range(len(case.domains))]
     return {**body, "spread": spread, "one_gone": gone}
 
 
@@ -139,7 +139,7 @@ def _sizes(case: Case, option: Option) -> dict[str, list[int]]:
     return {one.name: sizes_at(found.placement, n) for n, one in enumerate(case.domains)}
 
 
-def _one_gone(
+def _without_domain(
     case: Case, path: Path, level: int, spread: dict[str, dict[str, list[int]]]
 ) -> dict[str, Any]:
     """The tiers' service without the fullest domain of that level, once standbys have taken

@@ -75,10 +75,10 @@ def _case(case: Case, offers: Hardening, mix: Mix) -> Case:
 def _problems(
     case: Case, offers: Hardening, mixes: Sequence[Mix]
 ) -> list[Callable[[Check], Problem]]:
-    def made(mix: Mix) -> Callable[[Check], Problem]:
+    def problem_of(mix: Mix) -> Callable[[Check], Problem]:
         return lambda check: _case(case, offers, mix).problem(check=check)
 
-    return [made(mix) for mix in mixes]
+    return [problem_of(mix) for mix in mixes]
 
 
 def _without(

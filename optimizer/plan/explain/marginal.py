@@ -47,7 +47,7 @@ def marginal_prices(
 
 
 def _prices(problem: Problem, found: Solution, axis: Axis, budget: Budget) -> dict[str, Any]:
-    asked = axis.asked(problem)
+    asked = axis.limit(problem)
     assert asked is not None
     assert found.path is not None
     assert found.usd_per_month is not None

@@ -59,7 +59,7 @@ class Front:
             for stretch, closed in zip(self.points, self.closed, strict=True)
             if math.isfinite(stretch.tight)
         ]
-        asked = self.axis.asked(problem)
+        asked = self.axis.limit(problem)
         return {
             "limit": self.axis.key,
             "asked": None if asked is None else self.axis.stated(asked),
@@ -77,7 +77,7 @@ def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float 
     `points_max` points, or the budget ends, those found are spread over the range; points closer
     than `finest` (of the limit, relative to it) to a found one are not looked for. `cut` says so.
     """
-    asked = curve.axis.asked(curve.problem)
+    asked = curve.axis.limit(curve.problem)
     assert found.path is not None
     assert found.usd_per_month is not None
     reached = curve.axis.reached(curve.problem, found.path)

@@ -110,7 +110,7 @@ def together(problem: Problem, budget: Budget) -> list[Relaxation]:
         return []
     found = []
     for axis in _limits(problem):
-        asked, reached = axis.asked(problem), axis.reached(problem, path)
+        asked, reached = axis.limit(problem), axis.reached(problem, path)
         if asked is not None and reached > asked:
             value = axis.stated(reached)
             found.append(Relaxation(axis.key, axis.stated(asked), value, False, path))
@@ -120,12 +120,12 @@ def together(problem: Problem, budget: Budget) -> list[Relaxation]:
 
 def _limits(problem: Problem) -> list[Axis]:
     own = (Axis("utilisation"), Axis("collision"))
-    return [*axes(problem), *(axis for axis in own if axis.asked(problem) is not None)]
+    return [*axes(problem), *(axis for axis in own if axis.limit(problem) is not None)]
 
 
 def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
     """The least x of one limit at which the others can be kept."""
-    asked = axis.asked(problem)
+    asked = axis.limit(problem)
     assert asked is not None
     coin = _lost_availability if axis.is_availability else _smallness
     search = replace(problem, options=_paid(problem.options, coin))
@@ -207,7 +207,7 @@ def _least_factor(problem: Problem, budget: Budget) -> Path | None:
 
 def _loosened(problem: Problem, factor: float) -> Problem:
     for axis in _limits(problem):
-        asked = axis.asked(problem)
+        asked = axis.limit(problem)
         assert asked is not None
         problem = axis.imposed(problem, asked * factor)
     return problem

@@ -142,10 +142,10 @@ def _row_of(problem: Problem, path: Path) -> _Tried:
 
 
 def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Tried:
-    def made() -> Problem:
+    def problem() -> Problem:
         return case.with_remedy(remedy).problem(check=budget.check)
 
-    found = _planned(remedy.name, made, budget)
+    found = _planned(remedy.name, problem, budget)
     fleet = found.row["usd_per_month"]
     total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
     costs = {"usd_remedy": remedy.usd_per_month, "usd_fleet": fleet, "usd_per_month": total}

@@ -136,7 +136,7 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] 
             "log_spread": round(error.spread, 4),
             "freedom": error.freedom,
             "source": error.source,
-            "probability_kept": round(error.kept(middle[q], limit_ms), 4),
+            "probability_kept": round(error.probability_within(middle[q], limit_ms), 4),
         }
     return body
 

@@ -136,7 +136,7 @@ def _body(case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
     schedule, problem = found.schedule, hours.problem
     assert schedule is not None
     usd = schedule.total(problem)
-    standing = math.fsum(option.usd_per_month for option in path) - _beside(case, path)
+    standing = math.fsum(option.usd_per_month for option in path) - _other_usd(case, path)
     body: dict[str, Any] = {
         "usd_per_month": round(usd, 2),
         "standing_usd_per_month": round(standing, 2),
@@ -158,11 +158,11 @@ def _body(case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
 
 
 def _unscheduled(case: Case, path: Path) -> Iterator[str]:
-    if (usd := _beside(case, path)) > CENT:
+    if (usd := _other_usd(case, path)) > CENT:
         yield f"disks and traffic between zones, {usd:.2f} USD a month, are in neither figure"
 
 
-def _beside(case: Case, path: Path) -> float:
+def _other_usd(case: Case, path: Path) -> float:
     """USD a month of the standing fleet for its disks and for what crosses zones."""
     found = 0.0
     for demand, option in zip(case.tiers, path, strict=True):

@@ -57,12 +57,12 @@ def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, 
 
 def spares_alone(problem: Problem, plain: Path) -> Problem:
     """The problem with more machines than `plain` as the only way out."""
-    return _held(problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0))
+    return _restricted(problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0))
 
 
 def replication_alone(problem: Problem, plain: Path) -> Problem:
     """The problem with more copies than `plain` as the only way out."""
-    return _held(problem, plain, _no_spare_more)
+    return _restricted(problem, plain, _no_spare_more)
 
 
 def more_copies(plain: Path, path: Path) -> bool:
@@ -81,7 +81,7 @@ def _machines(one: Option) -> int:
     return one.needed + one.extra
 
 
-def _held(problem: Problem, plain: Path, most: Most) -> Problem:
+def _restricted(problem: Problem, plain: Path, most: Most) -> Problem:
     tiers = zip(problem.options, plain, strict=True)
     return replace(problem, options=tuple(_of_type(tier, old, most) for tier, old in tiers))
 

@@ -54,7 +54,7 @@ class Slo(Strict):
     integrity: IntegritySlo | None = None
 
     @model_validator(mode="after")
-    def _can_be_kept(self) -> Slo:
+    def _check_reachable(self) -> Slo:
         if self.availability is not None:
             try:
                 require_target("availability", self.availability)

@@ -155,8 +155,8 @@ def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, 
             scheme=plan.scheme or service.scheme,
             pages_per_s=pages,
             tiers=tuple(known[tier.spec.name] for tier in service.tiers),
-            missing=tuple(m for m in service.missing if not _told(m, replaced)),
-            thin=tuple(m for m in service.thin if not _told(m, replaced)),
+            missing=tuple(m for m in service.missing if not _is_declared(m, replaced)),
+            thin=tuple(m for m in service.thin if not _is_declared(m, replaced)),
         ),
         tuple(replaced),
     )
@@ -176,7 +176,7 @@ def _replaced(fit: TierFit, tier: DeclaredTier, said: list[str]) -> TierFit:
     return fit
 
 
-def _told(missing: str, replaced: list[str]) -> bool:
+def _is_declared(missing: str, replaced: list[str]) -> bool:
     """True where what the fit misses is among the stated figures."""
     for text in replaced:
         tier, _, key = text.removeprefix("tiers.").rpartition(".")

@@ -19,10 +19,10 @@ CV2_RANGE = (0.05, 10.0)  # that the law is asked with; what is measured beyond 
 
 def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
     """The tiers' demands at r = 1 everywhere, from the front."""
-    copies, found = _known(service.pages_per_s), []
+    copies, found = _value(service.pages_per_s), []
     for tier in service.tiers:
         state = TierState(tier.spec.state, copy_mb_per_s=_copy_mb_per_s(tier))
-        rate = copies * _known(tier.requests_per_copy)
+        rate = copies * _value(tier.requests_per_copy)
         hold = tier.token_hold_s.value
         found.append(
             TierDemand(
@@ -30,7 +30,7 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
                 latency=_tier_latency(tier, rate),
                 request_per_s=rate,
                 memory_mb=tier.spec.memory_mb,
-                connection_per_s=copies * _known(tier.connections_per_copy),
+                connection_per_s=copies * _value(tier.connections_per_copy),
                 token_hold_s=hold,
                 tokens=tier.tokens,
                 card_s=_card_s(tier),
@@ -69,7 +69,7 @@ def within_range(cv2: float) -> float:
     return min(CV2_RANGE[1], max(CV2_RANGE[0], cv2))
 
 
-def _known(estimate: Estimate) -> float:
+def _value(estimate: Estimate) -> float:
     assert estimate.value is not None  # the caller stops where something is missing
     return estimate.value
 
@@ -78,9 +78,9 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
     cv2 = tier.service_cv2.value if tier.service_cv2.sufficient else None
     gamma = tier.gamma.value if tier.gamma.sufficient else None
     found = TierLatency(
-        processing_s=_known(tier.processing_s),
+        processing_s=_value(tier.processing_s),
         cv2=1.0 if cv2 is None else within_range(cv2),
-        visits=_known(tier.requests_per_copy),
+        visits=_value(tier.requests_per_copy),
         interference_share=min(0.95, tier.interference_share.value or 0.0),
         gamma=1.0,
         run_s=tier.interference_run_s,

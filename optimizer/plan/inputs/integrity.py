@@ -54,7 +54,7 @@ class TransientFaults(Strict):
     def _is_one(self) -> TransientFaults:
         observed = (self.count is not None, self.node_months is not None)
         if observed[0] != observed[1] or (self.per_node_month is None) != observed[0]:
-            raise refusal("per_node_month, or count and node_months", got=_given(self, _RATE))
+            raise refusal("per_node_month, or count and node_months", got=_set_keys(self, _RATE))
         return self
 
 
@@ -95,7 +95,7 @@ class StatedVariant(Strict):
         if stated[0] != stated[1] or by_run[0] != by_run[1] or stated[0] == by_run[0]:
             keys = ("nodt", "nodt_source", "nodt_run", "native_run")
             raise refusal(
-                "nodt and nodt_source, or nodt_run and native_run", got=_given(self, keys)
+                "nodt and nodt_source, or nodt_run and native_run", got=_set_keys(self, keys)
             )
         for key in ("workload", "native_workload"):
             if getattr(self, key) is not None and not by_run[0]:
@@ -111,7 +111,7 @@ class StatedVariant(Strict):
             keys = ("pcraft", "run", "of", *_COUNTS, "injections", "source")
             raise refusal(
                 "pcraft; or run and of; or corrupt, crash, retry, injections and source",
-                got=_given(self, keys),
+                got=_set_keys(self, keys),
             )
         if self.injections is not None:
             hits = sum(getattr(self, key) for key in _COUNTS)
@@ -120,5 +120,5 @@ class StatedVariant(Strict):
         return self
 
 
-def _given(stated: Strict, keys: tuple[str, ...]) -> str:
+def _set_keys(stated: Strict, keys: tuple[str, ...]) -> str:
     return " and ".join(key for key in keys if getattr(stated, key) is not None) or "nothing"

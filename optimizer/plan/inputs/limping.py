@@ -26,10 +26,10 @@ def measured_share(asked: LimpRun, folder: Path, place: str) -> tuple[float, str
     """
     found = measured_slowdown(asked, folder, place)
     share = 0.0 if found.high is None else min(1.0, 1.0 / found.high)
-    return share, _said(found, share)
+    return share, _describe(found, share)
 
 
-def _said(found: MeasuredSlowdown, share: float) -> str:
+def _describe(found: MeasuredSlowdown, share: float) -> str:
     if found.high is None:
         return (
             f"a limping machine counts as nothing: {found.where} was cut short at "

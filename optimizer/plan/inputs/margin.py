@@ -42,7 +42,7 @@ class LawError:
 
         return math.exp(max(0.0, self.spread * float(stdtrit(self.freedom, level))))
 
-    def kept(self, predicted_ms: float, limit_ms: float) -> float:
+    def probability_within(self, predicted_ms: float, limit_ms: float) -> float:
         """P(the true percentile is within the limit)."""
         from scipy.special import stdtr
 

@@ -194,6 +194,6 @@ def _unknown(arms: Sequence[Arm]) -> list[str]:
     for tier in arms[0].service.tiers:
         names = set(arms[0].servers(tier.spec.name))
         kinds = {w.kind for w in arms[0].results.faults if w.machine in names}
-        told = {kind for arm in arms for kind in arm.kinds_told(tier.spec.name)}
+        told = {kind for arm in arms for kind in arm.measured_kinds(tier.spec.name)}
         found += [f"{kind} at {tier.spec.name}" for kind in sorted(kinds - told)]
     return found

@@ -219,7 +219,7 @@ class _Search:
         long where the law is far too cheap."""
         cheaper: list[Path] = []
         steps = _Steps(by_cost(self._problem, self._deadline), _usd(self._law_path), cheaper)
-        chosen = self._first_kept(itertools.islice(iter(steps), _EACH_WAY))
+        chosen = self._first_within(itertools.islice(iter(steps), _EACH_WAY))
         if chosen is None:
             return None
         open_ = len(cheaper)
@@ -233,7 +233,7 @@ class _Search:
         self._left_open = open_
         return chosen
 
-    def _first_kept(self, paths: Iterator[Path]) -> _Fleet | None:
+    def _first_within(self, paths: Iterator[Path]) -> _Fleet | None:
         for group in _groups(paths):
             if not self._looked_at(group):
                 break

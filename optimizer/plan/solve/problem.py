@@ -103,7 +103,7 @@ def violations(problem: Problem, path: Path) -> list[str]:
         broken.append("utilisation")
     if any(o.collision > problem.collision_max for o in path):
         broken.append("collision")
-    if not _kept(problem, problem.latency(path) if problem.latency_ms_max else {}):
+    if not _is_within(problem, problem.latency(path) if problem.latency_ms_max else {}):
         broken.append("latency")
     if not all(stands(problem, option) for option in path) or any(_degraded_slow(problem, path)):
         broken.append("degraded")
@@ -127,7 +127,7 @@ def too_slow(problem: Problem, path: Path) -> bool:
     In the degraded condition every tier has to stand by itself (`stands`)."""
     if not problem.latency_ms_max:
         return False
-    return not _kept(problem, problem.latency(path)) or any(_degraded_slow(problem, path))
+    return not _is_within(problem, problem.latency(path)) or any(_degraded_slow(problem, path))
 
 
 def percentile_share(problem: Problem, path: Path) -> float:
@@ -146,8 +146,8 @@ def _degraded_slow(problem: Problem, path: Path) -> Iterator[bool]:
     assert problem.latency_degraded is not None
     for tier, option in enumerate(path):
         if stands(problem, option):
-            yield not _kept(problem, problem.latency_degraded(path, tier))
+            yield not _is_within(problem, problem.latency_degraded(path, tier))
 
 
-def _kept(problem: Problem, found: Mapping[int, float]) -> bool:
+def _is_within(problem: Problem, found: Mapping[int, float]) -> bool:
     return all(found[q] <= limit for q, limit in problem.latency_ms_max.items())

@@ -208,7 +208,7 @@ def designs(
                 continue
             seen.add(needed)
             for extra, lost in _extras(problem, tier, needed, worst):
-                asked = _asked(load, needed, extra, units, counted)
+                asked = _needed_machines(load, needed, extra, units, counted)
                 found.append(
                     Design(number, rows, tuple(units), vcpus, needed, extra, asked, counted, lost)
                 )
@@ -321,7 +321,7 @@ def _whole(value: float) -> int:
     return max(1, math.ceil(value * (1.0 - LIMIT_INSIDE)))
 
 
-def _asked(
+def _needed_machines(
     load: Sequence[float],
     needed: Sequence[int],
     extra: int,

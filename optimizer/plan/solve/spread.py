@@ -57,7 +57,7 @@ class Rule:
         found = machines if self.max_per_domain is None else min(machines, self.max_per_domain)
         return min(found, replicas - 1) if self.copies_apart and replicas > 1 else found
 
-    def kept(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
+    def allowed(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
         """Which placements do what is asked: the machines of their fullest domain, domains used."""
         found: Mask = used >= (self.min_domains or 1)
         return found & (machines - largest >= needed) if self.survive else found
@@ -113,7 +113,7 @@ class Spreads:
         kept = np.ones(len(places.placements), dtype=bool)
         for depth, rule in enumerate(self._rules):
             used = places.domains[depth].sum(axis=1)
-            kept &= rule.kept(places.largest(depth), used, machines, needed)
+            kept &= rule.allowed(places.largest(depth), used, machines, needed)
         if not kept.any():
             return None
         short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=self._scheme)

@@ -44,7 +44,7 @@ class LeaderFollower(System):
             )
         return {"leader": tuple(leaders), "follower": tuple(followers)}
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The first follower that does not limp."""
         del row
         return next(name for name in parts["follower"] if name != injected)

@@ -213,13 +213,13 @@ class Clients:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._heard(line.rstrip("\n").split("\t"))
+            self._read_message(line.rstrip("\n").split("\t"))
         now = time.monotonic()
         for lane in list(self.lanes):
             lane.end(now, _GONE)
         self._ready.set()
 
-    def _heard(self, words: Sequence[str]) -> None:
+    def _read_message(self, words: Sequence[str]) -> None:
         if words[0] == "did":
             start, end = int(words[2]) / 1e9, int(words[3]) / 1e9
             self.lanes[int(words[1])].did.append(Did(start, end, words[4]))

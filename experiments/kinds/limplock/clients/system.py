@@ -97,7 +97,7 @@ class System(ABC):
         """
 
     @abstractmethod
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """The machine that the row's operation is asked of."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ import polars as pl
 
 from experiments.kinds.limplock.judge.dose import Class, Dose
 from experiments.kinds.limplock.judge.model import LIMPING, Cluster, Outcome, Repeat
-from experiments.kinds.limplock.judge.probes import SCHEMA, Stream, seen
+from experiments.kinds.limplock.judge.probes import SCHEMA, Stream, probe_findings
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.judge.slowdown import Waited
 
@@ -213,7 +213,7 @@ def mild(rng: np.random.Generator) -> tuple[float, Verdict]:
 def _true(cluster: Cluster, rng: np.random.Generator) -> float:
     many = measured(cluster, repeats(cluster, rng, _REPEATS_TRUE))
     rule = Rule()
-    streams = seen(
+    streams = probe_findings(
         many.probes, many.fault_s, {}, factor=rule.factor, judged_share=rule.judged_share
     )
     reads = streams[Stream(many.limping, "read", "node")]

@@ -24,7 +24,7 @@ def missing_measurements(spec: Mapping[str, Any], windows: Sequence[Window]) -> 
     and the last of the values that come first, and of each value that it tried.
     """
     section = LimplockSection.model_validate(spec["limplock"])
-    asked, repeats = section.asked(), _repeats(spec, section)
+    asked, repeats = section.chosen_rows(), _repeats(spec, section)
     wanted = [scenario.name for scenario in section.scenarios]
     came: dict[tuple[str, str, str], dict[str, set[int]]] = {}
     for window in windows:
@@ -42,7 +42,7 @@ def missing_measurements(spec: Mapping[str, Any], windows: Sequence[Window]) -> 
     for arm, row, part in _parts(repeats, asked):
         if arm in arms and row.name in rows:
             counts = {name: len(some) for name, some in came.get((arm, row.name, part), {}).items()}
-            said = _said(dict.fromkeys(wanted, 0) | counts, repeats[arm])
+            said = _describe_shortfall(dict.fromkeys(wanted, 0) | counts, repeats[arm])
             place = ", ".join([arm] * (len(repeats) > 1) + [part] * (len(row.injected) > 1))
             found += [f"{row.name}{f' ({place})' if place else ''}: {said}"] if said else []
     return found
@@ -62,7 +62,7 @@ def _parts(arms: Mapping[str, int], asked: Sequence[Row]) -> Iterator[tuple[str,
                 yield arm, row, part
 
 
-def _said(counts: Mapping[str, int], repeats: int) -> str:
+def _describe_shortfall(counts: Mapping[str, int], repeats: int) -> str:
     """Scenarios with fewer repeats, those of one count together; empty where none has."""
     if not any(counts.values()):
         return _NOTHING

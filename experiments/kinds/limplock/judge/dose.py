@@ -99,14 +99,14 @@ def dose_of(
         tiers = fleet.get("tiers", {}).values()
         bound = next((float(one[MEMORY]) for one in tiers if one["role"] == role), None)
     else:
-        bound = _told(mechanism.bound, mechanism.at or "", faulty, whitebox)
+        bound = _metric_max(mechanism.bound, mechanism.at or "", faulty, whitebox)
     if bound is not None and mechanism.per_node:
         bound *= max(1, nodes)
     unit = {"megabytes": "MB", "seconds": "s"}.get(mechanism.put, mechanism.put)
     return Dose(mechanism.what, unit, put, bound, mechanism.share_least, tuple(mechanism.verdicts))
 
 
-def _told(metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame) -> float | None:
+def _metric_max(metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame) -> float | None:
     """The most that machines with this part said of it while the part limped."""
     found = [
         float(value)

@@ -45,7 +45,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeFinding:
     """A stream in one repeat."""
 
     base_s: float | None  # median without the fault
@@ -55,14 +55,14 @@ class Seen:
     slow_s: tuple[float, float] | None  # between which times it became slow for good
 
 
-def seen(
+def probe_findings(
     probes: pl.DataFrame,
     fault_s: Mapping[int, float],
     down_s: Mapping[tuple[int, str], float],
     *,
     factor: float,
     judged_share: float,
-) -> dict[Stream, tuple[Seen, ...]]:
+) -> dict[Stream, tuple[ProbeFinding, ...]]:
     """Every stream, repeat by repeat.
 
     Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; down_s by repeat and
@@ -71,14 +71,14 @@ def seen(
     Raises: InputError where the frame is not as SCHEMA says, or a repeat has no length.
     """
     _check(probes, fault_s)
-    found: dict[Stream, list[Seen]] = {}
+    found: dict[Stream, list[ProbeFinding]] = {}
     keys = ["node", "operation", "needs", "repeat"]
     for key, rows in probes.sort(*keys, "start_s").group_by(keys, maintain_order=True):
         node, operation, needs, repeat = key
         stream = Stream(str(node), str(operation), _needs(str(needs)))
         number = int(str(repeat))
         series = _Series(rows, fault_s[number], down_s.get((number, stream.node)))
-        found.setdefault(stream, []).append(series.seen(factor, judged_share))
+        found.setdefault(stream, []).append(series.finding(factor, judged_share))
     return {stream: tuple(repeats) for stream, repeats in found.items()}
 
 
@@ -114,7 +114,7 @@ class _Series:
         self._fault_s = fault_s
         self._known_down_s = down_s
 
-    def seen(self, factor: float, judged_share: float) -> Seen:
+    def finding(self, factor: float, judged_share: float) -> ProbeFinding:
         base = self._base(-np.inf, 0.0)
         down_s = self._down_s()
         until = self._fault_s if down_s is None else down_s
@@ -123,7 +123,7 @@ class _Series:
         if down_s is not None and faulty is not None and faulty.at_least:
             # That it had not answered when it went down says nothing, unless that was long.
             faulty = faulty if base_s is None or faulty.seconds > factor * base_s else None
-        return Seen(
+        return ProbeFinding(
             base_s=base_s,
             halves_s=self._halves_s(),
             faulty=faulty,

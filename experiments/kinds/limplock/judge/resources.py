@@ -168,14 +168,14 @@ def _of_machine(
     for scenario in dict.fromkeys(window.scenario for window in faulty):
         pairs = [(bases[w.repeat], w) for w in faulty if w.scenario == scenario]
         for shown in left.shown:
-            seen = [_seen(shown, name, *pair, told, judged_share) for pair in pairs]
+            seen = [_compare_use(shown, name, *pair, told, judged_share) for pair in pairs]
             known = [one for one in seen if one is not None]
             if known:
                 yield _over(shown, scenario, known)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Use:
     base: float
     level: float
     limit: float | None
@@ -183,9 +183,9 @@ class _Seen:
     reached_in_base: bool
 
 
-def _seen(
+def _compare_use(
     shown: Shown, name: str, base: Window, window: Window, told: Metrics, judged_share: float
-) -> _Seen | None:
+) -> _Use | None:
     """In one repeat; None where the machine told nothing before, or nothing under the fault."""
     _, calm, _ = _values(shown, name, base, told)
     times, values, limit = _values(shown, name, window, told)
@@ -193,7 +193,7 @@ def _seen(
         return None
     last = values[-max(1, round(judged_share * values.size)) :]
     full = times[values >= REACHED * limit] if limit else np.empty(0)
-    return _Seen(
+    return _Use(
         float(np.median(calm)), float(np.median(last)), limit,
         float(full[0]) - window.start_s if full.size else None,
         bool(limit and calm.max() >= REACHED * limit),
@@ -210,7 +210,7 @@ def _values(
     return times, values, told.limit(machine, shown, *span)
 
 
-def _over(shown: Shown, scenario: str, seen: Sequence[_Seen]) -> Resource:
+def _over(shown: Shown, scenario: str, seen: Sequence[_Use]) -> Resource:
     """All repeats of a scenario."""
     unit, limits = shown["unit"], [one.limit for one in seen if one.limit is not None]
     return Resource(

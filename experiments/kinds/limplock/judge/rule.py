@@ -28,7 +28,7 @@ from pydantic import Field
 
 from core.config_file import Share, Strict
 from experiments.kinds.limplock.judge.dose import Class, Dose
-from experiments.kinds.limplock.judge.probes import Seen, Stream, seen
+from experiments.kinds.limplock.judge.probes import ProbeFinding, Stream, probe_findings
 from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, slowdown
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
@@ -126,7 +126,7 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
 
     Raises: InputError where the probes are not as `probes.SCHEMA` says.
     """
-    found = seen(
+    found = probe_findings(
         measured.probes,
         measured.fault_s,
         measured.down_s,
@@ -217,7 +217,7 @@ def _judged(
     return Judgement("insufficient", found, "the bounds lie on both sides of the factor")
 
 
-def _stream(stream: Stream, repeats: Sequence[Seen], rule: Rule) -> StreamJudged:
+def _stream(stream: Stream, repeats: Sequence[ProbeFinding], rule: Rule) -> StreamJudged:
     base_s = [one.base_s for one in repeats if one.base_s is not None]
     spread_s = [half for one in repeats for half in one.halves_s]
     faulty = [one.faulty for one in repeats if one.faulty is not None]
@@ -232,7 +232,7 @@ def _stream(stream: Stream, repeats: Sequence[Seen], rule: Rule) -> StreamJudged
     return StreamJudged(stream, judgement, down, since)
 
 
-def _since(repeats: Sequence[Seen]) -> Since | None:
+def _since(repeats: Sequence[ProbeFinding]) -> Since | None:
     """The least and the most of r repeats hold the median with 1 - 2^(1 - r)."""
     times = [one.slow_s for one in repeats if one.slow_s is not None]
     if not times:

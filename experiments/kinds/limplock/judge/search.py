@@ -108,7 +108,7 @@ def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
     """The findings of a run: of each arm the points in order of the axis, the zones, and what a
     budget left open."""
     return [
-        {"arm": arm, "row": row, "part": part, **_found(list(mine), rule)}
+        {"arm": arm, "row": row, "part": part, **_summarise(list(mine), rule)}
         for (arm, row, part), mine in groupby(
             sorted(windows, key=_series), key=_series
         )
@@ -119,7 +119,7 @@ def _series(window: Window) -> tuple[str, str, str]:
     return window.arm, window.row, window.part
 
 
-def _found(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
+def _summarise(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
     base = later_bases(windows)
     waits: dict[float, list[Waited]] = {}
     for window in windows:

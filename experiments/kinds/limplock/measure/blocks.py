@@ -48,7 +48,7 @@ class Rows:
     def __init__(self, testbed: Testbed, section: LimplockSection) -> None:
         self._testbed = testbed
         self._section = section
-        self._rows = section.asked()
+        self._rows = section.chosen_rows()
         self._windows: list[Window] = []
         self._closing: list[Window] = []
         self._abandoned: list[str] = []
@@ -220,12 +220,12 @@ class Rows:
             scales, self._testbed.clock.monotonic, self._closing,
         )  # fmt: skip
         write_windows(folder, left, self._windows)
-        write_table(folder / ASKED_FILE, self._asked(), ASKED)
+        write_table(folder / ASKED_FILE, self._operation_table(), ASKED)
         whitebox = pl.concat([pl.DataFrame(schema=WHITEBOX), *self._whitebox])
         write_table(folder / WHITEBOX_FILE, whitebox, WHITEBOX)
         return {}
 
-    def _asked(self) -> pl.DataFrame:
+    def _operation_table(self) -> pl.DataFrame:
         t0 = self._testbed.clock.monotonic
         rows = [
             (purpose, lane.task.node, lane.task.operation, one.start - t0, one.end - t0,

@@ -27,7 +27,7 @@ def assign_roles(row: Row, part: str, system: System) -> NodeRoles:
         got = ", ".join(parts) or "none"
         raise NotStable(f"row {row.name}", expected=f"a machine that is {part}", got=got)
     limping = sorted(parts[part])[0]
-    asked = system.asked(row, parts, limping)
+    asked = system.asked_machine(row, parts, limping)
     return NodeRoles(limping, asked, labels_of(parts, limping, asked))
 
 

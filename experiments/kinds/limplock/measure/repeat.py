@@ -231,7 +231,7 @@ class Repeat:
             end_s=clock.since_s(end),
             took_s=(end if done is None else done) - lane.started,
             cut=done is None,
-            gone_s=self._gone(scenario, cast, start),
+            gone_s=self._ended_services(scenario, cast, start),
             moved=self._now(cast) != cast,
             errors=sum(one.outcome == "error" for one in lane.did),
         )
@@ -250,7 +250,7 @@ class Repeat:
         except NotStable:
             return replace(cast, limping="")
 
-    def _gone(self, scenario: str, cast: NodeRoles, start: float) -> Mapping[str, float]:
+    def _ended_services(self, scenario: str, cast: NodeRoles, start: float) -> Mapping[str, float]:
         """Machines whose service has ended, and since when: at once where it was made to."""
         found = {cast.limping: 0.0} if scenario == CRASH else {}
         for name in self._system.nodes:

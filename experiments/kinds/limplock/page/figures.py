@@ -173,7 +173,7 @@ def _course(
     panels = [
         _Panel("operations per second", _throughput(inside, zero_s, end_s)),
         _Panel("median probe, ms (log scale)", _probed(inside, looks, zero_s, end_s), log=True),
-        *_told(left, told, looks, zero_s),
+        *_metric_panels(left, told, looks, zero_s),
     ]
     title = f"{first.row}, {first.part}, {first.arm}: repeat {first.repeat + 1} over time"
     limped = ", ".join(
@@ -270,7 +270,7 @@ def _drawn_as(name: str, looks: Mapping[str, Look]) -> dict[str, Any]:
     return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
 
 
-def _told(left: Left, told: pl.DataFrame, looks: Mapping[str, Look], zero_s: float) -> list[_Panel]:
+def _metric_panels(left: Left, told: pl.DataFrame, looks: Mapping[str, Look], zero_s: float) -> list[_Panel]:
     """White-box metrics that say anything: those that came to a limit, then the first."""
     found = []
     series = Metrics(told)

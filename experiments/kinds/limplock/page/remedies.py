@@ -95,9 +95,9 @@ def _bounds(found: Found) -> str:
 
 def _runs(over: Sequence[Found], under: Sequence[Found]) -> str:
     """Durations of all repeats: `8.10, 8.30 for 2.40, at least 9.00 s`."""
-    said = (", ".join(_took(wait) for wait in waits) or MISSING for waits in (over, under))
+    said = (", ".join(_duration(wait) for wait in waits) or MISSING for waits in (over, under))
     return f"{' for '.join(said)} s"
 
 
-def _took(wait: Found) -> str:
+def _duration(wait: Found) -> str:
     return f"{'at least ' if wait['at_least'] else ''}{number(wait['seconds'])}"

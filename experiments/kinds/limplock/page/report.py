@@ -181,7 +181,7 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
             named(f"{_name(result, one)}, {label(one['scenario'])}"),
             Cell(f"{number(one['base_s'])} s"),
             Cell(_slowdown(one["slowdown"]), about=_interval(one["slowdown"])),
-            *(_said(one, name) for name in CLASSES),
+            *(_verdict_cell(one, name) for name in CLASSES),
             named(_notes(one)),
         )
         for one in result["scenarios"]
@@ -217,7 +217,7 @@ def _interval(found: Mapping[str, Any] | None) -> str:
     return f"{number(found['low'])}{high}" if high else f"{number(found['low'])} or more"
 
 
-def _said(one: Mapping[str, Any], name: str) -> Cell:
+def _verdict_cell(one: Mapping[str, Any], name: str) -> Cell:
     about = {
         "operation": one["reason"],
         "node": ", ".join(

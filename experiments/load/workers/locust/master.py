@@ -204,9 +204,9 @@ class Master:
         """Until each worker has finished or is gone, and the block's time is over."""
         load = self._plan.load
         limit_s = self._end_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
-        self._wait(lambda: all(m.finished or self._is_gone(m) for m in self._members), limit_s)
+        self._wait(lambda: all(m.finished or self._has_ended(m) for m in self._members), limit_s)
         self._wait(lambda: False, self._end_s)
-        ended = [m for m in self._members if m.finished and not self._is_gone(m)]
+        ended = [m for m in self._members if m.finished and not self._has_ended(m)]
         self._compare_clocks(ended, _CLOCK_AGAIN_S)
         for member in ended:
             if member.exchanges and member.offset:
@@ -247,7 +247,7 @@ class Master:
         for member in self._members:
             self._runner.send_message("halt", {}, member.client_id)
         end_s = time.monotonic() + _HALT_S
-        self._wait(lambda: all(m.finished or self._is_gone(m) for m in self._members), end_s)
+        self._wait(lambda: all(m.finished or self._has_ended(m) for m in self._members), end_s)
 
     def _conclude(self) -> None:
         self._records.close()
@@ -262,7 +262,7 @@ class Master:
             workers=[member.use() for member in self._members],
         )
 
-    def _is_gone(self, member: Member) -> bool:
+    def _has_ended(self, member: Member) -> bool:
         client = self._runner.clients.get(member.client_id)
         return client is None or client.state == STATE_MISSING
 

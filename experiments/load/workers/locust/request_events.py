@@ -89,7 +89,7 @@ class RequestEvents:
 
     def cut(self, run: TaskRun, name: str, sent_s: float) -> None:
         """A request of a task that was ended at its time-out."""
-        self._time_out(run, self._known(name), sent_s)
+        self._time_out(run, self._bounded_name(name), sent_s)
 
     def _time_out(self, run: TaskRun, name: str, sent_s: float) -> None:
         answer = Answer("time_out", 0, 0, self.clock(), "task_timeout_s")
@@ -122,9 +122,9 @@ class RequestEvents:
         size = _number(response_length)
         reason = "" if outcome == "ok" else reason_of(exception)
         answer = Answer(outcome, status, size, sent_s + took_s, reason)
-        self._record(run, self._known(f"{request_type} {name}"), sent_s, answer)
+        self._record(run, self._bounded_name(f"{request_type} {name}"), sent_s, answer)
 
-    def _known(self, name: str) -> str:
+    def _bounded_name(self, name: str) -> str:
         """The name, or that of all others where there are too many."""
         name = name[:NAME_MAX]
         if name not in self._names:

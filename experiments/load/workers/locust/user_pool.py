@@ -246,7 +246,7 @@ class UserPool:
         greenlet.spawn_tree_locals = {_SEAT: seat}  # what it spawns has them too
         seat.greenlet = seat.user._greenlet = greenlet
         seat.user._group = runner.user_greenlets
-        greenlet.link(lambda _: self._gone(seat, greenlet))
+        greenlet.link(lambda _: self._replace_user(seat, greenlet))
 
     def _live(self, user: User, seat: Seat) -> None:
         try:
@@ -258,7 +258,7 @@ class UserPool:
                 seat.run.raised = True
             self.counts.add_error(text)
 
-    def _gone(self, seat: Seat, greenlet: gevent.Greenlet) -> None:
+    def _replace_user(self, seat: Seat, greenlet: gevent.Greenlet) -> None:
         """A user has ended: its task too, and another takes its place."""
         if seat.greenlet is not greenlet:
             return

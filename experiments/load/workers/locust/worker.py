@@ -174,11 +174,11 @@ def _watch_master(environment: Environment, leave: Any) -> None:
     """Ends the worker when the master fell silent: Locust itself would wait for a minute."""
     heard_s = time.monotonic()
 
-    def heard(**_: Any) -> None:
+    def on_heartbeat(**_: Any) -> None:
         nonlocal heard_s
         heard_s = time.monotonic()
 
-    environment.events.heartbeat_received.add_listener(heard)
+    environment.events.heartbeat_received.add_listener(on_heartbeat)
     while time.monotonic() - heard_s < MASTER_SILENT_S:
         gevent.sleep(1.0)
     logging.error("no heartbeat of the master for %g s: the worker ends", MASTER_SILENT_S)

@@ -108,7 +108,7 @@ class _Ec2:
 
         return platform.Ec2Platform(experiment, given["region"])
 
-    def made(self) -> list[str]:
+    def experiments(self) -> list[str]:
         """The fleets that were made here."""
         from experiments.testbed.platforms.ec2.platform import STACK
         from experiments.testbed.platforms.terraform import stated

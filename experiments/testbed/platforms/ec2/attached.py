@@ -80,7 +80,7 @@ class AttachedFleet(Ec2Machines):
         progress("the fleet stays; `sparecraft down` removes it where it was made")
         return []
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Nothing of what was made here, for nothing was."""
         return []
 

@@ -95,7 +95,7 @@ class Aws:
             core.register_component("data_loader", _LOADER)
             core.get_scoped_config()  # refuses a profile that is not there
             self._session = boto3.session.Session(botocore_session=core, region_name=region)
-        self.region = _known(self._session, self._session.region_name)
+        self.region = _check_region(self._session, self._session.region_name)
         self._clients: dict[str, Any] = {}
 
     def client(self, service: str) -> Any:
@@ -177,7 +177,7 @@ def advice(said: str) -> str | None:
     return None
 
 
-def _known(session: Any, region: str | None) -> str:
+def _check_region(session: Any, region: str | None) -> str:
     partitions = session.get_available_partitions()
     known = sorted({r for p in partitions for r in session.get_available_regions("ec2", p)})
     if region in known:

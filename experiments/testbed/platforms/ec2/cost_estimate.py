@@ -34,7 +34,7 @@ _OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` i
 def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrator) -> CostEstimate:
     """The fleet with its price, which is shown; `platform` is ready to make it."""
     now = datetime.now(UTC)
-    wanted = asked(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
+    wanted = rental_request(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
     rental, bill = _priced(design, platform, narrator, wanted, given["book"] or "ec2")
     platform.rental = rental
     within(bill, given["max_usd"], given.get("planned_s"))
@@ -73,11 +73,11 @@ def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
         )
 
 
-def asked(
+def rental_request(
     platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
 ) -> Rental:
     """The request, not yet priced. Of a fleet that is up, what is not said anew stays."""
-    kept = platform.stack.variables if platform.stack.held() else {}
+    kept = platform.stack.variables if platform.stack.state_resources() else {}
     more = {name: value for name, value in kept.items() if name not in _OWN}
     more |= _variables(variables, platform.stack.declared())
     spot = spot or bool(kept.get("spot"))

@@ -65,7 +65,7 @@ class Ec2Platform(Ec2Machines):
         """Raises EnvironmentMissing where AWS does not answer, or there is something of this
         experiment's name that this workspace did not make: nothing may touch that unasked."""
         self.aws.account()
-        own = {str(one.get("id")) for one in self.stack.held()}
+        own = {str(one.get("id")) for one in self.stack.state_resources()}
         others = [one for one in resources.find(self.aws, self.experiment) if _foreign(one, own)]
         if others:
             raise EnvironmentMissing(
@@ -92,7 +92,7 @@ class Ec2Platform(Ec2Machines):
         try:
             self.stack.apply(tfvars, progress, self.rental.variables(self.aws.region))
         except EnvironmentMissing as error:
-            raise self._half_made(error) from error
+            raise self._incomplete(error) from error
         inventory = self.inventory()
         self.await_up([one.name for one in inventory.started], self.ready_timeout_s)
         standbys = [one.name for one in inventory.machines if one.standby]
@@ -118,11 +118,11 @@ class Ec2Platform(Ec2Machines):
 
         return self.stack.remove(progress, swept)
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Everything with this experiment's tag in the region."""
         return [str(one) for one in resources.find(self.aws, self.experiment)]
 
-    def _half_made(self, error: EnvironmentMissing) -> EnvironmentMissing:
+    def _incomplete(self, error: EnvironmentMissing) -> EnvironmentMissing:
         try:
             found = resources.find(self.aws, self.experiment)
             made = _listed(found) if found else "nothing"

@@ -73,7 +73,7 @@ class RemoteRun:
         self._narrator = narrator
         self._note = platform.stack.state_directory / _FILE
         self._noted = noted = self._read()
-        is_made = noted.begun or not noted.own_fleet if noted else bool(platform.stack.held())
+        is_made = noted.begun or not noted.own_fleet if noted else bool(platform.stack.state_resources())
         self._offer = None if is_made else offer(design, platform, given, narrator)
         self.question = self._offer.question if self._offer else ""
 
@@ -100,7 +100,7 @@ class RemoteRun:
             except KeyboardInterrupt:
                 if not self._has_begun():
                     raise self._interrupted(None) from None
-                halt = runs.asked(told)
+                halt = runs.read_halt(told)
                 is_interrupted = halt is None
                 self._end(noted, halt.reason if halt else "")
             signals.shield()
@@ -143,7 +143,7 @@ class RemoteRun:
             with narrator.step("Making the fleet (terraform apply)"):
                 platform.up(self._design.directory / "fleet.tfvars", narrator.detail)
         with narrator.step("Waiting until the first load machine answers (Systems Manager)"):
-            self._shell().await_made(["look", noted.id], platform.ready_timeout_s)
+            self._shell().await_answer(["look", noted.id], platform.ready_timeout_s)
         with self._passing(f"{noted.id}/design.tar") as (bucket, key):
             platform.aws.transfer("upload_file", str(packed), bucket, key)
             link = platform.aws.link("get_object", bucket, key, _LINK_S)
@@ -173,7 +173,7 @@ class RemoteRun:
     def _remove(self) -> None:
         with self._narrator.step("Removing the fleet (terraform destroy)"):
             self._platform.down(self._narrator.detail)
-        if left := self._platform.left():
+        if left := self._platform.remaining():
             raise EnvironmentMissing(
                 f"fleet {self._design.fleet.experiment} on EC2",
                 expected="nothing left of it",

@@ -59,7 +59,7 @@ class Shell:
         kind = Failed if done["Status"] == "Failed" else EnvironmentMissing
         raise self._failure(words[0], f"{done['Status']}: {said.strip()[-2000:]}", kind)
 
-    def await_made(self, words: Sequence[str], timeout_s: float) -> dict[str, Any]:
+    def await_answer(self, words: Sequence[str], timeout_s: float) -> dict[str, Any]:
         """The same, from a machine that may still be installing what answers."""
         until = time.monotonic() + timeout_s
         while True:

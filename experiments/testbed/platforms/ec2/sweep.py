@@ -73,7 +73,7 @@ def _patiently(remove_one: Callable[[], None], timeout_s: float) -> None:
         try:
             remove_one()
         except AwsRefused as error:
-            if _is_gone(error):
+            if _is_absent(error):
                 return
             if error.code not in _IN_USE or time.monotonic() > deadline:
                 raise
@@ -82,7 +82,7 @@ def _patiently(remove_one: Callable[[], None], timeout_s: float) -> None:
             return
 
 
-def _is_gone(error: AwsRefused) -> bool:
+def _is_absent(error: AwsRefused) -> bool:
     absent = ("NoSuchBucket", "InvalidPlacementGroup.Unknown")
     return error.code in absent or "NotFound" in error.code or "not found" in error.got
 
@@ -146,7 +146,7 @@ def _vpc(aws: Aws, identifier: str) -> None:
         ):
             aws.call("s3", "delete_object", Bucket=bucket, Key=one["Key"])
     except AwsRefused as error:
-        if not _is_gone(error):
+        if not _is_absent(error):
             raise
     aws.call("ec2", "delete_vpc", VpcId=identifier)
 

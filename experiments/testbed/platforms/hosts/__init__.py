@@ -50,7 +50,7 @@ class _Hosts:
         """The same fleet."""
         return _platform(experiment, given.get("hosts"))  # watch has no such option
 
-    def made(self) -> list[str]:
+    def experiments(self) -> list[str]:
         """The fleets that were made from here."""
         from experiments.testbed.platforms.hosts.platform import STACK
         from experiments.testbed.platforms.terraform import stated
@@ -61,7 +61,7 @@ class _Hosts:
         """The fleets that were made from here."""
         del given
         rows = []
-        for name in self.made():
+        for name in self.experiments():
             machines = _platform(name, None).inventory().machines
             rows.append({"experiment": name, "machines": len(machines)})
         return rows

@@ -50,7 +50,7 @@ class HostsPlatform:
         """`file` None: that of the last `up` here, else hosts.toml."""
         self.experiment = experiment
         self.stack = Stack(stack, experiment)
-        self._file = file or self._kept()
+        self._file = file or self._hosts_file()
         # Without a file, an `up` or a hosts.toml here nothing was made from here.
         self._has_hosts = file is not None or self._file_note.exists() or self._file.exists()
         self._bundle = bundle
@@ -61,7 +61,7 @@ class HostsPlatform:
     def check(self) -> None:
         """Raises EnvironmentMissing where a host does not answer, cannot be a machine, or is
         another experiment's. A host that a killed run left off is switched on first."""
-        self._await(note.machine for note in self.journal.undo_left(self.undo))
+        self._await(note.machine for note in self.journal.undo_ended(self.undo))
         self._surveyed(self._listed().hosts)
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
@@ -79,10 +79,10 @@ class HostsPlatform:
         self._keep_file()
         self.stack.apply(tfvars, progress, {"hosts": rows})
         expires = datetime.now(UTC) + timedelta(hours=listed.ttl_hours)
-        self._made(f"{expires:%Y-%m-%dT%H:%M:%SZ}", progress)
+        self._install(f"{expires:%Y-%m-%dT%H:%M:%SZ}", progress)
         return self.inventory()
 
-    def _made(self, expires: str, progress: Progress) -> None:
+    def _install(self, expires: str, progress: Progress) -> None:
         settings: dict[str, Any] = self.stack.output("settings")
         remotes = {name: self._remote(one["host"]) for name, one in settings.items()}
         self._each(remotes, lambda _, remote: remote.take(self.experiment, expires))
@@ -126,7 +126,7 @@ class HostsPlatform:
             self.stack.destroy(progress)
         return sorted(differs)
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Hosts that say they are still this experiment's."""
         return [f"host {name}" for name in self._holding()[0]]
 
@@ -282,7 +282,7 @@ class HostsPlatform:
         return sorted(holding), unanswered
 
     def _settings(self) -> dict[str, Any]:
-        return dict(self.stack.output("settings")) if self.stack.held() else {}
+        return dict(self.stack.output("settings")) if self.stack.state_resources() else {}
 
     def _each(self, remotes: Mapping[str, Remote], hint: Callable[[str, Remote], None]) -> None:
         """For all at once; each is carried to its end, then EnvironmentMissing tells all that
@@ -307,7 +307,7 @@ class HostsPlatform:
         self._file_note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file_note.write_text(str(self._file.resolve()))
 
-    def _kept(self) -> Path:
+    def _hosts_file(self) -> Path:
         return Path(self._file_note.read_text() if self._file_note.exists() else FILE)
 
 

@@ -34,7 +34,7 @@ class Remote:
 
     def survey(self) -> dict[str, Any]:
         """The facts of the host. Raises EnvironmentMissing where it cannot be a machine."""
-        found = self._asked()
+        found = self._survey()
         wants = {
             "root": (found["root"], "a user that is root, or may `sudo -n`", "neither"),
             "apt": (found["apt"], "Debian or Ubuntu", "no apt-get"),
@@ -68,14 +68,14 @@ class Remote:
 
     def holder(self) -> dict[str, str] | None:
         """The host's owner."""
-        held: dict[str, str] | None = self._asked()["holder"]
+        held: dict[str, str] | None = self._survey()["holder"]
         return held
 
     def runs(self) -> bool:
         """True where the machine's program runs."""
-        return bool(self._asked()["program"])
+        return bool(self._survey()["program"])
 
-    def _asked(self) -> dict[str, Any]:
+    def _survey(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._fresh("survey", self.host.data_interface))
         return found
 
@@ -93,15 +93,15 @@ class Remote:
         if content.exists():
             self._shell(f"cat >{home}/content.tar.gz", content.read_bytes())
         told = {"role": settings["role"], "files": settings["files"]}
-        self._there("install", experiment, text=json.dumps(told).encode())
+        self._run_boot("install", experiment, text=json.dumps(told).encode())
 
     def start(self, experiment: str) -> None:
         """The machine's program."""
-        self._there("start", experiment)
+        self._run_boot("start", experiment)
 
     def stop(self, experiment: str) -> None:
         """The machine's program and all that it runs, at once."""
-        self._there("stop", experiment)
+        self._run_boot("stop", experiment)
 
     def release(self, experiment: str) -> list[str]:
         """Uninstall; returns what is not as it was before."""
@@ -126,7 +126,7 @@ class Remote:
             also=also,
         )
 
-    def _there(self, *words: str, text: bytes = b"") -> str:
+    def _run_boot(self, *words: str, text: bytes = b"") -> str:
         command = " ".join(map(shlex.quote, words))
         return self._shell(f"python3 -B /var/lib/sparecraft-host/boot/host.py {command}", text)
 

@@ -45,7 +45,7 @@ class _Local:
         """The same fleet."""
         return _platform(experiment, given.get("docker_hosts"))  # watch has no such option
 
-    def made(self) -> list[str]:
+    def experiments(self) -> list[str]:
         """The fleets that Terraform has a state of, and those that carry our label."""
         from experiments.testbed.platforms.local import docker
         from experiments.testbed.platforms.local.platform import STACK

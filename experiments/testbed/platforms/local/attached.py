@@ -44,7 +44,7 @@ class AttachedLocalFleet(LocalPlatform):
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """The fleet as it is. Raises EnvironmentMissing where it is not the one of `tfvars`."""
-        for note in self.journal.undo_left(self.undo):
+        for note in self.journal.undo_ended(self.undo):
             progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
         asked = check(read_tfvars(tfvars), Fleet)
         if different := list(self._differences(asked)):
@@ -96,7 +96,7 @@ class AttachedLocalFleet(LocalPlatform):
         progress("the fleet stays as it was")
         return []
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Nothing of what this run made, for it made nothing."""
         return []
 

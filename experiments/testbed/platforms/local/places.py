@@ -96,7 +96,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def told(variables: Mapping[str, Any]) -> str:
+def ports_line(variables: Mapping[str, Any]) -> str:
     """One line for a person."""
     named = {name.removesuffix("_port"): variables[name] for name in PORTS}
     ports = ", ".join(f"{what} {port}" for what, port in (named | variables["entry_ports"]).items())

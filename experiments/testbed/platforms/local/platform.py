@@ -18,7 +18,7 @@ from experiments.testbed.platforms import terraform
 from experiments.testbed.platforms.journal import MachineJournal, Note
 from experiments.testbed.platforms.local import docker, jars, variants
 from experiments.testbed.platforms.local.engines import Engine, engines_of
-from experiments.testbed.platforms.local.places import networks_of, places, ports_of, told
+from experiments.testbed.platforms.local.places import networks_of, places, ports_of, ports_line
 from experiments.testbed.platforms.terraform import Progress, Stack
 
 STACK = ROOT / "infra" / "stacks" / "local"
@@ -87,7 +87,7 @@ class LocalPlatform:
         name are there that this workspace did not make: nothing may touch those unasked."""
         for engine in self.engines:
             docker.check(engine)
-        own = {str(o.get("container_name") or o.get("name")) for o in self.stack.held()}
+        own = {str(o.get("container_name") or o.get("name")) for o in self.stack.state_resources()}
         others = [
             found.name
             for engine in self.engines
@@ -107,7 +107,7 @@ class LocalPlatform:
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """`terraform apply` at ports and ranges that no other fleet has; returns what was made."""
-        for note in self.journal.undo_left(self.undo):
+        for note in self.journal.undo_ended(self.undo):
             progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
         source = read_tfvars(tfvars)
         stated = source.values
@@ -117,12 +117,12 @@ class LocalPlatform:
         taken = {one for on in self.engines for one in docker.subnets(but=self.experiment, on=on)}
         chosen = places(
             stated,
-            self.stack.variables if self.stack.held() else {},
+            self.stack.variables if self.stack.state_resources() else {},
             further_entries=fleet.entry_tiers[1:],
             taken_ports=ports_of(given),
             taken_networks=networks_of(given) | taken,
         )
-        progress(told({**chosen, **stated}))
+        progress(ports_line({**chosen, **stated}))
         if self.hosts:
             progress(f"Docker hosts: {', '.join(one.name for one in self.engines)}")
         self._engine_of.clear()
@@ -130,7 +130,7 @@ class LocalPlatform:
         roles = find_roles(folder)
         images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
         jars.fetch((roles[image].directory for image in images), progress)
-        variants.build(variants.asked(folder, fleet, roles), progress)
+        variants.build(variants.used_variants(folder, fleet, roles), progress)
         self.stack.apply(tfvars, progress, {**chosen, **self.hosts})
         return self.inventory()
 
@@ -155,7 +155,7 @@ class LocalPlatform:
         self.journal.clear_all()
         return found
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Every container and network of this experiment that an engine holds."""
         return [str(f) for engine in self.engines for f in docker.find(self.experiment, engine)]
 

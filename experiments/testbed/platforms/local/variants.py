@@ -18,7 +18,7 @@ _AS_DEBIAN = "debian"
 _TARGET = "bin/variants/"
 
 
-def asked(folder: Path, fleet: Fleet, roles: Mapping[str, Role]) -> set[tuple[str, str]]:
+def used_variants(folder: Path, fleet: Fleet, roles: Mapping[str, Role]) -> set[tuple[str, str]]:
     """Programs and variants that arms of the design in `folder` run: {("redis", "ilr"), ...}."""
     if not (folder / "experiment.toml").is_file():
         return set()

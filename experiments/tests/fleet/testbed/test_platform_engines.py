@@ -83,7 +83,7 @@ def test_a_fleet_over_two_hosts_is_listed_once_and_removed_from_both(
 ) -> None:
     [row] = [one for one in local.PLATFORM.fleets({}) if one["experiment"] == EXPERIMENT]
     assert row["machines"] == 2
-    assert spread.left() == [
+    assert spread.remaining() == [
         f"container sc-{EXPERIMENT}-web-1 on here",
         f"container sc-{EXPERIMENT}-web-2 on {other.name}",
     ]

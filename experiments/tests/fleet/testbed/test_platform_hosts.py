@@ -134,9 +134,9 @@ def test_an_installation_that_is_killed_is_undone(there: Hosts, stack: Path, spe
                 os.killpg(process.pid, signal.SIGKILL)
     assert "hosts are taken" in said
     platform = _platform(there, stack)
-    assert platform.left() == [f"host {name}" for name in FOUR]
+    assert platform.remaining() == [f"host {name}" for name in FOUR]
     assert platform.down(lambda _: None) == []
-    assert platform.left() == []
+    assert platform.remaining() == []
     _untouched(there)
 
 
@@ -175,13 +175,13 @@ def test_a_fleet_on_four_hosts_is_ready_and_leaves_them_as_they_were(
     with pytest.raises(EnvironmentMissing) as unanswered:
         platform.down(lambda _: None)
     assert f"host {gone} " in unanswered.value.place
-    assert platform.stack.held(), "what it was told is needed once more"
+    assert platform.stack.state_resources(), "what it was told is needed once more"
     others = there.write(*(one for one in FOUR if one != gone))
-    assert HostsPlatform(EXPERIMENT, others, stack=stack).left() == []
+    assert HostsPlatform(EXPERIMENT, others, stack=stack).remaining() == []
     there.write(*FOUR)
     there.on(gone)
     assert platform.down(lambda _: None) == []
     assert not platform.stack.state_directory.exists()
-    assert platform.left() == []
+    assert platform.remaining() == []
     _untouched(there)
     assert json.dumps(settings).count("PRIVATE KEY") >= 4

@@ -56,7 +56,7 @@ def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> N
     for _ in range(2):
         platform.start(machine)
         assert platform.running(machine)
-    assert platform.left() == [f"container sc-{EXPERIMENT}-web-1"]
+    assert platform.remaining() == [f"container sc-{EXPERIMENT}-web-1"]
 
 
 def test_the_work_of_a_machine_is_counted_while_it_runs(machine: str) -> None:
@@ -107,7 +107,7 @@ def test_what_a_killed_run_and_its_watchdog_left_is_undone_by_the_next(machine: 
     platform = LocalPlatform(EXPERIMENT)
     _killed_run("machine.freeze", machine, WITHOUT_WATCHDOG="1")
     assert docker.state(platform.container(machine)) == "paused"
-    [left] = platform.journal.undo_left(platform.undo)
+    [left] = platform.journal.undo_ended(platform.undo)
     assert (left.kind, left.machine) == ("machine.freeze", machine)
     assert docker.state(platform.container(machine)) == "running"
     assert platform.journal.notes() == []
@@ -116,7 +116,7 @@ def test_what_a_killed_run_and_its_watchdog_left_is_undone_by_the_next(machine: 
 def test_the_fault_of_a_run_that_lives_is_left_alone(machine: str) -> None:
     platform = LocalPlatform(EXPERIMENT)
     platform.inject("machine.freeze", machine)
-    assert platform.journal.undo_left(platform.undo) == []
+    assert platform.journal.undo_ended(platform.undo) == []
     assert docker.state(platform.container(machine)) == "paused"
     platform.revert("machine.freeze", machine)
     assert docker.state(platform.container(machine)) == "running"

@@ -72,15 +72,15 @@ def test_a_state_is_in_the_bucket_alone_and_seen_from_another_checkout(
     checkouts: tuple[Stack, Stack], bucket: Any, tmp_path: Path
 ) -> None:
     mine, hers = checkouts
-    assert hers.held() == []
+    assert hers.state_resources() == []
     assert _keys(bucket) == set(), "to look makes no workspace"
     mine.apply(tmp_path / "fleet.tfvars", _nothing)
     assert _keys(bucket) == {f"env:/wiki/{KEY}"}
     assert not (mine.state_directory / "terraform.tfstate").exists()
-    assert [one["input"]["value"] for one in hers.held()] == ["Bergen"]
+    assert [one["input"]["value"] for one in hers.state_resources()] == ["Bergen"]
     assert hers.output("place") == "Bergen"
     mine.remove(_nothing, list)
-    assert (_keys(bucket), hers.held()) == (set(), [])
+    assert (_keys(bucket), hers.state_resources()) == (set(), [])
     assert not mine.state_directory.exists()
 
 

@@ -22,7 +22,7 @@ from experiments.testbed.platforms import Platform
 from experiments.testbed.platforms.ec2 import resources
 from experiments.testbed.platforms.ec2.attached import AttachedFleet
 from experiments.testbed.platforms.ec2.aws import Aws
-from experiments.testbed.platforms.ec2.cost_estimate import asked
+from experiments.testbed.platforms.ec2.cost_estimate import rental_request
 from experiments.testbed.platforms.ec2.platform import Ec2Platform, Rental
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import (
@@ -234,7 +234,7 @@ def test_a_fleet_that_was_handed_over_is_used_and_stays(tmp_path: Path) -> None:
     assert {one.name for one in inventory.machines} >= set(design.fleet.machine_names)
     platform.inject("machine.crash", "web-1")
     assert _state(identifier) == "stopped"
-    assert platform.down(said.append) == platform.left() == []
+    assert platform.down(said.append) == platform.remaining() == []
     assert "removes it where it was made" in said[-1]
     assert resources.instances(Aws(REGION), name)
 
@@ -325,19 +325,19 @@ def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Pat
     plan = platform.planned(tfvars, RENTAL)
     assert plan["planned_values"]["root_module"]["resources"][0]["type"] == "terraform_data"
     assert not platform.stack.state_directory.exists(), "a plan is not a fleet"
-    assert platform.left() == []
+    assert platform.remaining() == []
     with pytest.raises(EnvironmentMissing, match="a yes to its price"):
         platform.up(tfvars, lambda _: None)
     platform.rental = RENTAL
     assert platform.up(tfvars, lambda _: None).platform == "ec2"
-    assert [one.split()[0] for one in platform.left()] == ["VPC"]
+    assert [one.split()[0] for one in platform.remaining()] == ["VPC"]
     again = Ec2Platform(EXPERIMENT, stack=stack)
     assert again.aws.region == REGION
     assert again.stack.variables["expires"] == "2026-03-01T13:00:00Z"
     assert again.stack.variables["usd_per_hour"] == {"t3.small": 0.0228}
     assert again.stack.changes() == []
     assert [one.split()[0] for one in again.down(lambda _: None)] == ["VPC"]
-    assert again.left() == []
+    assert again.remaining() == []
     assert not again.stack.state_directory.exists()
 
 
@@ -346,18 +346,18 @@ def test_what_is_not_said_anew_of_a_fleet_that_is_up_stays(tmp_path: Path) -> No
     (stack / "more.tf").write_text('variable "load_machines" {\n  default = 1\n}\n')
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
     early = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-    first = asked(platform, 1.0, True, ["load_machines=2"], early)
+    first = rental_request(platform, 1.0, True, ["load_machines=2"], early)
     assert (first.ttl_hours, first.expires) == (1.0, RENTAL.expires)
     assert first.more == {"load_machines": 2}
     platform.rental = first
     platform.up(tfvars, lambda _: None)
-    assert asked(platform, None, False, [], early) == first
-    assert asked(platform, 2.0, False, [], early).expires > first.expires
+    assert rental_request(platform, None, False, [], early) == first
+    assert rental_request(platform, 2.0, False, [], early).expires > first.expires
     late = datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
-    assert asked(platform, None, False, [], late).expires > late, "its end is past"
+    assert rental_request(platform, None, False, [], late).expires > late, "its end is past"
     for wrong in ("load_machine=2", "spot=true", "experiment=x", "load_machines"):
         with pytest.raises(InputError, match="load_machines"):
-            asked(platform, None, False, [wrong], early)
+            rental_request(platform, None, False, [wrong], early)
 
 
 def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(
@@ -376,5 +376,5 @@ def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(
     assert f"sparecraft down {EXPERIMENT} --platform ec2" in failed.value.hint
     again = Ec2Platform(EXPERIMENT, stack=stack)
     again.down(lambda _: None)
-    assert again.left() == []
+    assert again.remaining() == []
     assert resources.find(Aws(REGION)) == []

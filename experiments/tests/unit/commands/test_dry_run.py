@@ -121,7 +121,7 @@ def test_every_kind_says_what_it_runs_and_how_that_is_undone(kind: str) -> None:
     one = KINDS[kind]
     for text in (one.commands, one.undo):
         assert text
-        assert "{" not in one.said(text, {})
+        assert "{" not in one.render(text, {})
 
 
 def test_what_a_person_reads_has_commands_and_undo(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_the_fleet_of_the_design_is_taken_and_nothing_of_it_is_removed(
     platform = attached(monkeypatch)
     platform.check()
     assert platform.up(write(tmp_path) / "fleet.tfvars", lambda _: None) == platform.inventory()
-    assert platform.down(lambda _: None) == platform.left() == []
+    assert platform.down(lambda _: None) == platform.remaining() == []
     with pytest.raises(EnvironmentMissing):
         platform.replace("web-1", lambda _: None)
 

@@ -507,8 +507,8 @@ with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", ""), Path({str
 def test_only_the_run_that_is_meant_is_told(own_runs: Path) -> None:
     mine = runs.Active(1, "shop", "shop", "", "")  # never signalled: another is named
     with runs.registered(mine) as told:
-        assert runs.asked(told) is None
+        assert runs.read_halt(told) is None
         done = CliRunner().invoke(app, ["halt", "wiki", "--reason", "x"])
         assert getattr(done.exception, "exit_code", None) == 2
-        assert runs.asked(told) is None
+        assert runs.read_halt(told) is None
     assert list(own_runs.glob("*.json")) == []

@@ -53,7 +53,7 @@ def test_down_where_no_hosts_were_ever_named_finds_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stack").mkdir()
     platform = HostsPlatform("wiki", stack=tmp_path / "stack")
-    assert (platform.left(), platform.down(print)) == ([], [])
+    assert (platform.remaining(), platform.down(print)) == ([], [])
     named = HostsPlatform("wiki", tmp_path / "mine.toml", stack=tmp_path / "stack")
     with pytest.raises(InputError, match=r"mine\.toml"):
         named.down(print)

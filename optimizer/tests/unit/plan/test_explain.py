@@ -48,7 +48,7 @@ def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) 
     assume(not all_plans(asked))
     found = {one.limit: one for one in relaxations(asked, Budget(1000))}
     for axis in map(Axis, LIMITS):
-        if axis.asked(asked) is None:
+        if axis.limit(asked) is None:
             continue
         plans = all_plans(axis.imposed(asked, math.inf))
         assert (axis.key in found) == bool(plans)

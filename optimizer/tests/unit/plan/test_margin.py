@@ -24,7 +24,7 @@ from optimizer.tests.one_tier import asked
 @pytest.mark.parametrize("level", [0.6, 0.9, 0.99])
 def test_a_limit_at_the_margin_is_kept_with_its_level(q: int, level: float) -> None:
     error = law_error(q, [], [])
-    assert error.kept(100.0, 100.0 * error.factor(level)) == pytest.approx(level)
+    assert error.probability_within(100.0, 100.0 * error.factor(level)) == pytest.approx(level)
     assert error.factor(0.3) == 1.0, "a law that exaggerates is not counted on"
 
 
@@ -91,7 +91,7 @@ def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_wo
     assert sure.rates is not None
     rates = sure.rates.sample(rng, worlds)
 
-    def kept(option: Option) -> float:
+    def probability_within(option: Option) -> float:
         """The share of worlds in which this tier keeps both limits."""
         grid = np.linspace(0.1, 1.6, 31)
         p99 = [plain.case.with_load(f).limited(()).latency((option,))[99] for f in grid]

@@ -27,7 +27,7 @@ def _drawn_part(
     """The true front, up to the first point that is NINES_BEYOND nines beyond the SLO, of fleets
     that cost at most `times` the plan."""
     assert found.usd_per_month is not None
-    asked = axis.asked(problem)
+    asked = axis.limit(problem)
     assert asked is not None
     end = asked / 10**NINES_BEYOND if axis.is_availability else 0.0
     usd_max = times * found.usd_per_month + CENT
@@ -92,7 +92,7 @@ def test_the_next_steps_are_those_of_exhaustive_enumeration(problem: Problem, ax
     assume(found.path is not None and found.usd_per_month is not None)
     assert found.path is not None
     assert found.usd_per_month is not None
-    asked = axis.asked(problem)
+    asked = axis.limit(problem)
     assert asked is not None
     curve = Curve(problem, axis, Budget(500))
     here = curve.learn(found.path, found.usd_per_month, asked)

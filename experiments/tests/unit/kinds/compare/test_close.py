@@ -43,7 +43,7 @@ class Fleet:
         self.downs = 0
         self._stays = stays
 
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         return list(self.machines)
 
     def down(self, _: object) -> list[str]:

@@ -15,7 +15,7 @@ from experiments.kinds.compare.steps import (
     main_sentence,
     requests_to_servers,
     steps_table,
-    then_said,
+    closing_lines,
 )
 from experiments.kinds.compare.verdict import verdict
 from experiments.record.metrics.summary import summarize_run
@@ -75,7 +75,7 @@ def test_the_page_begins_with_what_each_step_brought(tmp_path: Path) -> None:
     page, run = write_report(folder).read_text(), read_folder(folder)
     said = main_sentence(run)
     assert said.index("(replicated)") < said.index("(copied)")
-    assert then_said(run) == [verdict(run)]
+    assert closing_lines(run) == [verdict(run)]
     assert 'id="steps-table"' in page
     assert 'id="gain-table"' not in page
 

@@ -114,8 +114,8 @@ def test_all_nodes_are_replicas_once_each_reaches_all(
     monkeypatch.setattr(module_of(system), ask, lambda *words: said[words[-1]])
     parts = system.parts(row)
     assert parts == {"replica": ("ring-1", "ring-2", "ring-3")}
-    assert system.asked(row, parts, "ring-1") == "ring-2"
-    assert system.asked(row, parts, "ring-3") == "ring-1"
+    assert system.asked_machine(row, parts, "ring-1") == "ring-2"
+    assert system.asked_machine(row, parts, "ring-3") == "ring-1"
     said[NODES[1].control] = bad
     with pytest.raises(NotStable):
         system.parts(row)

@@ -96,7 +96,7 @@ def test_only_rows_over_few_keys_can_go_on() -> None:
 def test_the_design_of_figure_4_is_the_papers_size_on_both_releases() -> None:
     design = load_design("limplock-zookeeper-memory")
     section = design.section(LimplockSection, "limplock")
-    [row] = section.asked()
+    [row] = section.chosen_rows()
     assert (row.name, section.count_of(row), section.severities) == ("Z5", 6000, (100,))
     assert section.endure is not None
     assert (section.pace_per_s, section.endure.for_s) == (94, 600)

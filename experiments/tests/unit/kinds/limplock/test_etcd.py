@@ -65,8 +65,8 @@ def test_the_leader_is_who_says_so_and_the_client_asks_another_that_does_not_lim
     system = etcd(server(), server(leads=True), server())
     parts = system.parts(ROW)
     assert parts == {"leader": ("members-2",), "follower": ("members-1", "members-3")}
-    assert system.asked(ROW, parts, "members-2") == "members-1"
-    assert system.asked(ROW, parts, "members-1") == "members-3"
+    assert system.asked_machine(ROW, parts, "members-2") == "members-1"
+    assert system.asked_machine(ROW, parts, "members-1") == "members-3"
     assert system.target("members-1", "put") == "198.18.0.1:2379"
 
 

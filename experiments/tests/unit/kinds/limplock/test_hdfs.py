@@ -73,8 +73,8 @@ def test_who_holds_blocks_is_what_the_namenode_says(
     say(info(LIVE[generation]))
     parts = system.parts(rows()["F6"])
     assert parts == {"master": (MASTER,), "datanode": tuple(DATANODES), "secondary": (SECONDARY,)}
-    assert system.asked(rows()["F6"], parts, "store-3") == "store-3"
-    assert system.asked(rows()["F4"], parts, MASTER) == MASTER
+    assert system.asked_machine(rows()["F6"], parts, "store-3") == "store-3"
+    assert system.asked_machine(rows()["F4"], parts, MASTER) == MASTER
 
 
 def test_a_file_gets_more_replicas_from_some_datanodes_at_others(

@@ -142,7 +142,7 @@ def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
     section = LimplockSection(rows=("Z3",))
     rows, nothing = Written(load_design("limplock-zookeeper"), section), cast(Any, None)
     for _ in range(2):
-        rows._row(nothing, section.asked()[0], "leader", nothing, nothing, nothing, ())
+        rows._row(nothing, section.chosen_rows()[0], "leader", nothing, nothing, nothing, ())
     assert met == [False, True]
 
 

@@ -83,7 +83,7 @@ def test_a_design_that_no_row_fits_is_refused_with_its_key(
 
 def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
     section = LimplockSection(rows=("Z1", "Z3"), scale=0.1, scales={"Z3": 0.5})
-    assert [section.count_of(row) for row in section.asked()] == [700, 3500]
+    assert [section.count_of(row) for row in section.chosen_rows()] == [700, 3500]
     left = Left(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
     assert scale_words(left) == "Z1 0.1, Z3 0.5"
     assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
@@ -98,7 +98,7 @@ def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
 
 def test_a_design_may_ask_for_all_rows() -> None:
     known = tuple(rows())
-    assert len(LimplockSection(rows=known).asked()) == len(known)
+    assert len(LimplockSection(rows=known).chosen_rows()) == len(known)
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:

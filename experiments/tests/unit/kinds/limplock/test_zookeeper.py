@@ -71,8 +71,8 @@ def test_the_leader_and_its_followers_are_told_apart(system: System, say: Say) -
     say(hosts(FOLLOWER, LEADER.format(sum=0, count=0), FOLLOWER))
     parts = system.parts(rows()["Z3"])
     assert parts == {"leader": ("ensemble-2",), "follower": ("ensemble-1", "ensemble-3")}
-    assert system.asked(rows()["Z4"], parts, "ensemble-1") == "ensemble-3"
-    assert system.asked(rows()["Z3"], parts, "ensemble-2") == "ensemble-1"
+    assert system.asked_machine(rows()["Z4"], parts, "ensemble-1") == "ensemble-3"
+    assert system.asked_machine(rows()["Z3"], parts, "ensemble-2") == "ensemble-1"
 
 
 @pytest.mark.parametrize(
