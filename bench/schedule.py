@@ -19,7 +19,7 @@ from typing import Any
 from bench import program
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.purchase import Purchase, with_purchases
-from optimizer.plan.inputs.schedule import Hours, StatedQuota, StatedSchedule, hourly_problem
+from optimizer.plan.inputs.schedule import Hours, DeclaredQuota, DeclaredSchedule, hourly_problem
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.schedule import Design, HourlyProblem, HourlyTier, Period
 from optimizer.plan.solve.schedule_model import ScheduleModel
@@ -53,13 +53,13 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _ties() -> StatedSchedule:
+def _ties() -> DeclaredSchedule:
     # the balanced family; its smallest sizes are in most plans
-    quota = StatedQuota(instance_types=["g1", "g2", "g4", "g8"], vcpus=64.0)
-    return StatedSchedule(start_s=300.0, run_hours_min=3, quotas=[quota])
+    quota = DeclaredQuota(instance_types=["g1", "g2", "g4", "g8"], vcpus=64.0)
+    return DeclaredSchedule(start_s=300.0, run_hours_min=3, quotas=[quota])
 
 
-def _instance(seed: int, stated: StatedSchedule | None) -> Hours:
+def _instance(seed: int, stated: DeclaredSchedule | None) -> Hours:
     case = plan_instance(seed)
     book = with_purchases(case.book, case.region, WAYS)
     slo = case.slo.model_copy(update={"p95_ms": None, "p99_ms": None})

@@ -30,7 +30,7 @@ Verdicts = tuple[Verdict, ...]
 
 
 @dataclass(frozen=True)
-class Said:
+class RowResult:
     """Of a row on a release: verdicts, and when the run began that counts."""
 
     verdicts: Verdicts
@@ -38,12 +38,12 @@ class Said:
     commit: str
 
 
-def standing(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], Said]:
+def standing(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], RowResult]:
     """By row and age, what the run said that counts.
 
     Parameters: text, of limplock.toml.
     """
-    found: dict[tuple[str, str], Said] = {}
+    found: dict[tuple[str, str], RowResult] = {}
     for run in sorted(tomllib.loads(text)["runs"], key=lambda one: one["when"]):
         mine: dict[tuple[str, str], list[Verdicts]] = {}
         for one in run["rows"]:
@@ -51,7 +51,7 @@ def standing(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], Said]
             mine.setdefault((one["row"], one["age"]), []).append(verdicts)
         for key, parts in mine.items():
             together = tuple(over(some) for some in zip(*parts, strict=True))
-            found[key] = Said(together, run["when"], run["commit"])
+            found[key] = RowResult(together, run["when"], run["commit"])
     return found
 
 
@@ -70,7 +70,7 @@ def dosed(row: Row, said: Sequence[Verdict], put: float | None, bound: float | N
     )
 
 
-def table(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row]) -> str:
+def table(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
     """Every row of the paper's Table 1: its verdicts and slowdown, and ours of both releases."""
     lines = [
         "| row | paper | its slowdown | today's release | run | the paper's release | run |",
@@ -87,7 +87,7 @@ def table(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row]) -> st
     return "\n".join(lines)
 
 
-def counts(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age: str) -> str:
+def counts(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str) -> str:
     """Count of the paper's rows by verdict, for operation, node and cluster apart."""
     paper = [name for name, row in known.items() if row.paper is not None]
     said = []
@@ -102,7 +102,7 @@ def counts(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age:
     return "; ".join(said)
 
 
-def same(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age: str) -> str:
+def same(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str) -> str:
     """Count of equal verdicts among those that both give, class by class."""
     said = []
     for place, one in enumerate(CLASSES):
@@ -118,7 +118,7 @@ def same(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row], age: s
     return ", ".join(said)
 
 
-def short(found: Mapping[tuple[str, str], Said], known: Mapping[str, Row]) -> str:
+def short(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
     """The counts of today's releases as README.md has them: yes, no, undecided and under-dosed."""
     paper = [name for name, row in known.items() if row.paper is not None]
     told = []
@@ -152,7 +152,7 @@ def with_part(text: str, name: str, part: str) -> str:
     return f"{before}{begin}{part}{end}{rest.split(end)[1]}"
 
 
-def _cells(said: Said | None) -> tuple[str, str]:
+def _cells(said: RowResult | None) -> tuple[str, str]:
     if said is None:
         return "–", ""
     words = ", ".join(_WORDS.get(one, one) for one in said.verdicts)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from core.errors import InputError
-from experiments.importers.traffic import Seen, Traffic, without_secrets
+from experiments.importers.traffic import Request, Traffic, without_secrets
 
 LINES_MOST = 1_000_000
 LINE_MOST = 64 * 1024
@@ -78,7 +78,7 @@ def read_access_log(path: Path, matching: str | None, without: str | None) -> Lo
             if second is not None:
                 read.traffic.by_second[second] += 1
             target = without_secrets(target, read.traffic.removed)
-            read.traffic.add(Seen(method, target, status))  # type: ignore[arg-type]
+            read.traffic.add(Request(method, target, status))  # type: ignore[arg-type]
     if read.lines >= LINES_MOST:
         read.traffic.left_out[f"lines after the first {LINES_MOST:,}"] += 1
     if read.broken > read.lines - read.broken or not read.traffic.seen:

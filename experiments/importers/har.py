@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from core.errors import InputError
 from experiments.importers.secrets import kept_body, kept_headers
-from experiments.importers.traffic import Seen, Traffic, without_secrets
+from experiments.importers.traffic import Request, Traffic, without_secrets
 
 BYTES_MOST = 64 * 1024 * 1024
 BODY_MOST = 256 * 1024  # characters of one request's body
@@ -117,7 +117,7 @@ def _add(entry: _Entry, traffic: Traffic) -> None:
     if second is not None:
         traffic.by_second[second] += 1
     traffic.add(
-        Seen(
+        Request(
             request.method.upper(),  # type: ignore[arg-type]  # `add` leaves others out
             without_secrets(request.url, traffic.removed),
             entry.response.status,

@@ -42,7 +42,7 @@ _SAFE = "!$&'()*+,;=:@~"  # beside letters and digits, in a segment of a path
 
 
 @dataclass(frozen=True)
-class Seen:
+class Request:
     """One request as it was seen; `target` is its path and query, without secrets."""
 
     method: Method
@@ -56,13 +56,13 @@ class Seen:
 class Traffic:
     """Requests by how often they were seen, and what was left out or removed, by reason."""
 
-    seen: Counter[Seen] = field(default_factory=Counter)
+    seen: Counter[Request] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
     by_second: Counter[int] = field(default_factory=Counter)
     """Requests in each second since 1970, where the source has times."""
 
-    def add(self, one: Seen) -> None:
+    def add(self, one: Request) -> None:
         """Counts it, or says why not."""
         why = _unusable(one)
         if not why and one not in self.seen and len(self.seen) >= DISTINCT_MOST:
@@ -210,7 +210,7 @@ def without_secrets(url: str, removed: Counter[str]) -> str:
     )
 
 
-def _unusable(one: Seen) -> str:
+def _unusable(one: Request) -> str:
     """The reason that it cannot be asked again; "" where it can."""
     if one.method not in METHODS:
         return f"method {one.method}"[:40]
@@ -236,18 +236,18 @@ def _is_one_line(target: str) -> bool:
 class _Group:
     """Requests of one operation: segments and queries of each, with its count."""
 
-    first: Seen
+    first: Request
     segments: tuple[str | None, ...]  # None where they differ
-    members: tuple[tuple[Seen, int], ...]
+    members: tuple[tuple[Request, int], ...]
 
 
 def _weight(group: _Group) -> int:
     return sum(count for _, count in group.members)
 
 
-def _groups(seen: Mapping[Seen, int]) -> Iterator[_Group]:
+def _groups(seen: Mapping[Request, int]) -> Iterator[_Group]:
     """Requests that differ in nothing but identifiers, words of a crowded place, query values."""
-    alike: dict[Any, list[tuple[Seen, tuple[str, ...], int]]] = defaultdict(list)
+    alike: dict[Any, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
     for one, count in seen.items():
         segments = _segments(one.target)
         keys = tuple(key for key, _ in _pairs(one.target))
@@ -257,7 +257,7 @@ def _groups(seen: Mapping[Seen, int]) -> Iterator[_Group]:
 
 
 def _split(
-    members: list[tuple[Seen, tuple[str, ...], int]], before: tuple[str | None, ...]
+    members: list[tuple[Request, tuple[str, ...], int]], before: tuple[str | None, ...]
 ) -> Iterator[_Group]:
     place = len(before)
     if place == len(members[0][1]):
@@ -265,7 +265,7 @@ def _split(
         Random(0).shuffle(mixed)  # every third of a log may be one page: see _spread
         yield _Group(mixed[0][0], before, tuple(mixed))
         return
-    by_word: dict[str | None, list[tuple[Seen, tuple[str, ...], int]]] = defaultdict(list)
+    by_word: dict[str | None, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
     for member in members:
         said = member[1][place]
         by_word[None if _IDENTIFIER.fullmatch(said) else said].append(member)
@@ -340,7 +340,7 @@ def _pairs(target: str) -> list[tuple[str, str]]:
     return parse_qsl(target.partition("?")[2], keep_blank_values=True)
 
 
-def _ones(group: _Group) -> list[Seen]:
+def _ones(group: _Group) -> list[Request]:
     return [one for one, _ in group.members]
 
 

@@ -36,7 +36,7 @@ _BAD_SIZE = 3.0  # times the spread
 
 
 @dataclass(frozen=True)
-class Found:
+class Alarms:
     """Alarms of a year's looks: for each the night of the look, and where it puts it."""
 
     alarms: tuple[tuple[int, int, bool], ...]  # and whether upwards
@@ -72,9 +72,9 @@ def year(
     return values
 
 
-def looked_at(values: NDArray[np.float64], first: int = 2) -> Found:
+def looked_at(values: NDArray[np.float64], first: int = 2) -> Alarms:
     """A look each night from the `first` on; a change that was told is not told again."""
-    return Found(_alarms(len(values), first, lambda count: shifts(values[:count].tolist())))
+    return Alarms(_alarms(len(values), first, lambda count: shifts(values[:count].tolist())))
 
 
 def _alarms(

@@ -271,14 +271,14 @@ def broken(history: History, night: int) -> list[str]:
 
 
 @dataclass
-class _Found:
+class _Lines:
     lines: dict[type[Any], list[Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 def read_history(folder: Path) -> History:
     """Every line that this version understands; the others stay where they are, and are named."""
-    found = _Found()
+    found = _Lines()
     path = folder / FILE
     text = path.read_bytes() if path.is_file() else b""
     for number, line in enumerate(text.split(b"\n"), start=1):
@@ -289,7 +289,7 @@ def read_history(folder: Path) -> History:
     return History(nights, starts, runs, ends, tuple(found.notes), predictions)
 
 
-def _take(found: _Found, place: str, line: bytes) -> None:
+def _take(found: _Lines, place: str, line: bytes) -> None:
     try:
         values = json.loads(line)
         schema = int(values["schema"])

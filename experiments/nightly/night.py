@@ -34,7 +34,7 @@ from experiments.nightly.history import (
 )
 from experiments.nightly.predictions import predictions_of
 from experiments.nightly.reference import reference_per_s
-from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.rows import NightRun, lines_of
 from experiments.nightly.scheduling import Job, jobs
 from experiments.nightly.site import build_site
 from experiments.nightly.subprocess_run import Ended, carry_out
@@ -186,7 +186,7 @@ class _Night:
             and folder.stat().st_mtime >= start.at.timestamp()
         ]
         trouble = "" if left else "the night was cut short while it ran, and it left nothing"
-        self._record(Made(start, None, None, trouble), left)
+        self._record(NightRun(start, None, None, trouble), left)
         self.history = read_history(self.suite.folder)
 
     def _minutes(self) -> float:
@@ -245,9 +245,9 @@ class _Night:
                 trouble = interrupted if ended is None else ""
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
-                self._record(Made(start, code, minutes, trouble), new)
+                self._record(NightRun(start, code, minutes, trouble), new)
 
-    def _record(self, made: Made, folders: Sequence[Path]) -> None:
+    def _record(self, made: NightRun, folders: Sequence[Path]) -> None:
         """The lines of a run, and of the planned fleet's where there is one, of its `folders`."""
         folder, planned = told_apart(folders)
         lines = lines_of(made, folder, self.suite.results, self.tools.now())

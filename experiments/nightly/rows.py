@@ -39,7 +39,7 @@ _SET: dict[Any, str] = {True: "before", False: "after"}  # the first run, of an 
 
 
 @dataclass(frozen=True)
-class Made:
+class NightRun:
     """The circumstances of a run."""
 
     start: Start
@@ -48,7 +48,7 @@ class Made:
     trouble: str = ""  # why it is not what it should be, beyond what its files say
 
 
-def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> list[Run]:
+def lines_of(made: NightRun, folder: Path | None, results: Path, now: datetime) -> list[Run]:
     """A line per arm of a run; one without an arm where there is none, or no run at all."""
     head: dict[str, Any] = {
         **made.start.model_dump(exclude={"schema_", "what", "at"}),
@@ -70,7 +70,7 @@ def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> l
 
 
 def _lines(
-    made: Made, head: dict[str, Any], result: Result, folder: Path, results: Path
+    made: NightRun, head: dict[str, Any], result: Result, folder: Path, results: Path
 ) -> list[Run]:
     manifest = manifest_if_any(folder)
     body = result[result["kind"]]
@@ -88,7 +88,7 @@ def _lines(
 
 
 def _head_of(
-    made: Made, folder: Path, result: Result, manifest: Mapping[str, Any]
+    made: NightRun, folder: Path, result: Result, manifest: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The facts that a run's arms share."""
     reasons = [made.trouble] if made.trouble else []

@@ -53,7 +53,7 @@ _LEAD_S = 0.5
 
 
 @dataclass(frozen=True)
-class Asked:
+class OperationReply:
     """One operation's answer; `begin`, the first bytes of its content, where they are known."""
 
     operation: str
@@ -65,7 +65,7 @@ class Asked:
     begin: str = ""
 
 
-def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[Asked]:
+def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[OperationReply]:
     """Make the smallest fleet of a design, ask, and remove it, whatever happens.
 
     Parameters: platform of the experiment `small_name`. Raises: what went wrong on the way;
@@ -155,7 +155,7 @@ def _small_fleet(fleet: Fleet, roles: Roles) -> Fleet:
 
 def asked_once(
     design: Design, entries: Mapping[str, Sequence[str]], workload: Workload
-) -> list[Asked]:
+) -> list[OperationReply]:
     """Each operation asked once by itself, and each session gone through once without waits. Of a
     Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once good and
     once not."""
@@ -210,15 +210,15 @@ def _walks(population: Population) -> list[list[int]]:
     return [*([place] for place in alone[:OPERATIONS_MAX]), *sessions]
 
 
-def _walked(plan: LoadPlan, walk: Sequence[int]) -> list[Asked]:
+def _walked(plan: LoadPlan, walk: Sequence[int]) -> list[OperationReply]:
     """One user's requests, by Python's clients; none after one that failed."""
     clients = clients_of(plan, time.monotonic)
     user = VirtualUser(dict(zip(plan.columns, plan.rows[0], strict=True)) if plan.rows else {})
-    found: list[Asked] = []
+    found: list[OperationReply] = []
     for place in walk:
         operation = plan.operations[place]
         if found and found[-1].outcome != OK:
-            found.append(Asked(operation.name, "unreached", 0, 0, None))
+            found.append(OperationReply(operation.name, "unreached", 0, 0, None))
             continue
         client = clients[plan.entries[operation.entry][0]]
         found.append(_answered(operation, client, user))
@@ -227,11 +227,11 @@ def _walked(plan: LoadPlan, walk: Sequence[int]) -> list[Asked]:
     return found
 
 
-def _answered(operation: Operation, client: Client, user: VirtualUser) -> Asked:
+def _answered(operation: Operation, client: Client, user: VirtualUser) -> OperationReply:
     begun_s = time.monotonic()
     request, wanted = _request(operation, client, user)
     answer = client.fetch(request, wanted, begun_s)
-    return Asked(
+    return OperationReply(
         operation.name,
         answer.outcome,
         answer.status,
@@ -249,7 +249,7 @@ def _request(operation: Operation, client: Client, user: VirtualUser) -> tuple[A
     return sent, Expected(operation.http, user)
 
 
-def _sent_by_worker(design: Design, plan: LoadPlan) -> list[Asked]:
+def _sent_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
     """The same by the design's load worker, for what Python has no client of its own."""
     t0_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder:
@@ -273,7 +273,7 @@ def _sent_by_worker(design: Design, plan: LoadPlan) -> list[Asked]:
             records = records.filter(pl.col("outcome") != "dropped")
             records = records.unique(["name", "outcome"], keep="first", maintain_order=True)
         return [
-            Asked(one["name"], one["outcome"], one["status"], one["bytes"], one["latency_ms"],
+            OperationReply(one["name"], one["outcome"], one["status"], one["bytes"], one["latency_ms"],
                   one["reason"] or "")
             for one in records.iter_rows(named=True)
         ]  # fmt: skip

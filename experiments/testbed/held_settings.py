@@ -24,7 +24,7 @@ _JOIN_S = 60.0  # what is being put again is not cut short
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Setting:
     agent: Agent
     settings: Mapping[str, Any]
     id: str
@@ -38,7 +38,7 @@ class HeldSettings:
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _Setting] = {}
         self._putting: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -73,11 +73,11 @@ class HeldSettings:
         if identity is None:
             self.forget(machine)
         else:
-            self._held[machine] = _Held(agent, settings, identity)
+            self._held[machine] = _Setting(agent, settings, identity)
             self._keep()
         return restarted
 
-    def _put_again(self, machine: str, held: _Held) -> None:
+    def _put_again(self, machine: str, held: _Setting) -> None:
         with self._putting[machine]:
             if self._held.get(machine) is held:  # no others were put meanwhile
                 self.lost.add(machine)

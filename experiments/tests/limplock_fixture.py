@@ -23,7 +23,7 @@ from experiments.kinds.limplock.windows import (
     ROW,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     write_windows,
 )
@@ -175,7 +175,7 @@ class Made:
         self.folder.mkdir(parents=True, exist_ok=True)
         shown = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
         counts = dict.fromkeys(names, self._count)
-        left = Left(0.4, counts, timeout_factor, shown, [], closing=self._closing)
+        left = RunInputs(0.4, counts, timeout_factor, shown, [], closing=self._closing)
         write_windows(self.folder, left, self._windows)
         write_table(self.folder / ASKED_FILE, pl.DataFrame(self._asked, ASKED, orient="row"), ASKED)
         whitebox = [

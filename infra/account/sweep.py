@@ -27,7 +27,7 @@ _OURS = [{"Name": "tag-key", "Values": [EXPERIMENT]}]
 
 
 @dataclass(frozen=True)
-class Held:
+class Resource:
     """Something that costs; `end` is None where no tag says when, or not a date."""
 
     kind: str
@@ -65,7 +65,7 @@ def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> li
     return done
 
 
-def outlived(things: Iterable[Held], now: datetime) -> list[Held]:
+def outlived(things: Iterable[Resource], now: datetime) -> list[Resource]:
     """Things that have to go, groups before machines: a group would make its machines anew."""
     found = list(things)
     ends = dict[str, datetime]()
@@ -79,7 +79,7 @@ def outlived(things: Iterable[Held], now: datetime) -> list[Held]:
     ]
 
 
-def held(ec2: Any, scaling: Any) -> Iterator[Held]:
+def held(ec2: Any, scaling: Any) -> Iterator[Resource]:
     """Groups, machines and free disks with our tag."""
     groups = scaling.get_paginator("describe_auto_scaling_groups").paginate(Filters=_OURS)
     for one in (group for page in groups for group in page["AutoScalingGroups"]):
@@ -107,7 +107,7 @@ def _beginnings(machine: dict[str, Any]) -> list[datetime]:
     return [machine["LaunchTime"], *disks, *attached]
 
 
-def _expiring(kind: str, name: str, pairs: list[dict[str, str]], made: list[datetime]) -> Held:
+def _expiring(kind: str, name: str, pairs: list[dict[str, str]], made: list[datetime]) -> Resource:
     tags = {one["Key"]: one["Value"] for one in pairs}
     try:
         end = datetime.fromisoformat(tags.get(EXPIRES, ""))
@@ -115,10 +115,10 @@ def _expiring(kind: str, name: str, pairs: list[dict[str, str]], made: list[date
         end = None
     if end is not None and end.tzinfo is None:
         end = end.replace(tzinfo=UTC)
-    return Held(kind, name, tags[EXPERIMENT], min(made), end)
+    return Resource(kind, name, tags[EXPERIMENT], min(made), end)
 
 
-def _end(one: Held, ec2: Any, scaling: Any) -> None:
+def _end(one: Resource, ec2: Any, scaling: Any) -> None:
     if one.kind == "group":
         scaling.delete_auto_scaling_group(AutoScalingGroupName=one.id, ForceDelete=True)
     elif one.kind == "disk":

@@ -108,7 +108,7 @@ def availability(
     }
     require_count("--nodes", nodes, least=1)
     require_count("--extra", extra or 0)
-    asked = _Asked(mechanism.value, scheme.value, nodes, horizon_s)
+    asked = _ModelRequest(mechanism.value, scheme.value, nodes, horizon_s)
     if figure is not None and figure.suffix != ".svg":
         raise InputError("--figure", expected="a file called .svg", got=str(figure))
     given = {name: value for name, value in given.items() if value is not None}
@@ -138,7 +138,7 @@ def availability(
     raise typer.Exit(1 if out_of_reach else 0)
 
 
-class _Asked:
+class _ModelRequest:
     """The model asked for, and its answers as parts of the JSON body."""
 
     def __init__(self, mechanism: str, scheme: str, nodes: int, horizon_s: float) -> None:
@@ -313,7 +313,7 @@ class _Asked:
         )
 
 
-def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> UncertainRates:
+def _rates(path: Path | None, given: dict[str, Any], asked: _ModelRequest) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
     from optimizer.availability.unused_rates import unused_rates

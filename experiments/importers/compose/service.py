@@ -26,7 +26,7 @@ _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Asked(Strict):
+class SampleRequest(Strict):
     """A request of the first workload: its path, and a text that a good answer contains."""
 
     path: Annotated[str, Field(pattern="^/")]
@@ -37,7 +37,7 @@ class LoadHints(Strict):
     """`x-sparecraft.load`: what users ask, and how often."""
 
     rate_per_s: Annotated[float, Field(gt=0, strict=False)] = 10.0
-    requests: Annotated[tuple[Asked, ...], Field(strict=False, max_length=1000)] = ()
+    requests: Annotated[tuple[SampleRequest, ...], Field(strict=False, max_length=1000)] = ()
 
 
 class Hints(Strict):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.importers.compose.roles import Note
-from experiments.importers.compose.service import Asked
+from experiments.importers.compose.service import SampleRequest
 from experiments.importers.compose.tiers import Tier, urls_of
 from experiments.importers.load_section import quoted
 from experiments.importers.traffic import literal
@@ -168,7 +168,7 @@ def _can_be_copied(tier: Tier) -> bool:
     return alone and tier.protocol == "http" and tier.state == "none"
 
 
-def _requests_of(tier: Tier, note: Note) -> Sequence[Asked]:
+def _requests_of(tier: Tier, note: Note) -> Sequence[SampleRequest]:
     stated = tier.service.hints.load.requests
     if stated:
         return stated
@@ -178,7 +178,7 @@ def _requests_of(tier: Tier, note: Note) -> Sequence[Asked]:
             f"what users ask of {tier.service.name} is not said: / is (x-sparecraft.load.requests)"
         )
         note(tier.service.key, why)
-    return [Asked(path=path) for path in dict.fromkeys(paths or ["/"])]
+    return [SampleRequest(path=path) for path in dict.fromkeys(paths or ["/"])]
 
 
 def write_readme(

@@ -40,7 +40,7 @@ class Ran:
 
     status: int | None
     output: bytes
-    told: record.Told
+    told: record.FlipReport
     fault: str = ""  # of a service's answers: see serve.Served
     phase: str = ""
     masked: bool = False  # see serve.Ended
@@ -55,7 +55,7 @@ class Golden:
     cpu_s: float
 
 
-def run(program: Path, asked: record.Asked, wall_s: float, folder: Path) -> Ran:
+def run(program: Path, asked: record.FlipOrder, wall_s: float, folder: Path) -> Ran:
     """Run a program once, its output in a file of `folder`."""
     told, output = folder / "record", folder / "output"
     asked.write(told)
@@ -77,7 +77,7 @@ def run(program: Path, asked: record.Asked, wall_s: float, folder: Path) -> Ran:
 
 
 def execute(
-    built: Built, asked: record.Asked, limits: Limits, folder: Path, expected: bytes | None
+    built: Built, asked: record.FlipOrder, limits: Limits, folder: Path, expected: bytes | None
 ) -> Ran:
     """A kernel, or a service under load; `expected`: the undisturbed run's output."""
     service = SERVICES.get(built.program)
@@ -98,7 +98,7 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
 
     Raises: MeasurementFailed where it fails, or is not the same twice.
     """
-    asked = record.Asked(record.COUNT, 0, 1, 0, limits.memory_bytes, limits.output_bytes)
+    asked = record.FlipOrder(record.COUNT, 0, 1, 0, limits.memory_bytes, limits.output_bytes)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = [execute(built, asked, limits, folder, None) for _ in range(2)]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -149,7 +149,7 @@ def inject(
 ) -> dict[str, Any]:
     """Injection `number`, as a line of the journal."""
     at, draw = drawn(seed, built.program, built.variant, number, whole.results)
-    asked = record.Asked(at, draw, bits, limits.cpu_s, limits.memory_bytes, limits.output_bytes)
+    asked = record.FlipOrder(at, draw, bits, limits.cpu_s, limits.memory_bytes, limits.output_bytes)
     ran = execute(built, asked, limits, folder, whole.output)
     told = ran.told
     line = {

@@ -18,7 +18,7 @@ STREAMS = ("master", "shadow", "check")
 
 
 @dataclass(frozen=True)
-class Asked:
+class FlipOrder:
     """The flip: the result with number `at` of the run, the bits by `draw`; and limits."""
 
     at: int
@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class FlipReport:
     """The program's actions."""
 
     counted: int  # results, where none was flipped
@@ -53,13 +53,13 @@ class Told:
     opcode: str
 
 
-def read(path: Path) -> Told:
+def read(path: Path) -> FlipReport:
     """The content of the file after the program's end."""
     values = _FORM.unpack_from(path.read_bytes())
     counted, fired, corrected, bit, line, stream, width = values[6:13]
     function, opcode = (text.split(b"\0")[0].decode("utf-8", "replace") for text in values[13:])
     name = STREAMS[stream] if stream < len(STREAMS) else "unknown"
-    return Told(counted, bool(fired), corrected, bit, line, name, width, function, opcode)
+    return FlipReport(counted, bool(fired), corrected, bit, line, name, width, function, opcode)
 
 
 class Counter:
@@ -81,6 +81,6 @@ class Counter:
 
 @contextmanager
 def counter(path: Path) -> Iterator[Counter]:
-    """The counter of a file that `Asked.write` made with one."""
+    """The counter of a file that `FlipOrder.write` made with one."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 2 * _PAGE) as page:
         yield Counter(page)

@@ -331,7 +331,7 @@ Serving = Callable[[dict[str, str]], AbstractContextManager[Server]]
 
 
 def run(
-    serving: Serving, program: Path, asked: record.Asked, folder: Path, expected: bytes | None
+    serving: Serving, program: Path, asked: record.FlipOrder, folder: Path, expected: bytes | None
 ) -> Ended:
     """Start it, load it once to warm up, set the count of results, load it again, and stop it."""
     told = folder / "record"

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.record.records import write_json
 
@@ -68,9 +68,9 @@ class Window:
         return self.end_s - self.start_s
 
     @property
-    def waited(self) -> Waited:
+    def waited(self) -> Duration:
         """The duration of the operation."""
-        return Waited(self.took_s, at_least=self.cut)
+        return Duration(self.took_s, at_least=self.cut)
 
 
 def later_bases(windows: Iterable[Window]) -> dict[int, Window]:
@@ -80,7 +80,7 @@ def later_bases(windows: Iterable[Window]) -> dict[int, Window]:
 
 
 @dataclass(frozen=True)
-class Left:
+class RunInputs:
     """The content of limplock.json beside the windows: the request."""
 
     scale: float
@@ -98,15 +98,15 @@ def client_log(arm: str, system: str) -> str:
     return f"client-{arm}-{system}.log"
 
 
-def write_windows(folder: Path, left: Left, windows: Sequence[Window]) -> None:
+def write_windows(folder: Path, left: RunInputs, windows: Sequence[Window]) -> None:
     """limplock.json."""
     body = {**asdict(left), "windows": [asdict(window) for window in windows]}
     write_json(folder / FILE, body)
 
 
-def read_windows(folder: Path) -> tuple[Left, tuple[Window, ...]]:
+def read_windows(folder: Path) -> tuple[RunInputs, tuple[Window, ...]]:
     """The content that `write_windows` wrote."""
     body = json.loads((folder / FILE).read_text(encoding="utf-8"))
     windows = tuple(Window(**one) for one in body.pop("windows"))
     closing = tuple(Window(**one) for one in body.pop("closing", ()))
-    return Left(**body, closing=closing), windows
+    return RunInputs(**body, closing=closing), windows

@@ -17,7 +17,7 @@ from typing import Any
 from core.errors import InputError
 from experiments.kinds.limplock.clients.jvm import exported, read_jvm, samples
 from experiments.kinds.limplock.clients.process import Clients, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
 from experiments.kinds.limplock.row import Load, Row
 
 _CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}
@@ -50,13 +50,13 @@ class Cassandra(System):
     """A ring; the row's client asks a node that does not limp, as the paper's did."""
 
     shown = (
-        Shown("to_peers_pending", "messages that wait to be sent to other nodes"),
-        Shown("hints", "hints written so far"),
-        Shown("nodes_down", "nodes that are taken for dead"),
-        Shown("speculative_reads", "reads asked of one replica more, so far"),
-        Shown("writes_active", "threads of the write stage at work"),
-        Shown("reads_active", "threads of the read stage at work"),
-        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
+        PageMetric("to_peers_pending", "messages that wait to be sent to other nodes"),
+        PageMetric("hints", "hints written so far"),
+        PageMetric("nodes_down", "nodes that are taken for dead"),
+        PageMetric("speculative_reads", "reads asked of one replica more, so far"),
+        PageMetric("writes_active", "threads of the write stage at work"),
+        PageMetric("reads_active", "threads of the read stage at work"),
+        PageMetric("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import httpx
 
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
-from experiments.kinds.limplock.clients.system import Parts, Shown
+from experiments.kinds.limplock.clients.system import Parts, PageMetric
 from experiments.kinds.limplock.row import Row
 
 _PORT = 2379
@@ -40,9 +40,9 @@ class Etcd(LeaderFollower):
     sources = ("EtcdClient.java",)
     opener = "EtcdClient"
     shown = (
-        Shown("proposals_pending", "proposals that wait to be committed"),
-        Shown("heartbeats_late", "heartbeats that the leader sent too late, so far"),
-        Shown("resident_bytes", "memory in use, MB", 2.0**20),
+        PageMetric("proposals_pending", "proposals that wait to be committed"),
+        PageMetric("heartbeats_late", "heartbeats that the leader sent too late, so far"),
+        PageMetric("resident_bytes", "memory in use, MB", 2.0**20),
     )
 
     def parts(self, row: Row) -> Parts:

@@ -17,7 +17,7 @@ from core.errors import InputError
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.clients.process import Clients, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
 from experiments.kinds.limplock.row import Load, Row
 
 _PREPARED_S = 120.0
@@ -86,13 +86,13 @@ class Hadoop(System):
 
     opener = "HadoopClient"
     shown = (
-        Shown("reduces_taken", "places for reduces that are taken"),
-        Shown("maps_taken", "places for maps that are taken"),
-        Shown("tasks_waiting", "tasks that wait for a place, at the machine for jobs"),
-        Shown("fetches", "maps' outputs that are being fetched of a worker"),
-        Shown("fetch_threads_busy_percent", "of a worker's threads for them, % at work"),
-        Shown("tasks_running", "tasks at work (machine for jobs: all)"),
-        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
+        PageMetric("reduces_taken", "places for reduces that are taken"),
+        PageMetric("maps_taken", "places for maps that are taken"),
+        PageMetric("tasks_waiting", "tasks that wait for a place, at the machine for jobs"),
+        PageMetric("fetches", "maps' outputs that are being fetched of a worker"),
+        PageMetric("fetch_threads_busy_percent", "of a worker's threads for them, % at work"),
+        PageMetric("tasks_running", "tasks at work (machine for jobs: all)"),
+        PageMetric("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from core.errors import InputError
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.clients.process import Clients, Lane, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
 from experiments.kinds.limplock.row import Load, Row
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
@@ -79,11 +79,11 @@ class HBase(System):
 
     opener = "HBaseClient"
     shown = (
-        Shown("handlers_active", "threads that handle requests, at work", limit=_HANDLERS),
-        Shown("calls_queued", "requests that wait for such a thread"),
-        Shown("memstore_mb", "rows in memory that are not in files yet, MB"),
-        Shown("log_rolls_slow", "logs begun anew since writes took long, so far"),
-        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
+        PageMetric("handlers_active", "threads that handle requests, at work", limit=_HANDLERS),
+        PageMetric("calls_queued", "requests that wait for such a thread"),
+        PageMetric("memstore_mb", "rows in memory that are not in files yet, MB"),
+        PageMetric("log_rolls_slow", "logs begun anew since writes took long, so far"),
+        PageMetric("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

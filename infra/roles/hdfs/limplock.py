@@ -23,7 +23,7 @@ from experiments.design.workloads import module_at
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.clients.process import Clients, Lane, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
 from experiments.kinds.limplock.row import Load, Row
 
 _placement = module_at(Path(__file__).with_name("placement.py"))
@@ -107,13 +107,13 @@ class Hdfs(System):
 
     opener = "HdfsClient"
     shown = (
-        Shown("call_queue", "calls that wait for a handler, at the NameNode"),
-        Shown("handlers_busy", "handlers at work, at the NameNode", limit="handlers_max"),
-        Shown("transfers", "threads that transfer blocks (NameNode: of all DataNodes)"),
-        Shown("regenerating", "blocks on their way to further DataNodes"),
-        Shown("under_replicated", "blocks with too few replicas, as the NameNode counts"),
-        Shown("threads", "threads in all"),
-        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
+        PageMetric("call_queue", "calls that wait for a handler, at the NameNode"),
+        PageMetric("handlers_busy", "handlers at work, at the NameNode", limit="handlers_max"),
+        PageMetric("transfers", "threads that transfer blocks (NameNode: of all DataNodes)"),
+        PageMetric("regenerating", "blocks on their way to further DataNodes"),
+        PageMetric("under_replicated", "blocks with too few replicas, as the NameNode counts"),
+        PageMetric("threads", "threads in all"),
+        PageMetric("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

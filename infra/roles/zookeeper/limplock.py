@@ -13,7 +13,7 @@ from typing import Any
 from experiments.kinds.limplock.clients.jvm import look_at_jvm
 from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
 from experiments.kinds.limplock.clients.process import Clients
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, Shown
+from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric
 from experiments.kinds.limplock.row import Row
 
 _PORT = 2181
@@ -33,10 +33,10 @@ class ZooKeeper(LeaderFollower):
     sources = ("ZooKeeperClient.java",)
     opener = "ZooKeeperClient"
     shown = (
-        Shown("outstanding_requests", "requests under way in a server"),
-        Shown("queued_to_learners", "proposals that wait for a follower, at the leader"),
-        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
-        Shown("avg_latency", "mean latency as the server counts it, ms"),
+        PageMetric("outstanding_requests", "requests under way in a server"),
+        PageMetric("queued_to_learners", "proposals that wait for a follower, at the leader"),
+        PageMetric("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
+        PageMetric("avg_latency", "mean latency as the server counts it, ms"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
 from optimizer.plan.solve.deadline import Check, Deadline
-from optimizer.plan.solve.model import LIMIT_S, NONE, NOT_FOUND, Solution, held, solve
+from optimizer.plan.solve.model import LIMIT_S, NONE, NOT_FOUND, Solution, check_proof, solve
 from optimizer.plan.solve.problem import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def solved(asked: PlanRequest, deadline: Deadline) -> Hardened:
     if offers is None:
         problem = case.problem(check=own.check)
         found = solve(problem, limit_s=own.left_s(), clock=own.clock)
-        return Hardened(asked, problem, held(problem, found))
+        return Hardened(asked, problem, check_proof(problem, found))
     mixes = sorted(offers.mixes(), key=_slowness)
     kept = [mix for mix in mixes if not offers.weighed(mix, case.tiers).broken(offers.slo)]
     if not kept:

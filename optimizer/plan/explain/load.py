@@ -24,14 +24,14 @@ _MOST = 1e6  # times the planned load: no limit is in the way
 
 
 @dataclass(frozen=True)
-class Held:
+class LoadMargin:
     """The largest load, over the planned one, at which all limits are kept, and what gives way."""
 
     factor: float
     gives_way: str
 
 
-def held(case: Case, path: Path) -> Held:
+def load_margin(case: Case, path: Path) -> LoadMargin:
     """The load up to which `path`, which keeps all limits at the planned one, goes on keeping them.
 
     Utilisation grows with the load, so its bound is exact; latency does too, and is bisected down
@@ -40,12 +40,12 @@ def held(case: Case, path: Path) -> Held:
     busiest = max(option.utilisation for option in path)
     most = min(_MOST, case.limits.max_utilisation / busiest)
     if not _broken(case, path, most):
-        return Held(most, "utilisation")
+        return LoadMargin(most, "utilisation")
     low, high = 1.0, most
     while high / low > 1.0 + _RESOLUTION:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _broken(case, path, middle) else (middle, high)
-    return Held(low, " and ".join(_broken(case, path, high)))
+    return LoadMargin(low, " and ".join(_broken(case, path, high)))
 
 
 def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
@@ -71,7 +71,7 @@ def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, A
     Parameters: now_per_s, pages a second today, on average over the day [1/s].
     """
     planned_per_s = now_per_s * load.factor
-    bound = held(case, path)
+    bound = load_margin(case, path)
     body: dict[str, Any] = {
         "now_per_s": now_per_s,
         "peak": load.highest,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import PlannerError
 from core.tolerances import CENT
-from optimizer.plan.inputs.schedule import Hours, StatedSchedule, hourly_problem
+from optimizer.plan.inputs.schedule import Hours, DeclaredSchedule, hourly_problem
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.schedule import (
     ENERGY,
@@ -35,13 +35,13 @@ _MEASURES = {"usd": USD, "nodes": NODES, "energy": ENERGY}
 
 
 def schedule_of(
-    case: Case, load: Load, stated: StatedSchedule | None, path: Path, deadline: Deadline
+    case: Case, load: Load, stated: DeclaredSchedule | None, path: Path, deadline: Deadline
 ) -> dict[str, Any] | None:
     """The body of `schedule` in plan.json; None where the load has no hours, or the case none."""
     hours = hourly_problem(case, load, stated, path)
     if hours is None:
         return None
-    asked = stated or StatedSchedule()
+    asked = stated or DeclaredSchedule()
     own, measure = deadline.within(LIMIT_S), _MEASURES[asked.objective]
     head = {"objective": asked.objective, "hours": len(hours.shares)}
     try:
@@ -89,7 +89,7 @@ def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> Found
 
 
 def front(
-    problem: HourlyProblem, asked: StatedSchedule, deadline: Deadline
+    problem: HourlyProblem, asked: DeclaredSchedule, deadline: Deadline
 ) -> list[dict[str, Any]]:
     """The least cost of each bound on the machines that run, or on their energy where its watts are
     stated: both ends, and points between them; those that time allows."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from core.errors import InputError
 from optimizer.integrity import NODE_TYPES, read_counts
 from optimizer.plan.inputs.capacity import read_capacity
-from optimizer.plan.inputs.integrity import StatedVariant
+from optimizer.plan.inputs.integrity import DeclaredVariant
 from optimizer.plan.inputs.plan_file import PlanFile
 from optimizer.plan.inputs.variants import Figure, Hardening, Variant
 from optimizer.plan.solve.options import TierDemand
@@ -76,22 +76,22 @@ def _refuse_idle(file: PlanFile) -> None:
             )  # fmt: skip
 
 
-def _offered(file: PlanFile, number: int, variants: Sequence[StatedVariant]) -> tuple[Variant, ...]:
+def _offered(file: PlanFile, number: int, variants: Sequence[DeclaredVariant]) -> tuple[Variant, ...]:
     """A tier's variants; one that offers none is native, as in Table I."""
     if not variants:
-        native = StatedVariant(name="native", nodt=1.0, nodt_source="itself", pcraft="native")
+        native = DeclaredVariant(name="native", nodt=1.0, nodt_source="itself", pcraft="native")
         return (_variant(file, (number,), native),)
     return tuple(_variant(file, (number, "variants", i), v) for i, v in enumerate(variants))
 
 
-def _variant(file: PlanFile, key: tuple[str | int, ...], stated: StatedVariant) -> Variant:
+def _variant(file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant) -> Variant:
     nodt, carries = _throughput(file, key, stated)
     corrupt, crash, does = _outcomes(file, key, stated)
     return Variant(stated.name, nodt, corrupt, crash, f"{stated.name} {carries}; {does}")
 
 
 def _throughput(
-    file: PlanFile, key: tuple[str | int, ...], stated: StatedVariant
+    file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant
 ) -> tuple[float, str]:
     if stated.nodt is not None:
         return stated.nodt, f"carries {stated.nodt:.0%} of native ({stated.nodt_source})"
@@ -117,7 +117,7 @@ def _throughput(
 
 
 def _outcomes(
-    file: PlanFile, key: tuple[str | int, ...], stated: StatedVariant
+    file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant
 ) -> tuple[Figure, Figure, str]:
     if stated.pcraft is not None:
         shares = NODE_TYPES[stated.pcraft]

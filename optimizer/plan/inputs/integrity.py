@@ -62,7 +62,7 @@ _RATE = ("per_node_month", "count", "node_months")
 _COUNTS = ("corrupt", "crash", "retry")
 
 
-class StatedVariant(Strict):
+class DeclaredVariant(Strict):
     """One of `[[tiers.variants]]`.
 
     Throughput: `nodt`, a node's over a native one's, with `nodt_source`; or `nodt_run` and
@@ -89,7 +89,7 @@ class StatedVariant(Strict):
     source: Text | None = None
 
     @model_validator(mode="after")
-    def _has_a_throughput(self) -> StatedVariant:
+    def _has_a_throughput(self) -> DeclaredVariant:
         stated = (self.nodt is not None, self.nodt_source is not None)
         by_run = (self.nodt_run is not None, self.native_run is not None)
         if stated[0] != stated[1] or by_run[0] != by_run[1] or stated[0] == by_run[0]:
@@ -103,7 +103,7 @@ class StatedVariant(Strict):
         return self
 
     @model_validator(mode="after")
-    def _has_outcomes(self) -> StatedVariant:
+    def _has_outcomes(self) -> DeclaredVariant:
         counts = [getattr(self, key) is not None for key in (*_COUNTS, "injections", "source")]
         run = [self.run is not None, self.of is not None]
         ways = [[self.pcraft is not None], run, counts]

@@ -23,12 +23,12 @@ from optimizer.plan.inputs.disks_and_traffic import crossing_problems, priced_pr
 from optimizer.plan.inputs.domains import Domain, problems_of
 from optimizer.plan.inputs.hosts import Host
 from optimizer.plan.inputs.hosts import problems_of as host_problems
-from optimizer.plan.inputs.integrity import StatedVariant, TransientFaults
+from optimizer.plan.inputs.integrity import DeclaredVariant, TransientFaults
 from optimizer.plan.inputs.limping import with_measured_limping
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.purchase import Purchase, Speed
 from optimizer.plan.inputs.remedy import Remedy
-from optimizer.plan.inputs.schedule import StatedSchedule
+from optimizer.plan.inputs.schedule import DeclaredSchedule
 from optimizer.plan.inputs.schedule import problems_of as schedule_problems
 from optimizer.plan.inputs.state import problems_of as state_problems
 from optimizer.plan.solve.options import NODES_MAX, Limits
@@ -122,7 +122,7 @@ class DeclaredTier(Strict):
     primary: bool | None = None
     promote_s: Positive | None = None
     present: Present | None = None
-    variants: list[StatedVariant] = Field(default_factory=list)
+    variants: list[DeclaredVariant] = Field(default_factory=list)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Declared(Strict):
     prices: Prices = Prices()
     slo: Slo
     load: Load | None = None
-    schedule: StatedSchedule | None = None
+    schedule: DeclaredSchedule | None = None
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)

@@ -27,7 +27,7 @@ from optimizer.plan.inputs.performability import bound_of
 from optimizer.plan.inputs.plan_file import Declared, PlanFile, Present
 from optimizer.plan.inputs.purchase import with_purchases, with_speeds
 from optimizer.plan.inputs.remedy import check_remedies
-from optimizer.plan.inputs.schedule import StatedSchedule
+from optimizer.plan.inputs.schedule import DeclaredSchedule
 from optimizer.plan.inputs.state import check_state, with_state
 from optimizer.plan.inputs.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
@@ -55,7 +55,7 @@ class PlanRequest:
     rates: UncertainRates | None = None
     present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
     load: Load = field(default_factory=Load)
-    schedule: StatedSchedule | None = None
+    schedule: DeclaredSchedule | None = None
     hosts: tuple[Host, ...] = ()  # servers that the tiers' machines share
     figures: tuple[str, ...] = ()  # those that are uncertain
     hardening: Hardening | None = None  # variants to choose from, and what they have to keep

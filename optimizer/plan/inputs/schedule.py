@@ -30,7 +30,7 @@ from optimizer.replication import collision_probability
 OBJECTIVES = ("usd", "nodes", "energy")
 
 
-class StatedQuota(Strict):
+class DeclaredQuota(Strict):
     """An account's bound on machines of these types that run at the same time, in all tiers."""
 
     instance_types: Annotated[list[str], Field(min_length=1)]
@@ -38,14 +38,14 @@ class StatedQuota(Strict):
     machines: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> StatedQuota:
+    def _is_one(self) -> DeclaredQuota:
         if (self.vcpus is None) == (self.machines is None):
             got = "neither" if self.vcpus is None else "both"
             raise refusal("vcpus or machines, one of them", got=got)
         return self
 
 
-class StatedSchedule(Strict):
+class DeclaredSchedule(Strict):
     """Start-up and run times of machines, and the objective."""
 
     start_s: Annotated[float, Field(ge=0, le=6 * 3600)] = 0.0
@@ -53,10 +53,10 @@ class StatedSchedule(Strict):
     objective: Literal["usd", "nodes", "energy"] = "usd"
     watts_per_vcpu: Positive | None = None
     front: bool = False
-    quotas: list[StatedQuota] = Field(default_factory=list)
+    quotas: list[DeclaredQuota] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _can_be_measured(self) -> StatedSchedule:
+    def _can_be_measured(self) -> DeclaredSchedule:
         if self.objective == "energy" and self.watts_per_vcpu is None:
             raise refusal(
                 "the power of a vCPU [W], your own figure: no book of rented machines has it",
@@ -68,7 +68,7 @@ class StatedSchedule(Strict):
 
 
 def problems_of(
-    stated: StatedSchedule | None, load: Load | None, values: Mapping[str, Any]
+    stated: DeclaredSchedule | None, load: Load | None, values: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """A [schedule] without hours, or beside what it cannot keep."""
     if stated is None:
@@ -94,7 +94,7 @@ class Hours:
 
 
 def hourly_problem(
-    case: Case, load: Load, stated: StatedSchedule | None, path: Path
+    case: Case, load: Load, stated: DeclaredSchedule | None, path: Path
 ) -> Hours | None:
     """The schedule's problem with the replicas of `path`; None where none is made.
 
@@ -103,7 +103,7 @@ def hourly_problem(
         return None
     if case.slo.degraded is not None or any(tier.has_state for tier in case.tiers):
         return None
-    asked = stated or StatedSchedule()
+    asked = stated or DeclaredSchedule()
     tied = bool(asked.quotas) or asked.start_s > 0 or asked.run_hours_min > 1
     shares = [share / load.highest for share in load.hours]
     if tied:
@@ -131,7 +131,7 @@ def hourly_problem(
     return Hours(problem, tuple(period_of), tuple(load.hours))
 
 
-def _most(quota: StatedQuota) -> float:
+def _most(quota: DeclaredQuota) -> float:
     return quota.vcpus if quota.vcpus is not None else float(quota.machines or 0)
 
 

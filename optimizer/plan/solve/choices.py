@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from core.errors import PlannerError
 from optimizer.plan.solve.deadline import Check, Clock, Deadline
-from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, held, solve
+from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, check_proof, solve
 from optimizer.plan.solve.problem import Problem
 
 
@@ -49,7 +49,7 @@ def cheapest_of(
             problem = make(share.check)
             left_s = share.left_s()
             found = solve(problem, best.found.path, limit_s=left_s, clock=clock)
-            found = held(problem, found)
+            found = check_proof(problem, found)
         except PlannerError as error:
             ended, least = error, 0.0
             continue

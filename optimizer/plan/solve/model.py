@@ -118,7 +118,7 @@ def solve(
     return _Search(problem, pools, best, deadline, by_labels).run()
 
 
-def held(problem: Problem, found: Solution) -> Solution:
+def check_proof(problem: Problem, found: Solution) -> Solution:
     """The same, not proved where the latency is not what the proof rests on (`monotony`)."""
     seen = breach(problem, found.path) if found.proved else None
     if seen is None:

@@ -55,7 +55,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Did:
+class OperationTime:
     """One operation of a lane; monotonic times [s]."""
 
     start: float
@@ -71,7 +71,7 @@ class Lane:
     task: Task
     number: int
     started: float = 0.0
-    did: list[Did] = field(default_factory=list)
+    did: list[OperationTime] = field(default_factory=list)
     ended: float | None = None
     reason: str = ""
     work: Work | None = None  # in place of what a client asks
@@ -222,7 +222,7 @@ class Clients:
     def _read_message(self, words: Sequence[str]) -> None:
         if words[0] == "did":
             start, end = int(words[2]) / 1e9, int(words[3]) / 1e9
-            self.lanes[int(words[1])].did.append(Did(start, end, words[4]))
+            self.lanes[int(words[1])].did.append(OperationTime(start, end, words[4]))
         elif words[0] == "end":
             lane = self.lanes[int(words[1])]
             last = lane.did[-1].end if lane.did else time.monotonic()
@@ -256,7 +256,7 @@ def _work(lane: Lane, work: Work) -> None:
     if lane.halt.is_set():
         reason = "stopped"
     outcome = {"done": "ok", "stopped": "timeout"}.get(reason, "error")
-    lane.did.append(Did(lane.started, now, outcome))
+    lane.did.append(OperationTime(lane.started, now, outcome))
     lane.end(now, reason)
 
 

@@ -45,7 +45,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageMetric:
     """A white-box metric on the page: its name in `look`, a title, and what it is divided by.
 
     limit: what it can be at most, where that is known: a name in `look` too, or the number.
@@ -67,7 +67,7 @@ class System(ABC):
 
     sources: tuple[str, ...]
     opener: str
-    shown: ClassVar[tuple[Shown, ...]] = ()
+    shown: ClassVar[tuple[PageMetric, ...]] = ()
     called: Mapping[str, Sequence[Node]] = MappingProxyType({})
     """Machines of the tiers that its tier calls, by role, as whoever makes it says."""
     gap_s = 0.0

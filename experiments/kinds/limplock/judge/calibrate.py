@@ -21,7 +21,7 @@ from experiments.kinds.limplock.judge.dose import Class, Dose
 from experiments.kinds.limplock.judge.model import LIMPING, Cluster, Outcome, Repeat
 from experiments.kinds.limplock.judge.probes import SCHEMA, Stream, probe_findings
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, Verdict, judge
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 
 REPEATS = 3
 SEVERITIES = (10.0, 100.0, 1000.0)
@@ -72,8 +72,8 @@ def _updates_per_s(cluster: Cluster) -> float:
     return cluster.writers / (cluster.think_s + cluster.processor_s + 2 * cluster.device_s)
 
 
-def _waited(seconds: float | None, most_s: float) -> Waited:
-    return Waited(most_s, at_least=True) if seconds is None else Waited(seconds)
+def _waited(seconds: float | None, most_s: float) -> Duration:
+    return Duration(most_s, at_least=True) if seconds is None else Duration(seconds)
 
 
 def repeats(cluster: Cluster, rng: np.random.Generator, count: int = REPEATS) -> list[Outcome]:
@@ -195,8 +195,8 @@ def _runs(factor: float, count: int, spread: Sequence[float], rng: np.random.Gen
         limping="",
         fault_s={},
         probes=pl.DataFrame(schema=SCHEMA),
-        base=[Waited(float(one)) for one in base],
-        faulty=[Waited(float(one)) for one in faulty * factor],
+        base=[Duration(float(one)) for one in base],
+        faulty=[Duration(float(one)) for one in faulty * factor],
     )
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import ROW, Left, Window, later_bases
+from experiments.kinds.limplock.windows import ROW, RunInputs, Window, later_bases
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -26,7 +26,7 @@ _ROOM_S = 20.0  # of the paper's last stretch at least
 Course = Mapping[str, Any]
 
 
-def courses(left: Left, windows: Sequence[Window], asked: pl.DataFrame) -> list[dict[str, Any]]:
+def courses(left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame) -> list[dict[str, Any]]:
     """Of each repeat under a fault: operations done per second, in bins of BIN_S from the fault on,
     what it did without the fault, and when servers died.
 

@@ -56,7 +56,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClientRequest:
     """A request that a client made, as it was seen from there."""
 
     node: int
@@ -71,7 +71,7 @@ class Asked:
 class Outcome:
     """A repeat's records: probes, the row's operation, and what nobody outside can know."""
 
-    probes: list[Asked] = field(default_factory=list)
+    probes: list[ClientRequest] = field(default_factory=list)
     base_run_s: float | None = None
     faulty_run_s: float | None = None
     slow_from_s: dict[int, float] = field(default_factory=dict)  # memory: three times slower
@@ -245,14 +245,14 @@ class Repeat:
         seen = self.outcome.probes
         while True:
             start, place = self._events.now, len(seen)
-            seen.append(Asked(node, operation, needs, start, self._cluster.fault_s, "timeout"))
+            seen.append(ClientRequest(node, operation, needs, start, self._cluster.fault_s, "timeout"))
             outcome = "ok"
             try:
                 yield from ask()
             except GoneError:
                 yield _REFUSED_S
                 outcome = "error"
-            seen[place] = Asked(node, operation, needs, start, self._events.now, outcome)
+            seen[place] = ClientRequest(node, operation, needs, start, self._events.now, outcome)
             yield _PROBE_GAP_S
 
     def _operation(self, before: bool) -> Work:

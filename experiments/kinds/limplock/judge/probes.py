@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from core.errors import InputError
-from experiments.kinds.limplock.judge.slowdown import Waited, median
+from experiments.kinds.limplock.judge.slowdown import Duration, median
 
 Needs = Literal["limpware", "node", "neither"]
 Outcome = Literal["ok", "timeout", "error"]
@@ -50,7 +50,7 @@ class ProbeFinding:
 
     base_s: float | None  # median without the fault
     halves_s: tuple[float, ...]  # the medians of its two halves: what it differs by from itself
-    faulty: Waited | None  # median at the end; None: nothing but errors
+    faulty: Duration | None  # median at the end; None: nothing but errors
     down_s: float | None  # from when on it only failed
     slow_s: tuple[float, float] | None  # between which times it became slow for good
 
@@ -131,13 +131,13 @@ class _Series:
             slow_s=None if base_s is None else self._slow_s(factor * base_s, until),
         )
 
-    def _waits(self, some: NDArray[np.bool_], until: float) -> list[Waited]:
+    def _waits(self, some: NDArray[np.bool_], until: float) -> list[Duration]:
         """A probe that is not over at `until`, or never ended well, took at least that long."""
         seconds = np.minimum(self._end, until) - self._start
         cut = ~self._ok | (self._end > until)
-        return [Waited(*one) for one in zip(seconds[some], cut[some], strict=True)]
+        return [Duration(*one) for one in zip(seconds[some], cut[some], strict=True)]
 
-    def _base(self, start: float, end: float) -> Waited | None:
+    def _base(self, start: float, end: float) -> Duration | None:
         some = (self._start >= start) & (self._end <= end)
         return median(self._waits(some, end)) if some.any() else None
 
@@ -149,7 +149,7 @@ class _Series:
         halves = (self._base(-np.inf, middle), self._base(middle, 0.0))
         return tuple(one.seconds for one in halves if one is not None)
 
-    def _faulty(self, start: float, end: float) -> Waited | None:
+    def _faulty(self, start: float, end: float) -> Duration | None:
         """The median of all that was under way in that time."""
         some = (self._start < end) & (self._end > start)
         return median(self._waits(some, end)) if (some & ~self._error).any() else None

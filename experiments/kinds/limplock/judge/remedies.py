@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from experiments.kinds.limplock.judge.rule import Rule, Verdict, judge_operation, noise
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, slowdown
+from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, slowdown
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.windows import Window, later_bases
 
@@ -53,8 +53,8 @@ class Side:
     """An arm at a severity: its runs in order of the repeats, and what the rule says of them."""
 
     arm: str
-    base: tuple[Waited, ...]
-    faulty: tuple[Waited, ...]
+    base: tuple[Duration, ...]
+    faulty: tuple[Duration, ...]
     operation: Verdict
     slowdown: Slowdown | None
     reason: str
@@ -87,7 +87,7 @@ def remedies_of(windows: Sequence[Window], reference: str, rule: Rule) -> list[R
     ]
 
 
-def ratio(over: Sequence[Waited], under: Sequence[Waited], confidence: float) -> Ratio | None:
+def ratio(over: Sequence[Duration], under: Sequence[Duration], confidence: float) -> Ratio | None:
     """The first over the second; None where there are too few to be that sure, or one of no length.
 
     Parameters: over (n,) and under (m,), durations, each of which may be "at least".

@@ -16,14 +16,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from experiments.kinds.limplock.scenarios import BASE, CRASH, label
-from experiments.kinds.limplock.windows import Left, Window, later_bases
+from experiments.kinds.limplock.windows import RunInputs, Window, later_bases
 from experiments.report.text import number
 
 REACHED = 0.95  # of a limit
 _GREW_LEAST = 1.1
 _NEAR = 0.5  # of a limit: what stays below has grown, and ran out of nothing
 Floats = NDArray[np.float64]
-Shown = Mapping[str, Any]  # system.Shown, as limplock.json has it
+PageMetric = Mapping[str, Any]  # system.PageMetric, as limplock.json has it
 
 
 class Metrics:
@@ -44,7 +44,7 @@ class Metrics:
         return times[first:last], values[first:last]
 
     def limit(
-        self, machine: str, shown: Shown, start_s: float = -np.inf, end_s: float = np.inf
+        self, machine: str, shown: PageMetric, start_s: float = -np.inf, end_s: float = np.inf
     ) -> float | None:
         """The largest value of the metric there and then; None where nothing says it."""
         limit = shown.get("limit")
@@ -117,7 +117,7 @@ def _full_words(one: Resource) -> str:
 
 
 def resources(
-    left: Left, windows: Sequence[Window], whitebox: pl.DataFrame, judged_share: float
+    left: RunInputs, windows: Sequence[Window], whitebox: pl.DataFrame, judged_share: float
 ) -> list[Machine]:
     """Of each row and machine that told anything.
 
@@ -156,7 +156,7 @@ def _how_full(one: Resource) -> tuple[bool, int, float]:
 
 
 def _of_machine(
-    left: Left,
+    left: RunInputs,
     mine: Sequence[Window],
     faulty: Sequence[Window],
     name: str,
@@ -184,7 +184,7 @@ class _Use:
 
 
 def _compare_use(
-    shown: Shown, name: str, base: Window, window: Window, told: Metrics, judged_share: float
+    shown: PageMetric, name: str, base: Window, window: Window, told: Metrics, judged_share: float
 ) -> _Use | None:
     """In one repeat; None where the machine told nothing before, or nothing under the fault."""
     _, calm, _ = _values(shown, name, base, told)
@@ -201,7 +201,7 @@ def _compare_use(
 
 
 def _values(
-    shown: Shown, name: str, window: Window, told: Metrics
+    shown: PageMetric, name: str, window: Window, told: Metrics
 ) -> tuple[Floats, Floats, float | None]:
     """Times, values and limit of the machine that has this part in a window."""
     machine = next((m for m, part in window.labels.items() if part == name), "")
@@ -210,7 +210,7 @@ def _values(
     return times, values, told.limit(machine, shown, *span)
 
 
-def _over(shown: Shown, scenario: str, seen: Sequence[_Use]) -> Resource:
+def _over(shown: PageMetric, scenario: str, seen: Sequence[_Use]) -> Resource:
     """All repeats of a scenario."""
     unit, limits = shown["unit"], [one.limit for one in seen if one.limit is not None]
     return Resource(

@@ -33,7 +33,7 @@ from experiments.kinds.limplock.windows import (
     PROBE,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     later_bases,
     read_windows,
@@ -100,7 +100,7 @@ def _keys(windows: Sequence[Window], spec: Mapping[str, Any]) -> list[Key]:
 class _Doses:
     """Doses of all rows of a run."""
 
-    def __init__(self, left: Left, spec: Mapping[str, Any], whitebox: pl.DataFrame) -> None:
+    def __init__(self, left: RunInputs, spec: Mapping[str, Any], whitebox: pl.DataFrame) -> None:
         self._left = left
         self._fleet = spec["fleet"]
         self._whitebox = whitebox
@@ -135,7 +135,7 @@ def _zones(
     return None if search is None else searched(windows, Search.model_validate(search))
 
 
-def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
+def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[dict[str, Any]]:
     """Of each row that has no scenario, for its bases were cut short: that."""
     found = []
     for arm, name, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
@@ -207,7 +207,7 @@ def _remedies(
 
 
 def _scenario(
-    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: Left,
+    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: RunInputs,
     doses: _Doses,
 ) -> dict[str, Any]:  # fmt: skip
     arm, name, part, scenario = key

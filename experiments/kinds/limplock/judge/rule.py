@@ -29,7 +29,7 @@ from pydantic import Field
 from core.config_file import Share, Strict
 from experiments.kinds.limplock.judge.dose import Class, Dose
 from experiments.kinds.limplock.judge.probes import ProbeFinding, Stream, probe_findings
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, slowdown
+from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, slowdown
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
 _SPREAD_LEAST = 2  # base values, without which nothing says how much they differ
@@ -58,12 +58,12 @@ class Measured:
     limping: str  # the node
     fault_s: Mapping[int, float]  # by repeat
     probes: pl.DataFrame  # as probes.SCHEMA
-    base: Sequence[Waited]  # runs of the row's operation without the fault
-    faulty: Sequence[Waited]
+    base: Sequence[Duration]  # runs of the row's operation without the fault
+    faulty: Sequence[Duration]
     down_s: Mapping[tuple[int, str], float] = field(default_factory=dict)
     """Since when a node is known to have been down until the fault's end, by repeat and node: a
     machine that is gone may answer nothing, which probes cannot tell from a very slow one."""
-    closing: Sequence[tuple[Waited, Waited]] = ()
+    closing: Sequence[tuple[Duration, Duration]] = ()
     """The base of each repeat, and again at its end, of those that have both."""
     dose: Dose | None = None
     """How much of the row's mechanism the operations could fill; None: it has none."""
@@ -152,7 +152,7 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     )
 
 
-def drifted(closing: Sequence[tuple[Waited, Waited]], rule: Rule) -> str:
+def drifted(closing: Sequence[tuple[Duration, Duration]], rule: Rule) -> str:
     """Why a base is not what it was at its repeat's begin; "" where it is, or nothing says so."""
     if any(after.at_least for _, after in closing):
         return "a closing base did not end well"
@@ -185,7 +185,7 @@ def _operation_dosed(found: Judgement, dose: Dose | None) -> Judgement:
     return replace(found, verdict=verdict, reason=dose.words)
 
 
-def judge_operation(base: Sequence[Waited], faulty: Sequence[Waited], rule: Rule) -> Judgement:
+def judge_operation(base: Sequence[Duration], faulty: Sequence[Duration], rule: Rule) -> Judgement:
     """True where the row's own operation is slow."""
     if any(one.at_least for one in base):
         return Judgement("insufficient", reason="a base run did not end well")
@@ -199,7 +199,7 @@ def noise(values_s: Sequence[float]) -> float:
 
 
 def _judged(
-    base_s: Sequence[float], spread_s: Sequence[float], faulty: Sequence[Waited], rule: Rule
+    base_s: Sequence[float], spread_s: Sequence[float], faulty: Sequence[Duration], rule: Rule
 ) -> Judgement:
     if min((*base_s, *spread_s), default=0.0) <= 0.0:
         return Judgement("insufficient", reason="there is no base")

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from core.config_file import refusal
 from experiments.design.contracts import KINDS
 from experiments.design.injections import HELD_S_MAX
-from experiments.kinds.limplock.judge.slowdown import Waited, median
+from experiments.kinds.limplock.judge.slowdown import Duration, median
 from experiments.kinds.limplock.judge.zones import Point, Zones, judge_zones
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Scenario
@@ -96,12 +96,12 @@ def value_of(scenario: str) -> float:
     return float(scenario.split()[0])
 
 
-def relative(base: Window, faulty: Window, rule: Search) -> Waited | None:
+def relative(base: Window, faulty: Window, rule: Search) -> Duration | None:
     """The time of an operation in units of its repeat's base, so that a host whose speed drifts
     makes no zone. None where the base was cut short, whose length is not known, and where the
     operation was over before its fault was to begin."""
     missed = rule.axis == "start" and faulty.took_s <= value_of(faulty.scenario)
-    return None if base.cut or missed else Waited(faulty.took_s / base.took_s, at_least=faulty.cut)
+    return None if base.cut or missed else Duration(faulty.took_s / base.took_s, at_least=faulty.cut)
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def _series(window: Window) -> tuple[str, str, str]:
 
 def _summarise(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
     base = later_bases(windows)
-    waits: dict[float, list[Waited]] = {}
+    waits: dict[float, list[Duration]] = {}
     for window in windows:
         wait = None if window.scenario == BASE else relative(base[window.repeat], window, rule)
         if wait is not None:

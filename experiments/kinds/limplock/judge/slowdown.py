@@ -26,7 +26,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Waited:
+class Duration:
     """A duration; `at_least` where the wait was cut short before the end."""
 
     seconds: float
@@ -44,7 +44,7 @@ class Slowdown:
 
 
 def slowdown(
-    base_s: Sequence[float], faulty: Sequence[Waited], confidence: float
+    base_s: Sequence[float], faulty: Sequence[Duration], confidence: float
 ) -> Slowdown | None:
     """The slowdown with its bounds; None where there are too few values to be that sure.
 
@@ -87,7 +87,7 @@ def _orders_with(u: int, n: int, m: int) -> int:
     return _orders_with(u - m, n - 1, m) + _orders_with(u, n, m - 1)
 
 
-def median(waits: Sequence[Waited]) -> Waited:
+def median(waits: Sequence[Duration]) -> Duration:
     """The median by Kaplan and Meier, "at least" where too many waits were cut short to have one.
 
     Parameters: waits (n,), n >= 1.
@@ -95,11 +95,11 @@ def median(waits: Sequence[Waited]) -> Waited:
     seconds = np.array([one.seconds for one in waits])
     cut = np.array([one.at_least for one in waits])
     if not cut.any():
-        return Waited(float(np.median(seconds)))
+        return Duration(float(np.median(seconds)))
     if cut.all():
-        return Waited(float(seconds.max()), at_least=True)
+        return Duration(float(seconds.max()), at_least=True)
     left = stats.ecdf(stats.CensoredData.right_censored(seconds, cut)).sf
     reached = np.flatnonzero(left.probabilities <= 0.5)
     if reached.size:
-        return Waited(float(left.quantiles[reached[0]]))
-    return Waited(float(seconds.max()), at_least=True)
+        return Duration(float(left.quantiles[reached[0]]))
+    return Duration(float(seconds.max()), at_least=True)

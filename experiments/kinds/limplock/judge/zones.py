@@ -31,9 +31,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Strict, refusal
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Waited, median, slowdown
+from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, median, slowdown
 
-Measure = Callable[[float], Sequence[Waited]]
+Measure = Callable[[float], Sequence[Duration]]
 
 
 class Zones(Strict):
@@ -70,7 +70,7 @@ class Point:
     """A value of the axis, and how long the operation took there, repeat by repeat."""
 
     at: float
-    waits: tuple[Waited, ...]
+    waits: tuple[Duration, ...]
 
 
 @dataclass(frozen=True)

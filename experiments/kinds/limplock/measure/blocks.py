@@ -17,7 +17,7 @@ from experiments.design.schedule import Block, blocks
 from experiments.kinds.limplock.clients.process import Clients, Lane, command
 from experiments.kinds.limplock.clients.system import MODULE, Node, System, adapter_of
 from experiments.kinds.limplock.judge.search import Search, relative
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.judge.zones import search
 from experiments.kinds.limplock.measure.repeat import Moved, Repeat, whole
 from experiments.kinds.limplock.measure.whitebox import Whitebox
@@ -29,7 +29,7 @@ from experiments.kinds.limplock.windows import (
     ASKED_FILE,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     client_log,
     write_windows,
@@ -105,9 +105,9 @@ class Rows:
     def _at(
         self, wanted: Search, block: Block, row: Row, system: System, clients: Clients,
         watch: Whitebox, value: float,
-    ) -> list[Waited]:  # fmt: skip
+    ) -> list[Duration]:  # fmt: skip
         """All repeats of a value; they are numbered through all values of an arm."""
-        scenario, found, cut = wanted.scenario(value), list[Waited](), False
+        scenario, found, cut = wanted.scenario(value), list[Duration](), False
         first = len({one.repeat for one in self._windows if one.arm == block.arm})
         for number in range(first, first + self._testbed.design.experiment.design.repeats):
             this = replace(block, pair=number)
@@ -215,7 +215,7 @@ class Rows:
             row.name: self._section.timeout_factor or row.timeout_factor for row in self._rows
         }
         scales = {row.name: self._section.scale_of(row) for row in self._rows}
-        left = Left(
+        left = RunInputs(
             self._section.scale, counts, limits, list(self._shown.values()), self._abandoned,
             scales, self._testbed.clock.monotonic, self._closing,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from experiments.report.layout import Size
 
 Rows = list[dict[str, Any]]
 Scenario = Mapping[str, Any]  # of a result
-Look = tuple[str, str]  # colour and kind of line of an arm: arms may lie on each other
+LineStyle = tuple[str, str]  # colour and kind of line of an arm: arms may lie on each other
 _ROOM = 1.1
 _BETWEEN_PX = 44
 _TICKS_MAX = 8
@@ -52,7 +52,7 @@ def _row(one: Scenario) -> tuple[str, str]:
     return one["row"], one["part"]
 
 
-def _figure(some: Sequence[Scenario], looks: Mapping[str, Look]) -> Figure:
+def _figure(some: Sequence[Scenario], looks: Mapping[str, LineStyle]) -> Figure:
     row, part = _row(some[0])
     shown = {one["scenario"] for one in some if slow(one)}
     graphs = [
@@ -73,7 +73,7 @@ def _figure(some: Sequence[Scenario], looks: Mapping[str, Look]) -> Figure:
     )  # fmt: skip
 
 
-def _graphs(graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, Look], size: Size) -> Any:
+def _graphs(graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, LineStyle], size: Size) -> Any:
     columns = 1 if size.small else min(4, len(graphs))
     width = (size.plot_width - _BETWEEN_PX * (columns - 1)) / columns
     return alt.concat(*(
@@ -83,7 +83,7 @@ def _graphs(graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, Look], siz
 
 
 def _graph(
-    some: Sequence[Scenario], looks: Mapping[str, Look], width: float, *, first: bool
+    some: Sequence[Scenario], looks: Mapping[str, LineStyle], width: float, *, first: bool
 ) -> Any:
     nodes = max(len(one["nodes"]) for one in some)
     ends = [*(since["high_s"] for one in some for since in slow(one)),

@@ -13,7 +13,7 @@ import polars as pl
 from core.chart_style import data
 from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import PROBE, ROW, Left, Window
+from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
@@ -29,14 +29,14 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """A machine's line, as it is in the legend."""
 
     colour: str
     kind: str
 
 
-_LOOKS = tuple(Look(colour.light, kind) for kind in DASHES for colour in palette.ARMS)
+_LOOKS = tuple(LineStyle(colour.light, kind) for kind in DASHES for colour in palette.ARMS)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _row_graph(
 
 
 def course_figures(
-    left: Left, windows: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
+    left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
 ) -> list[Figure]:
     """Of each row and arm the last repeat that has a scenario."""
     found = []
@@ -162,7 +162,7 @@ def course_figures(
 
 
 def _course(
-    left: Left, course: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
+    left: RunInputs, course: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
 ) -> Figure:
     first = course[0]
     zero_s, end_s = first.start_s, course[-1].end_s
@@ -243,7 +243,7 @@ def _throughput(asked: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
     ]  # fmt: skip
 
 
-def _probed(asked: pl.DataFrame, looks: Mapping[str, Look], zero_s: float, end_s: float) -> Rows:
+def _probed(asked: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float, end_s: float) -> Rows:
     """Of each machine: the median of the operation that is slowest in each stretch of time."""
     width_s = _width_s(zero_s, end_s)
     binned = (
@@ -266,11 +266,11 @@ def _probed(asked: pl.DataFrame, looks: Mapping[str, Look], zero_s: float, end_s
     ]  # fmt: skip
 
 
-def _drawn_as(name: str, looks: Mapping[str, Look]) -> dict[str, Any]:
+def _drawn_as(name: str, looks: Mapping[str, LineStyle]) -> dict[str, Any]:
     return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
 
 
-def _metric_panels(left: Left, told: pl.DataFrame, looks: Mapping[str, Look], zero_s: float) -> list[_Panel]:
+def _metric_panels(left: RunInputs, told: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float) -> list[_Panel]:
     """White-box metrics that say anything: those that came to a limit, then the first."""
     found = []
     series = Metrics(told)

@@ -21,7 +21,7 @@ import altair as alt
 from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import Left, Window, client_log, later_bases
+from experiments.kinds.limplock.windows import RunInputs, Window, client_log, later_bases
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -49,7 +49,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReadMarks:
     """A log's marks in order; damaged: lines that begin as one and are none; whole: all of it was
     read."""
 
@@ -58,14 +58,14 @@ class Told:
     whole: bool = True
 
 
-def read_log(path: Path, t0_s: float) -> Told:
+def read_log(path: Path, t0_s: float) -> ReadMarks:
     """The lines of a client; nothing of one that has no log.
 
     Parameters: t0_s, the run's second 0 on the client's clock. Times are the run's.
     """
     marks, damaged = list[Mark](), 0
     if not path.is_file():
-        return Told()
+        return ReadMarks()
     with path.open("rb") as log:
         while log.tell() < _BYTES_MAX and (line := log.readline(_LINE_BYTES_MAX)):
             if line.startswith(_BEGIN):
@@ -73,7 +73,7 @@ def read_log(path: Path, t0_s: float) -> Told:
                 damaged += mark is None
                 marks += [replace(mark, time_s=mark.time_s - t0_s)] if mark else []
         whole = not log.read(1)
-    return Told(tuple(marks), damaged, whole)
+    return ReadMarks(tuple(marks), damaged, whole)
 
 
 def mark_of(line: str) -> Mark | None:
@@ -148,7 +148,7 @@ class Panel:
         return ordered[(len(ordered) - 1) // 2]
 
 
-def progress_figures(folder: Path, left: Left, windows: Sequence[Window]) -> list[Figure]:
+def progress_figures(folder: Path, left: RunInputs, windows: Sequence[Window]) -> list[Figure]:
     """Of each row whose client told anything; none of a run that kept no second 0 of its clock."""
     if left.monotonic_s is None:
         return []
@@ -165,7 +165,7 @@ def progress_figures(folder: Path, left: Left, windows: Sequence[Window]) -> lis
     return found
 
 
-def panels_of(windows: Sequence[Window], told: Mapping[str, Told]) -> list[Panel]:
+def panels_of(windows: Sequence[Window], told: Mapping[str, ReadMarks]) -> list[Panel]:
     """Of the windows of one row and part, by arm and scenario, those in which anything was told.
 
     Parameters: told, by arm.
@@ -184,7 +184,7 @@ def panels_of(windows: Sequence[Window], told: Mapping[str, Told]) -> list[Panel
     return found
 
 
-def _left_out(told: Iterable[Told], panels: Sequence[Panel]) -> str:
+def _left_out(told: Iterable[ReadMarks], panels: Sequence[Panel]) -> str:
     """Said at the end of a caption."""
     logs = list(told)
     damaged, more = sum(one.damaged for one in logs), len(panels) - _PANELS_MAX

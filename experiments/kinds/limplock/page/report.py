@@ -26,7 +26,7 @@ from experiments.kinds.limplock.windows import (
     ASKED_FILE,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     read_windows,
 )
 from experiments.record.records import read_table
@@ -90,7 +90,7 @@ def write_page(folder: Path) -> Path:
     return save_page(folder, html)
 
 
-def scale_words(left: Left) -> str:
+def scale_words(left: RunInputs) -> str:
     """The share of all rows, or of each."""
     if set(left.scales.values()) <= {left.scale}:
         return plain(left.scale)

@@ -22,7 +22,7 @@ _ONE_SAMPLE = {"stream": "false", "one-shot": "true"}
 
 
 @dataclass(frozen=True)
-class Found:
+class OwnedObject:
     """Something of ours that an engine still holds."""
 
     kind: str  # container | network
@@ -64,7 +64,7 @@ def logs(container: str, lines: int = 20, on: Engine = HERE) -> str:
     return (done.stdout + done.stderr).strip()
 
 
-def find(experiment: str | None = None, on: Engine = HERE) -> list[Found]:
+def find(experiment: str | None = None, on: Engine = HERE) -> list[OwnedObject]:
     """All containers and networks that carry our label, of one experiment or of all."""
     wanted = f"label={LABEL}" + (f"={experiment}" if experiment else "")
     found = []
@@ -74,7 +74,7 @@ def find(experiment: str | None = None, on: Engine = HERE) -> list[Found]:
             row = json.loads(line)
             labels = dict(pair.split("=", 1) for pair in row["Labels"].split(",") if "=" in pair)
             name = row.get("Names") or row["Name"]
-            found.append(Found(kind, name, labels.get(LABEL, ""), on))
+            found.append(OwnedObject(kind, name, labels.get(LABEL, ""), on))
     return found
 
 
@@ -125,7 +125,7 @@ def _spent_s(engine: httpx.Client, container: str) -> float:
     return float(answer.json()["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
 
-def sweep(experiment: str, on: Engine = HERE) -> list[Found]:
+def sweep(experiment: str, on: Engine = HERE) -> list[OwnedObject]:
     """Remove by label whatever Terraform's state does not know (a run that was killed)."""
     found = find(experiment, on)
     # One at a time: side by side the engine can lose count of a network's endpoints (moby 42119).

@@ -15,7 +15,7 @@ from experiments.commands.init import make_design
 from experiments.design import designs_available, load_design
 from experiments.paths import ROOT
 from experiments.run import deep_check
-from experiments.run.deep_check import Asked
+from experiments.run.deep_check import OperationReply
 from experiments.tests.called import call, refusal
 from experiments.tests.spec_fixture import role
 
@@ -230,7 +230,7 @@ def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
 def test_a_deep_check_ends_with_1_where_an_answer_is_not_good(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, code: int
 ) -> None:
-    asked = [Asked("flag", outcome, 200, 5, 1.25, "", "<html>")]
+    asked = [OperationReply("flag", outcome, 200, 5, 1.25, "", "<html>")]
     monkeypatch.setattr(deep_check, "deep_check", lambda *_: asked)
     make_design(tmp_path / "deep")
     done = call("check", str(tmp_path / "deep"), "--deep", "--json")

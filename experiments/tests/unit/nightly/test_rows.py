@@ -11,7 +11,7 @@ import pytest
 
 from core.runfiles.result import read_result
 from experiments.nightly.history import Run, Start
-from experiments.nightly.rows import Made, front_of, lines_of
+from experiments.nightly.rows import NightRun, front_of, lines_of
 from experiments.tests.nightly_fixture import T0, template_run
 
 START = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",
@@ -33,7 +33,7 @@ def run(results: Path) -> Path:
 @pytest.fixture
 def lines(results: Path, run: Path, few_draws: None) -> list[Run]:
     del few_draws
-    return lines_of(Made(START, 0, 7.5), run, results, T0)
+    return lines_of(NightRun(START, 0, 7.5), run, results, T0)
 
 
 def test_there_is_a_line_for_each_arm_with_the_run_s_own_figures(
@@ -95,7 +95,7 @@ def test_a_run_whose_tables_are_gone_keeps_its_figures(
 ) -> None:
     folder = tmp_path / "mediawiki-noisy" / "old"
     shutil.copytree(run, folder, ignore=shutil.ignore_patterns("*.parquet"))
-    old = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)[1]
+    old = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)[1]
     assert old.p95 is not None
     assert lines[1].p95 is not None
     assert (old.p95.ms, old.p95.low_ms) == (lines[1].p95.ms, None)
@@ -126,7 +126,7 @@ def test_nodt_and_utilisation_of_a_capacity_run_are_kept(run: Path, tmp_path: Pa
     none = {"nodt_per_s": None, "utilisation": None}
     body = {"workloads": {"wiki": wiki, "search": none}}
     folder = _changed(run, tmp_path / "cache" / "one", kind="capacity", capacity=body, slo=None)
-    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
     assert line.levels == {"nodt_per_s/wiki": 41.0, "utilisation/wiki": 0.93}
 
 
@@ -137,7 +137,7 @@ def test_the_utilisation_that_a_planned_run_measured_is_kept_by_tier(
     tiers = {"web": {"measured": 0.41}, "db": {"measured": None}}
     changed = {**body, "arms": {}, "predicted": {"utilisation": tiers}}
     folder = _changed(run, tmp_path / "wiki" / "planned", compare=changed)
-    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
     assert line.levels == {"utilisation/web": 0.41}
 
 
@@ -150,7 +150,7 @@ def test_a_result_of_another_shape_is_a_line_that_is_not_valid(
     run: Path, tmp_path: Path, changes: dict[str, object]
 ) -> None:
     folder = _changed(run, tmp_path / "wiki" / "one", **changes)
-    (line,) = lines_of(Made(START, 0, 2.0), folder, tmp_path, T0)
+    (line,) = lines_of(NightRun(START, 0, 2.0), folder, tmp_path, T0)
     assert not line.valid
     assert line.reasons
 
@@ -161,7 +161,7 @@ def test_a_kind_without_arms_has_one_line(run: Path, tmp_path: Path) -> None:
     body = json.loads((folder / "result.json").read_text())
     body = {**body, "kind": "dice", "dice": {"sixes": 3}, "slo": None, "found": "3 sixes"}
     (folder / "result.json").write_text(json.dumps(body))
-    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
     assert (line.kind, line.arm, line.valid) == ("dice", None, body["valid"])
     assert (line.found, line.stopped) == ("3 sixes", "")
 
@@ -172,7 +172,7 @@ def test_who_stopped_a_run_is_kept(run: Path, tmp_path: Path) -> None:
     body = json.loads((folder / "result.json").read_text())
     body["stopped"] = {"by": "guard", "reason": "p99 900 ms"}
     (folder / "result.json").write_text(json.dumps(body))
-    lines = lines_of(Made(START, 1, 7.5), folder, tmp_path, T0)
+    lines = lines_of(NightRun(START, 1, 7.5), folder, tmp_path, T0)
     assert {line.stopped for line in lines} == {"guard"}
 
 
@@ -184,14 +184,14 @@ def test_a_run_without_a_result_is_a_line_that_is_not_valid(
     folder.mkdir(parents=True)
     if torn:
         (folder / "result.json").write_text(torn)
-    (line,) = lines_of(Made(START, 1, 2.0), folder, tmp_path, T0)
+    (line,) = lines_of(NightRun(START, 1, 2.0), folder, tmp_path, T0)
     assert not line.valid
     assert line.reasons
     assert (line.exit_code, line.minutes, line.arm) == (1, 2.0, None)
 
 
 def test_what_the_night_saw_makes_a_run_not_valid(run: Path, results: Path) -> None:
-    lines = lines_of(Made(START, 130, 2.0, "it was ended"), run, results, T0)
+    lines = lines_of(NightRun(START, 130, 2.0, "it was ended"), run, results, T0)
     assert not any(line.valid for line in lines)
     assert lines[0].reasons[0] == "it was ended"
 

@@ -21,7 +21,7 @@ from experiments.kinds.compare.retry import spoiled_by
 from experiments.kinds.compare.terminal import _valid
 from experiments.kinds.compare.verdict import verdict
 from experiments.nightly.history import Run, Start, missed
-from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.rows import NightRun, lines_of
 from experiments.nightly.tables import answer
 from experiments.record.disturbed import OTHERS_SHARE_MAX, STOLEN_SHARE_MAX, disturbance
 from experiments.record.records import REQUESTS, write_json
@@ -132,7 +132,7 @@ def test_a_disturbed_night_is_no_point_of_a_series(tmp_path: Path) -> None:
     folder = disturbed_run(tmp_path / "shop" / "R")
     start = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",
                   note="", experiment="mediawiki-noisy", seed=9)  # fmt: skip
-    lines = lines_of(Made(start, 1, 7.5), folder, tmp_path, T0)
+    lines = lines_of(NightRun(start, 1, 7.5), folder, tmp_path, T0)
     assert {(line.valid, line.disturbed, line.slo_met) for line in lines} == {(False, True, None)}
     assert answer(lines[0]) == "run disturbed"
     assert missed(lines) == []

@@ -139,7 +139,7 @@ def test_results_may_differ_from_run_to_run_only_where_a_service_is_known_for_it
 ) -> None:
     def runs(*counts: int) -> Golden:
         left = [
-            Ran(0, b"answers", record.Told(count, False, 0, 0, 0, "", 0, "", ""))
+            Ran(0, b"answers", record.FlipReport(count, False, 0, 0, 0, "", 0, "", ""))
             for count in counts
         ]
         monkeypatch.setattr(inject_module, "execute", lambda *_: left.pop())
@@ -243,7 +243,7 @@ def test_what_is_behind_the_arbiter_is_memcached_only() -> None:
 def test_outcomes_behind_the_arbiter_are_what_the_client_saw(
     fault: str, masked: bool, status: int, outcome: str
 ) -> None:
-    told = record.Told(0, True, 0, 3, 1, "master", 32, "process_get", "load")
+    told = record.FlipReport(0, True, 0, 3, 1, "master", 32, "process_get", "load")
     ran = Ran(status, b"answers", told, fault, "load", masked)
     assert outcome_of(ran, Golden(b"answers", 100, 0.1)) == outcome
 

@@ -19,13 +19,13 @@ from experiments.kinds.bitflips.inject import (
     outcome_of,
 )
 from experiments.kinds.bitflips.measure import Journal, journal_name
-from experiments.kinds.bitflips.record import Told
+from experiments.kinds.bitflips.record import FlipReport
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.tables import transactions_table
 
 
-def told(*, fired: bool = True, corrected: int = 0) -> Told:
-    return Told(0, fired, corrected, 3, 7, "master", 32, "f", "add")
+def told(*, fired: bool = True, corrected: int = 0) -> FlipReport:
+    return FlipReport(0, fired, corrected, 3, 7, "master", 32, "f", "add")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_draw_is_the_seeds_alone_and_uniform() -> None:
     ],
 )
 def test_an_outcome_is_told_by_status_and_output(
-    status: int | None, output: bytes, what: Told, outcome: str
+    status: int | None, output: bytes, what: FlipReport, outcome: str
 ) -> None:
     assert outcome_of(Ran(status, output, what), Golden(b"right", 10, 0.0)) == outcome
 

@@ -18,7 +18,7 @@ from experiments.kinds.limplock.clients.process import Clients
 from experiments.kinds.limplock.judge.dose import Dose, dose_of
 from experiments.kinds.limplock.judge.probes import SCHEMA
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.measure import repeat as module
 from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.page.report import headline, scenario_table, summary_table
@@ -86,12 +86,12 @@ def test_a_bound_that_no_machine_told_is_unknown() -> None:
 
 
 def judged(faulty: float, dose: Dose | None = None, closing: float | None = None) -> Limplock:
-    base = [Waited(1.0), Waited(1.05), Waited(1.1)]
+    base = [Duration(1.0), Duration(1.05), Duration(1.1)]
     return judge(
         Measured(
             "n0", dict.fromkeys(range(3), 60.0), pl.DataFrame(schema=SCHEMA), base,
-            [Waited(faulty * one.seconds) for one in base],
-            closing=[(one, Waited(closing * one.seconds)) for one in base] if closing else (),
+            [Duration(faulty * one.seconds) for one in base],
+            closing=[(one, Duration(closing * one.seconds)) for one in base] if closing else (),
             dose=dose,
         ),
         Rule(),

@@ -22,7 +22,7 @@ from experiments.kinds.limplock.page.report import scenario_table
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.windows import ASKED, ROW, Left, Window
+from experiments.kinds.limplock.windows import ASKED, ROW, RunInputs, Window
 from experiments.record.result import flat
 from experiments.tests.limplock_fixture import SLOW_LEADER, Made
 from experiments.tests.limplock_small import A_LEADS, PROGRAM, Faults, Small, Three, repeat_of
@@ -114,7 +114,7 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
                       end_s - start_s, False, {}, False, 0, **more)  # fmt: skip
 
     some = [window("base", 0.0, 64.0), window("100", 100.0, 160.0, died_s={"a": 31.0})]
-    left = Left(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
+    left = RunInputs(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
     did = [(ROW, "c", "set", 100.0 + k / 90, 100.0 + (k + 0.5) / 90, "ok") for k in range(2700)]
     did += [(ROW, "c", "set", 131.0, 140.0, "error")]
     [course] = courses(left, some, pl.DataFrame(did, ASKED, orient="row"))

@@ -13,7 +13,7 @@ import pytest
 from core.errors import DiskFull
 from experiments.design import Design, load_design
 from experiments.kinds.limplock.clients import process
-from experiments.kinds.limplock.clients.process import Clients, Did, Lane, Task, command
+from experiments.kinds.limplock.clients.process import Clients, OperationTime, Lane, Task, command
 from experiments.kinds.limplock.measure import blocks
 from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.section import LimplockSection
@@ -46,7 +46,7 @@ class Written(Rows):
 
     def measured(self, probes: int) -> None:
         lane = Lane(Task("a", "get", "a", 0, 1, 1), 0)
-        lane.did += [Did(float(k), k + 0.5, "ok") for k in range(probes)]
+        lane.did += [OperationTime(float(k), k + 0.5, "ok") for k in range(probes)]
         self._windows.append(WINDOW)
         self._lanes.append((PROBE, lane))
 

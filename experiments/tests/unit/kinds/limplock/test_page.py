@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.kinds.limplock.clients.system import Shown
+from experiments.kinds.limplock.clients.system import PageMetric
 from experiments.kinds.limplock.judge.resources import Machine, resources
 from experiments.kinds.limplock.page.cascade import cascade_figures, steps
 from experiments.kinds.limplock.page.figures import course_figures
@@ -20,7 +20,7 @@ from experiments.kinds.limplock.windows import (
     ROW,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     read_windows,
     write_windows,
@@ -34,8 +34,8 @@ SIX = {f"node-{k}": part for k, part in enumerate(
     ("master", "secondary", "datanode-2", "datanode-3", "datanode-4", "datanode-1"), start=1)
 }  # fmt: skip
 BASE_S, FAULT_S = 10.0, 30.0
-QUEUE = Shown("queue", "calls that wait")
-HEAP = Shown("heap", "heap, MB", limit="heap_max")
+QUEUE = PageMetric("queue", "calls that wait")
+HEAP = PageMetric("heap", "heap, MB", limit="heap_max")
 Story = dict[str, tuple[float, float]]
 """Of a metric: what it is without the fault, and what it has come to at the fault's end."""
 
@@ -67,8 +67,8 @@ def whitebox(some: list[Window], told: dict[str, Story]) -> pl.DataFrame:
     return pl.DataFrame(rows, WHITEBOX, orient="row")
 
 
-def left(*shown: Shown) -> Left:
-    return Left(0.1, {"F1": 10}, {"F1": 5.0}, [asdict(one) for one in shown], [])
+def left(*shown: PageMetric) -> RunInputs:
+    return RunInputs(0.1, {"F1": 10}, {"F1": 5.0}, [asdict(one) for one in shown], [])
 
 
 def asked(some: list[Window], machines: list[str]) -> pl.DataFrame:
@@ -79,7 +79,7 @@ def asked(some: list[Window], machines: list[str]) -> pl.DataFrame:
     return pl.DataFrame(rows, ASKED, orient="row")
 
 
-def course(told: dict[str, Story], *shown: Shown, probed: list[str] | None = None,
+def course(told: dict[str, Story], *shown: PageMetric, probed: list[str] | None = None,
            labels: dict[str, str] = SIX) -> Figure:  # fmt: skip
     some = windows(labels)
     did = asked(some, probed if probed is not None else [*labels])
@@ -119,7 +119,7 @@ def test_more_machines_than_looks_are_named() -> None:
 
 def test_panels_without_a_line_make_room_for_those_with_one() -> None:
     """Of a machine that has no part, and of what is nought: neither is a panel."""
-    metrics = [Shown(f"m{k}", f"metric {k}") for k in range(6)]
+    metrics = [PageMetric(f"m{k}", f"metric {k}") for k in range(6)]
     told = {"node-1": {f"m{k}": (0.0, 9.0 * (k > 1)) for k in range(6)}}
     told |= {"elsewhere": {"m0": (5.0, 5.0)}}
     drawing = course(told, *metrics).drawings["wide"]
@@ -127,7 +127,7 @@ def test_panels_without_a_line_make_room_for_those_with_one() -> None:
 
 
 def test_a_metric_that_came_to_its_limit_is_drawn_before_others_with_the_limit() -> None:
-    metrics = [Shown(f"m{k}", f"metric {k}") for k in range(4)]
+    metrics = [PageMetric(f"m{k}", f"metric {k}") for k in range(4)]
     story = {f"m{k}": (1.0, 2.0) for k in range(4)} | {
         "heap": (10.0, 64.0),
         "heap_max": (64.0,) * 2,
@@ -142,7 +142,7 @@ def test_a_metric_that_came_to_its_limit_is_drawn_before_others_with_the_limit()
 # Which resource ran out
 
 
-def came_to(*shown: Shown, scenarios: tuple[str, ...] = ("100",), **told: Story) -> list[Machine]:
+def came_to(*shown: PageMetric, scenarios: tuple[str, ...] = ("100",), **told: Story) -> list[Machine]:
     some = windows(SIX, 3, *scenarios)
     named = {name.replace("_", "-"): story for name, story in told.items()}
     return resources(left(*shown), some, whitebox(some, named), 1 / 3)
@@ -170,7 +170,7 @@ def test_what_is_full_without_the_fault_too_has_not_run_out() -> None:
 
 
 def test_a_limit_may_be_a_number_and_a_jvm_without_one_says_less_than_nought() -> None:
-    handlers = Shown("handlers", "handlers", limit=10.0)
+    handlers = PageMetric("handlers", "handlers", limit=10.0)
     [one] = came_to(handlers, node_6={"handlers": (1.0, 10.0)})
     assert one.full[0].limit == 10.0
     [one] = came_to(HEAP, node_6={"heap": (1.0, 64.0), "heap_max": (-1.0, -1.0)})

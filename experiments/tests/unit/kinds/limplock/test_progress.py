@@ -139,7 +139,7 @@ def test_each_arm_and_scenario_has_its_repeats_with_their_later_bases() -> None:
         window("base", 130.0, 134.0, arm="old"),
         window("100", 140.0, 150.0, arm="old"),
     ]
-    [panel] = panels_of(windows, {"new": progress.Told(marks), "old": progress.Told()})
+    [panel] = panels_of(windows, {"new": progress.ReadMarks(marks), "old": progress.ReadMarks()})
     assert (panel.arm, panel.scenario) == ("new", "100")
     begun = [(base.window.start_s, faulty.window.start_s) for base, faulty in panel.repeats]
     assert begun == [(10.0, 20.0), (40.0, 50.0), (90.0, 100.0)]

@@ -22,7 +22,7 @@ from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.judge.remedies import Ratio, Remedy, ratio, remedies_of
 from experiments.kinds.limplock.judge.result import analyse
 from experiments.kinds.limplock.judge.rule import Rule
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.section import LimplockSection
@@ -32,7 +32,7 @@ from experiments.kinds.limplock.windows import (
     PROBE,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     read_windows,
     write_windows,
@@ -80,7 +80,7 @@ def told(standard: Took, remedy: Took) -> Remedy:
 def run_of(folder: Path, section: LimplockSection, **arms: Took) -> Result:
     """The files of a run of Z3, and its result."""
     folder.mkdir(parents=True)
-    write_windows(folder, Left(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows_of(**arms))
+    write_windows(folder, RunInputs(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows_of(**arms))
     write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
     write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
     manifest = manifest_of(section)
@@ -194,10 +194,10 @@ def test_a_remedy_that_does_nothing_is_called_so() -> None:
 
 
 def test_a_ratio_needs_as_many_values_as_its_confidence() -> None:
-    three = [Waited(one) for one in CALM]
+    three = [Duration(one) for one in CALM]
     assert ratio(three, three, 0.95) is not None
     assert ratio(three, three[:2], 0.95) is None
-    assert ratio(three, [*three[:2], Waited(0.0)], 0.95) is None
+    assert ratio(three, [*three[:2], Duration(0.0)], 0.95) is None
 
 
 def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> None:

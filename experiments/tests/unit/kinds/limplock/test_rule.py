@@ -19,18 +19,18 @@ from experiments.kinds.limplock.judge.calibrate import SCENARIOS, Scenario, verd
 from experiments.kinds.limplock.judge.model import HOLDER, Cluster, Repeat
 from experiments.kinds.limplock.judge.probes import SCHEMA, Needs, Outcome, Stream
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
-from experiments.kinds.limplock.judge.slowdown import Waited, median, slowdown
+from experiments.kinds.limplock.judge.slowdown import Duration, median, slowdown
 
 RNG = np.random.default_rng
 FAULT_S = 60.0
 Probe = tuple[int, str, str, str, float, float, str]
 
 
-def waits(*seconds: float, at_least: bool = False) -> list[Waited]:
-    return [Waited(one, at_least) for one in seconds]
+def waits(*seconds: float, at_least: bool = False) -> list[Duration]:
+    return [Duration(one, at_least) for one in seconds]
 
 
-def times(factor: float) -> list[Waited]:
+def times(factor: float) -> list[Duration]:
     return waits(*(factor * one for one in (1.0, 1.1, 1.05)))
 
 
@@ -65,7 +65,7 @@ def frame(*streams: list[Probe]) -> pl.DataFrame:
 
 def found(
     *streams: list[Probe],
-    faulty: Sequence[Waited] = times(1.0),
+    faulty: Sequence[Duration] = times(1.0),
     down_s: Mapping[tuple[int, str], float] | None = None,
 ) -> Limplock:
     return judged(frame(*streams), faulty, down_s)
@@ -73,7 +73,7 @@ def found(
 
 def judged(
     probes: pl.DataFrame,
-    faulty: Sequence[Waited] = times(1.0),
+    faulty: Sequence[Duration] = times(1.0),
     down_s: Mapping[tuple[int, str], float] | None = None,
 ) -> Limplock:
     fault_s = dict.fromkeys(range(3), FAULT_S)
@@ -130,12 +130,12 @@ def test_waits_cut_short_bound_a_slowdown_from_below_only() -> None:
 
 
 def test_a_median_of_waits_cut_short_is_kaplan_and_meiers() -> None:
-    assert median(waits(1.0, 2.0, 3.0)) == Waited(2.0)
+    assert median(waits(1.0, 2.0, 3.0)) == Duration(2.0)
     # 1 and 2 ended, 4 to 6 went on: a half is never reached.
-    assert median([*waits(1.0, 2.0), *waits(4.0, 5.0, 6.0, at_least=True)]) == Waited(6.0, True)
+    assert median([*waits(1.0, 2.0), *waits(4.0, 5.0, 6.0, at_least=True)]) == Duration(6.0, True)
     # Cut short at once, three tell nothing: the others' median.
     early = [*waits(1.0, 2.0, 3.0), *waits(0.1, 0.1, 0.1, at_least=True)]
-    assert median(early) == Waited(2.0)
+    assert median(early) == Duration(2.0)
 
 
 # Probes and verdicts
@@ -243,7 +243,7 @@ def test_probes_that_time_out_are_slow_by_at_least_their_limit() -> None:
     ],
 )
 def test_what_cannot_be_told_is_insufficient_and_says_why(
-    streams: list[list[Probe]], base: list[Waited], faulty: list[Waited]
+    streams: list[list[Probe]], base: list[Duration], faulty: list[Duration]
 ) -> None:
     measured = Measured("n0", dict.fromkeys(range(3), FAULT_S), frame(*streams), base, faulty)
     result = judge(measured, Rule())

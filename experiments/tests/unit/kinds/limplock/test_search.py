@@ -30,7 +30,7 @@ from experiments.kinds.limplock.windows import (
     ASKED_FILE,
     WHITEBOX,
     WHITEBOX_FILE,
-    Left,
+    RunInputs,
     Window,
     read_windows,
     write_windows,
@@ -68,7 +68,7 @@ def run_of(folder: Path, search: Search, values: list[float], slower: Callable[[
             )  # fmt: skip
         base_s *= drift
     folder.mkdir(exist_ok=True)
-    write_windows(folder, Left(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows)
+    write_windows(folder, RunInputs(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows)
     write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
     write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
     manifest = manifest_of(LimplockSection(rows=("Z3",), search=search))

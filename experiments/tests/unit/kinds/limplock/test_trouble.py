@@ -28,7 +28,7 @@ from experiments.kinds.limplock.measure.repeat import until_settled, whole
 from experiments.kinds.limplock.page.report import scale_words
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.windows import Left, Window
+from experiments.kinds.limplock.windows import RunInputs, Window
 from experiments.testbed.fleet import await_ready
 from experiments.testbed.testbed import Testbed
 from experiments.tests.called import call, refusal
@@ -84,7 +84,7 @@ def test_a_design_that_no_row_fits_is_refused_with_its_key(
 def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
     section = LimplockSection(rows=("Z1", "Z3"), scale=0.1, scales={"Z3": 0.5})
     assert [section.count_of(row) for row in section.chosen_rows()] == [700, 3500]
-    left = Left(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
+    left = RunInputs(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
     assert scale_words(left) == "Z1 0.1, Z3 0.5"
     assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.kinds.limplock.clients.system import Node, Shown
+from experiments.kinds.limplock.clients.system import Node, PageMetric
 from experiments.kinds.limplock.measure import whitebox
 from experiments.kinds.limplock.measure.whitebox import Whitebox
 from experiments.record.recorder import Recorder
@@ -21,7 +21,7 @@ LIMIT_S = 20.0
 class Looked(Three):
     """Its machines say three numbers; of the first `errors` looks each raises one of these."""
 
-    shown = (Shown("queued", "what waits"), Shown("heap_mb", "heap", limit="heap_max_mb"))
+    shown = (PageMetric("queued", "what waits"), PageMetric("heap_mb", "heap", limit="heap_max_mb"))
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__([A_LEADS])

@@ -10,7 +10,7 @@ import pytest
 
 from core.config_file import ConfigFile, check
 from core.errors import InputError
-from experiments.kinds.limplock.judge.slowdown import Waited
+from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.judge.zones import Point, Zones, judge_zones, search
 
 LONGEST_S = 1000.0
@@ -19,13 +19,13 @@ SEVERITIES = Zones(low=1.0, high=1000.0)
 
 def _noisy(
     duration_s: Callable[[float], float], seed: int, spread: float = 0.1, repeats: int = 3
-) -> Callable[[float], Sequence[Waited]]:
+) -> Callable[[float], Sequence[Duration]]:
     """Repeats of an operation whose true duration is known, cut short after LONGEST_S."""
     rng = np.random.default_rng(seed)
 
-    def measure(at: float) -> list[Waited]:
+    def measure(at: float) -> list[Duration]:
         drawn = duration_s(at) * np.exp(rng.normal(0.0, spread, repeats))
-        return [Waited(min(float(one), LONGEST_S), bool(one >= LONGEST_S)) for one in drawn]
+        return [Duration(min(float(one), LONGEST_S), bool(one >= LONGEST_S)) for one in drawn]
 
     return measure
 
@@ -68,7 +68,7 @@ def test_what_suffers_as_its_device_does_has_no_zone(power: float) -> None:
 def test_where_repeats_go_either_way_the_zone_is_from_the_last_sure_value_to_the_next() -> None:
     """Beyond 600 a detector sees the fault for sure, below 500 it never does."""
     points = [
-        Point(at, tuple(Waited(seconds, seconds >= 50.0) for seconds in waits))
+        Point(at, tuple(Duration(seconds, seconds >= 50.0) for seconds in waits))
         for at, waits in (
             (211.0, (50.0, 50.0, 50.0)), (460.0, (50.0, 50.0, 50.0)),
             (558.0, (50.0, 50.0, 5.0)), (678.0, (6.0, 6.5, 7.0)), (1000.0, (4.0, 5.0, 6.0)),
@@ -94,7 +94,7 @@ def test_two_repeats_are_too_few_to_tell_a_zone() -> None:
 
 
 def test_where_both_ends_were_cut_short_nothing_is_told() -> None:
-    cut = (Waited(50.0, at_least=True),) * 3
+    cut = (Duration(50.0, at_least=True),) * 3
     found = judge_zones([Point(10.0, cut), Point(100.0, cut)], SEVERITIES)
     assert (found.zones, found.open) == ((), ())
 
@@ -102,10 +102,10 @@ def test_where_both_ends_were_cut_short_nothing_is_told() -> None:
 def test_a_search_measures_no_more_than_its_budget() -> None:
     asked: list[float] = []
 
-    def wild(at: float) -> list[Waited]:
+    def wild(at: float) -> list[Duration]:
         """A jump between any two severities that are asked for."""
         asked.append(at)
-        return [Waited(10.0 ** (len(asked) % 2))] * 3
+        return [Duration(10.0 ** (len(asked) % 2))] * 3
 
     search(wild, SEVERITIES.model_copy(update={"width": 1.01}))
     assert len(asked) == len(set(asked)) == SEVERITIES.budget

@@ -24,7 +24,7 @@ from experiments.kinds.performability.compared import difference
 from experiments.kinds.performability.measure import fault_blocks
 from experiments.kinds.performability.section import fault_name
 from experiments.nightly.history import Start, missed
-from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.rows import NightRun, lines_of
 from experiments.nightly.tables import answer
 from experiments.record.records import write_json
 from experiments.record.result import result_of
@@ -209,7 +209,7 @@ def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path
         night=1, number=1, at=T0, entry="faults", design="redis-faults", digest="d", seed=1,
         experiment="redis-faults",
     )  # fmt: skip
-    (line,) = lines_of(Made(start, 0, 20.0), run, tmp_path, T0)
+    (line,) = lines_of(NightRun(start, 0, 20.0), run, tmp_path, T0)
     assert (line.kind, line.valid) == ("performability", True)
     assert line.found == result["found"]
     assert (line.arm, line.judged) == (None, None)
