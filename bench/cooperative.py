@@ -152,7 +152,7 @@ def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
 def _in_memory(work: Path, targets: Targets, count: int) -> None:
     """Ask for each page once, and see that the node has read them all."""
     every = work / "every"
-    every.write_text("".join(f"/{place:06d}.html\n" for place in range(count)))
+    every.write_text("".join(f"/{index:06d}.html\n" for index in range(count)))
     for _ in range(WARM_UPS_MAX):
         for nodes in targets.values():
             _wrk(work, every, [port for port, _ in nodes], 32, WARM_UP_S)
@@ -235,8 +235,8 @@ def _write_pages(root: Path) -> int:
     pages = _role_module()
     rng = np.random.default_rng(_SEED)
     text = bytes(rng.integers(97, 123, size=pages.PAGE_BYTES * 4, dtype=np.uint8)).decode()
-    for place in range(pages.PAGES):
-        (root / f"{place:06d}.html").write_bytes(pages.page(place, text))
+    for index in range(pages.PAGES):
+        (root / f"{index:06d}.html").write_bytes(pages.page(index, text))
     return int(pages.PAGES)
 
 

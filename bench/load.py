@@ -36,7 +36,7 @@ USERS = 32
 TURN_S = 3
 WARM_UP_S = 1.0
 LEAD_S = 0.3
-RATES_PER_S = [float(round(1000 * 1.12**place)) for place in range(44)]  # to 130,000 a second
+RATES_PER_S = [float(round(1000 * 1.12**index)) for index in range(44)]  # to 130,000 a second
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _plan(rate_per_s: float, measured_s: float) -> LoadPlan:
             PhaseWindow("measure", WARM_UP_S, WARM_UP_S + measured_s),
         ),
         operations=(Operation("body", "/body", "x" * 64, "web"),),
-        offsets_s=tuple(place / rate_per_s for place in range(count)),
+        offsets_s=tuple(index / rate_per_s for index in range(count)),
         operation_of=(0,) * count,
     )
 

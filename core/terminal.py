@@ -46,9 +46,9 @@ def fitting(table: Table, console: Console = out) -> Table:
         pad_edge=table.pad_edge,
         show_edge=table.show_edge,
     )
-    for place, cell in enumerate(columns[0] if columns else ()):
+    for index, cell in enumerate(columns[0] if columns else ()):
         aside.add_column(
-            cell, justify="right" if place else "left", no_wrap=not place, overflow="fold"
+            cell, justify="right" if index else "left", no_wrap=not index, overflow="fold"
         )
     for column in columns[1:]:
         aside.add_row(*column)

@@ -155,10 +155,10 @@ def _column(path: Path) -> Iterator[tuple[int, str]]:
                     got=", ".join(head)[:80] or "nothing",
                     hint=f"Write {COLUMN} into the first line.",
                 )
-            place = head.index(COLUMN)
+            index = head.index(COLUMN)
             for row in rows:
                 if row:
-                    yield rows.line_num, row[place] if len(row) > place else ""
+                    yield rows.line_num, row[index] if len(row) > index else ""
     except csv.Error as error:
         raise InputError(
             str(path), expected="CSV", got=str(error), hint="Correct that line."

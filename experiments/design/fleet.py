@@ -217,11 +217,11 @@ def _call_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
             yield Problem(
                 key, f"tiers of what a {tier.role} calls: {', '.join(known) or 'nothing'}", got
             )
-        for place, call in enumerate(role.calls):
+        for index, call in enumerate(role.calls):
             wanted = f"a tier of {' or '.join(call.roles) or 'any role'} for its role {tier.role}"
-            if call.required and place not in found:
+            if call.required and index not in found:
                 yield Problem(key, wanted, got)
-            if found.count(place) > 1:
+            if found.count(index) > 1:
                 yield Problem(key, f"only {wanted}", got)
 
 

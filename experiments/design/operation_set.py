@@ -227,10 +227,10 @@ def _value_problems(load: Load, columns: frozenset[str]) -> Iterator[Problem]:
     operations = {one.name: one for one in load.operations}
     for number, session in enumerate(load.sessions):
         taken: set[str] = set()
-        for place, step in enumerate(session.steps):
+        for index, step in enumerate(session.steps):
             for missing in sorted(needed[step.operation] - taken):
                 yield Problem(
-                    (*_LOAD, "sessions", number, "steps", place, "operation"),
+                    (*_LOAD, "sessions", number, "steps", index, "operation"),
                     "values that an earlier step takes, or columns of parameters",
                     f"{step.operation}, which needs ${{{missing}}}",
                     "Add `take` to the operation whose answer has it.",

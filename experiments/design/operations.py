@@ -275,13 +275,13 @@ def check_names(operations: tuple[HttpOperation, ...], sessions: tuple[Session, 
     """Raises a refusal where two have one name, a step names none, or nothing is ever asked."""
     names = [one.name for one in operations]
     for table, stated in (("operations", names), ("sessions", [one.name for one in sessions])):
-        for place, name in enumerate(stated):
-            if name in stated[:place]:
-                raise refusal("another name for each", got=repr(name), key=f"{table}.{place}.name")
+        for index, name in enumerate(stated):
+            if name in stated[:index]:
+                raise refusal("another name for each", got=repr(name), key=f"{table}.{index}.name")
     for number, session in enumerate(sessions):
-        for place, step in enumerate(session.steps):
+        for index, step in enumerate(session.steps):
             if step.operation not in names:
-                key = f"sessions.{number}.steps.{place}.operation"
+                key = f"sessions.{number}.steps.{index}.operation"
                 raise refusal(
                     f"one of the operations {', '.join(names)}", got=repr(step.operation), key=key
                 )

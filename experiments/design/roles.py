@@ -287,10 +287,10 @@ def read_role(path: Path) -> Role:
 def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
     if not re.match(ROLE_NAME, name):
         yield Problem((), "a folder named like a tier: a-z, 0-9 and inner hyphens", name)
-    for place, call in enumerate(role.calls):
+    for index, call in enumerate(role.calls):
         for called in call.roles:
             if called not in roles:
-                yield Problem(("calls", place, "roles"), f"one of {', '.join(roles)}", called)
+                yield Problem(("calls", index, "roles"), f"one of {', '.join(roles)}", called)
     if role.image_of is not None and role.image_of not in roles:
         yield Problem(("image_of",), f"one of {', '.join(roles)}", role.image_of)
     folder = role.directory

@@ -120,7 +120,7 @@ class Workload:
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
     """Keys of `count` records, as infra/roles/records.py names them."""
-    return tuple(f"{name}:{place:06d}" for place in range(count))
+    return tuple(f"{name}:{index:06d}" for index in range(count))
 
 
 def lines_of(path: Path) -> tuple[str, ...]:

@@ -294,25 +294,25 @@ def _operation(
 
     path, label = "", ""
     split = [(_segments(one.target), count) for one, count in group.members]
-    for place, word in enumerate(group.segments):
+    for index, word in enumerate(group.segments):
         if word is not None:
             path += f"/{literal(word)}"
             label += f"/{word}"
             continue
-        like = next((one for one in reversed(group.segments[:place]) if one), "id")
-        each = ((unquote(segments[place]), count) for segments, count in split)
+        like = next((one for one in reversed(group.segments[:index]) if one), "id")
+        each = ((unquote(segments[index]), count) for segments, count in split)
         path += f"/{column(like, each)}"
         label += "/{}"
     query = [
         parse_qsl(one.target.partition("?")[2], keep_blank_values=True) for one in _ones(group)
     ]
     pairs = []
-    for place, (key, value) in enumerate(query[0]):
-        if len({pairs_of[place][1] for pairs_of in query}) == 1:
+    for index, (key, value) in enumerate(query[0]):
+        if len({pairs_of[index][1] for pairs_of in query}) == 1:
             pairs.append(f"{literal(quote(key))}={literal(quote(value, safe=''))}")
             continue
         each = (
-            (pairs_of[place][1], count)
+            (pairs_of[index][1], count)
             for pairs_of, (_, count) in zip(query, group.members, strict=True)
         )
         pairs.append(f"{literal(quote(key))}={column(key, each)}")

@@ -119,7 +119,7 @@ def _expanded(
                 found.append((at_s, step.operation, choice - count, before, think_s, row))
                 before = len(found) - 1
     order = sorted(range(len(found)), key=lambda place: (found[place][0], place))
-    new = {old: place for place, old in enumerate(order)}
+    new = {old: index for index, old in enumerate(order)}
     columns = list(zip(*(found[old] for old in order), strict=True)) or [()] * 6
     return Drawn(
         columns[0],

@@ -100,11 +100,11 @@ def with_sessions(records: pl.DataFrame, plan: LoadPlan) -> pl.DataFrame:
     if not plan.sessions:
         return records
     first: list[int] = []
-    for place, before in enumerate(plan.after):
-        first.append(place if before < 0 else first[before])
+    for position, before in enumerate(plan.after):
+        first.append(position if before < 0 else first[before])
     steps = {
-        place: (plan.sessions[session], first[place])
-        for place, session in enumerate(plan.session_of)
+        position: (plan.sessions[session], first[position])
+        for position, session in enumerate(plan.session_of)
         if session >= 0
     }
     found = [steps.get(index) for index in records["index"].to_list()]

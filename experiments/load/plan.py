@@ -143,14 +143,14 @@ class LoadPlan:
         task_s = self.locustfile.task_timeout_s if self.locustfile else 0.0
         return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
-    def index_of(self, place: int) -> int:
+    def index_of(self, index: int) -> int:
         """The number in the block of this plan's arrival `place`."""
-        return self.first + self.step * place
+        return self.first + self.step * index
 
-    def url_of(self, place: int) -> str:
+    def url_of(self, index: int) -> str:
         """The entry that this plan's arrival `place` asks."""
-        urls = self.entries[self.operations[self.operation_of[place]].entry]
-        return urls[self.index_of(place) % len(urls)]
+        urls = self.entries[self.operations[self.operation_of[index]].entry]
+        return urls[self.index_of(index) % len(urls)]
 
     def phase_at(self, offset_s: float) -> str:
         """The phase that a request belongs to, by its intended start."""

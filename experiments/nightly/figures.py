@@ -192,9 +192,9 @@ def point_of(
     }  # fmt: skip
 
 
-def _off_middle(place: int, count: int) -> float:
+def _off_middle(index: int, count: int) -> float:
     """Of so many side by side, how far one stands from their middle."""
-    return place - (count - 1) / 2
+    return index - (count - 1) / 2
 
 
 def each_run(runs: Sequence[Run]) -> list[Run]:

@@ -135,21 +135,21 @@ def write_nights(
     """A history in which each element of `runs` is a night's lines; `told` are the changes of its
     nights by number, `last` is of the last end."""
     writer = Writer(folder)
-    for place, lines in enumerate(runs, start=1):
-        at = lines[0].at if lines else T0 + timedelta(days=place)
+    for index, lines in enumerate(runs, start=1):
+        at = lines[0].at if lines else T0 + timedelta(days=index)
         writer.append(
-            Night(night=place, at=at, suite="nightly.toml", budget_minutes=60.0,
+            Night(night=index, at=at, suite="nightly.toml", budget_minutes=60.0,
                   entries=tuple(entries))
         )  # fmt: skip
         for run in {(one.entry, one.number): one for one in lines}.values():
             writer.append(
-                Start(night=place, number=run.number, at=at, entry=run.entry, design=run.design,
+                Start(night=index, number=run.number, at=at, entry=run.entry, design=run.design,
                       digest=run.digest, experiment=run.experiment, seed=run.seed)
             )  # fmt: skip
         writer.append(*lines)
-        changes = tuple((told or {}).get(place, ()))
-        more = {"changes": changes, **(last if place == len(runs) else {})}
-        writer.append(End(**{"night": place, "at": at, "runs": 1, **more}))
+        changes = tuple((told or {}).get(index, ()))
+        more = {"changes": changes, **(last if index == len(runs) else {})}
+        writer.append(End(**{"night": index, "at": at, "runs": 1, **more}))
 
 
 def told_of(

@@ -131,8 +131,8 @@ class Replayed:
     def _verdicts(self) -> Iterator[Point]:
         _, end_ns = self.span_ns()
         decided = self.manifest.get("decided") or {"looks": ()}
-        for place, one in enumerate(decided["looks"]):
-            yield look_point(self.names, *look_words(decided, place), self.ns_at(one["at_s"]))
+        for index, one in enumerate(decided["looks"]):
+            yield look_point(self.names, *look_words(decided, index), self.ns_at(one["at_s"]))
         if self.result is None:
             return
         for arm, found in ((self.result["slo"] or {}).get("arms") or {}).items():

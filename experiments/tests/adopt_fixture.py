@@ -36,7 +36,7 @@ def measured_run(
 ) -> Path:
     """The same of a run that measured so many blocks of each arm; `more` lines of fleet.tfvars."""
     source_run(folder, TFVARS + more, toml)
-    rows = [(arm, place * len(arms) + k) for place in range(rounds) for k, arm in enumerate(arms)]
+    rows = [(arm, index * len(arms) + k) for index in range(rounds) for k, arm in enumerate(arms)]
     blocks = pl.DataFrame(rows * 3, schema=["arm", "repeat"], orient="row")  # three requests each
     blocks.write_parquet(folder / "requests.parquet")
     return folder

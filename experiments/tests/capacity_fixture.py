@@ -40,9 +40,9 @@ def _mm1_stays(
     work = rng.exponential(SERVICE_S, count)
     free_s = 0.0
     stays = np.empty(count)
-    for place, (start_s, work_s) in enumerate(zip(starts, work, strict=True)):
+    for index, (start_s, work_s) in enumerate(zip(starts, work, strict=True)):
         free_s = max(free_s, start_s) + work_s
-        stays[place] = free_s - start_s
+        stays[index] = free_s - start_s
     return starts, stays
 
 

@@ -50,18 +50,18 @@ def make(folder: Path) -> None:
     log.close()
     with (folder / "events.jsonl").open("ab") as file:
         file.write(b'{"time_s": 99.5, "wh')
-    rows = [_row(place, row) for place, row in enumerate(run.requests.iter_rows(named=True))]
+    rows = [_row(index, row) for index, row in enumerate(run.requests.iter_rows(named=True))]
     write_table(folder / "requests.parquet", pl.DataFrame(rows, schema=REQUESTS), REQUESTS)
     write_table(folder / "arbiters.parquet", run.arbiters, ARBITERS)
     write_table(folder / "hosts.parquet", run.hosts, HOSTS)
     write_json(folder / "manifest.json", run.manifest)
 
 
-def _row(place: int, row: dict[str, Any]) -> dict[str, Any]:
+def _row(index: int, row: dict[str, Any]) -> dict[str, Any]:
     into_s = row["intended_s"] - 5.0 - row["repeat"] * _BLOCK_S - _WARM_UP_S - _FAULT_S
     phase = "measure" if into_s < 0 else "recovery" if into_s > 8 and not row["repeat"] else "fault"
     named = {} if row["phase"] == "warm-up" else {"phase": phase}
-    return {**row, **named, **_FAILED.get(place, {})}
+    return {**row, **named, **_FAILED.get(index, {})}
 
 
 if __name__ == "__main__":

@@ -192,8 +192,8 @@ def file_plan(
             PhaseWindow("measure", length_s / 5, length_s),
         ),
         operations=tuple(Operation(name, name, "", "web") for name in names),
-        offsets_s=tuple(place * gap_s for place in range(count)),
-        operation_of=tuple(place % len(names) for place in range(count)),
+        offsets_s=tuple(index * gap_s for index in range(count)),
+        operation_of=tuple(index % len(names) for index in range(count)),
         locustfile=LocustFile(str(path), dict(weights), task_timeout_s),
     )
 

@@ -60,9 +60,9 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
         "started_at": T0.isoformat(), "seed": 1, "command": ["sparecraft", "run", name],
         "verdicts": {name: {"ok": True, "reasons": []} for name in _VERDICTS},
         "fills": [
-            {"repeat": place, "arm": arm, "requests": 1000, "failed": 0, "took_s": 1.0,
+            {"repeat": index, "arm": arm, "requests": 1000, "failed": 0, "took_s": 1.0,
              "sources": {"disk": 0.1, "memory": 0.9}}
-            for place, arm in enumerate(design.experiment.arms)
+            for index, arm in enumerate(design.experiment.arms)
         ],
         "spec": spec_json(design, {kind.name: section.model_dump(mode="json")}),
     }  # fmt: skip

@@ -53,17 +53,17 @@ def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> d
         "log": chart.log,
         "limit": chart.limit,
         "lines": [
-            {"name": name, "points": points, **_style(name, place, arms)}
-            for place, (name, points) in enumerate(lines)
+            {"name": name, "points": points, **_style(name, index, arms)}
+            for index, (name, points) in enumerate(lines)
         ],
     }
 
 
-def _style(name: str, place: int, arms: Sequence[str]) -> dict[str, Any]:
+def _style(name: str, index: int, arms: Sequence[str]) -> dict[str, Any]:
     """An arm's lines have its colour; the SLO's that of limits."""
     arm = next((arm for arm in arms if name == arm or name.startswith(f"{arm} ")), None)
-    colour = _colour(name, place, arms, arm)
-    again = [2, 2] if arm is None and place >= _COLOURS else []
+    colour = _colour(name, index, arms, arm)
+    again = [2, 2] if arm is None and index >= _COLOURS else []
     dash = next((dash for end, dash in _DASHES.items() if name.endswith(end)), again)
     return {
         "light": colour.light,
@@ -72,9 +72,9 @@ def _style(name: str, place: int, arms: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _colour(name: str, place: int, arms: Sequence[str], arm: str | None) -> Colour:
+def _colour(name: str, index: int, arms: Sequence[str], arm: str | None) -> Colour:
     if name.startswith("SLO "):
         return palette.FAULT
     if arm is not None:
         return palette.arm_colour(arms, arm)
-    return (*palette.ARMS, palette.INTERFERENCE)[place % _COLOURS]
+    return (*palette.ARMS, palette.INTERFERENCE)[index % _COLOURS]

@@ -85,9 +85,9 @@ class Watcher:
     ) -> Iterator[tuple[str, Points]]:
         """A query's lines, each with the name that Grafana would give it."""
         for series in self.influx.series(expand(query.influxql, view, interval_s)):
-            for place, column in enumerate(series["columns"][1:], start=1):
+            for index, column in enumerate(series["columns"][1:], start=1):
                 points = [
-                    [row[0], row[place]] for row in series["values"] if row[place] is not None
+                    [row[0], row[index]] for row in series["values"] if row[index] is not None
                 ]
                 if points:
                     yield _named(query.alias, series.get("tags") or {}, column), points

@@ -170,8 +170,8 @@ def _in_turn(
 def _in_queue(waits: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
     """Each trial's next waiting block; one that does not wait where a trial has no more."""
     behind = np.argsort(~waits, axis=1, kind="stable")
-    for place in range(int(waits.sum(axis=1).max())):
-        yield behind[:, place]
+    for index in range(int(waits.sum(axis=1).max())):
+        yield behind[:, index]
 
 
 def _distinct(

@@ -169,8 +169,8 @@ def _integrity_rows() -> list[dict[str, Any]]:
         for node, outcomes in integrity_nodes().items():
             for per_month in range(low, high + 1, low):
                 found = integrity(outcomes, float(per_month))
-                for place, state in enumerate(_STATES):
-                    row = {"unit": unit, "node": node, "state": state, "place": place}
+                for index, state in enumerate(_STATES):
+                    row = {"unit": unit, "node": node, "state": state, "place": index}
                     percent = 100 * getattr(found, state)
                     rows.append(
                         {**row, "faults": per_month // low, "per_month": per_month,

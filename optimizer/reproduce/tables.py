@@ -72,16 +72,16 @@ def _table(data: dict[str, Any], table: str, reading: str) -> Iterator[Cell]:
     body = data[TABLES[table]]
     target = data["availability_target"]
     for node in NODES:
-        for place, printed in enumerate(body["printed_columns"]):
-            needed, paper = data["needed"][node], body[node][place]
-            column = _hashable(body[READINGS[reading]][place])
+        for index, printed in enumerate(body["printed_columns"]):
+            needed, paper = data["needed"][node], body[node][index]
+            column = _hashable(body[READINGS[reading]][index])
             sizing = _sizing(table, needed, column, target)
             at_any_size = None
             if sizing.extra is None:
                 at_any_size = _unlimited(table, needed, column) < target
             explanation = ""
             if sizing.extra != paper or at_any_size is False:
-                fitted = _sizing(table, needed, _hashable(body["columns"][place]), target)
+                fitted = _sizing(table, needed, _hashable(body["columns"][index]), target)
                 explanation = _explanation(printed, column, sizing, paper, fitted)
             yield Cell(
                 table,

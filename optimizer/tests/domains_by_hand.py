@@ -103,8 +103,8 @@ def _out_of(
     scheme: str,
 ) -> Iterator[tuple[int, float]]:
     """The next changes, and their rates a year."""
-    for place, one in enumerate(domains):
-        yield place, YEAR_S / one.level.repair_s if state[place] else one.level.failures_per_year
+    for index, one in enumerate(domains):
+        yield index, YEAR_S / one.level.repair_s if state[index] else one.level.failures_per_year
     broken = [m for m in range(machines) if state[len(domains) + m]]
     back = 0.0
     if scheme == "cloud":

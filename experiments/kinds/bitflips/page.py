@@ -37,12 +37,12 @@ def write_page(folder: Path) -> Path:
         paper=tables.paper_table(result),
         programs=[
             outcome_figure(
-                f"program-{place}",
+                f"program-{index}",
                 program,
                 [row for row in result["rows"] if row["program"] == program],
                 "variant",
             )
-            for place, program in enumerate(programs)
+            for index, program in enumerate(programs)
         ],
         every=tables.outcome_table("every", "Each program", result["rows"]),
         silent=[

@@ -174,13 +174,13 @@ class Server:
         answers = b""
         batches = (*load.under_load, *load.read_back)
         last = self._service.connections - 1
-        for place, batch in enumerate(batches):
-            is_load = place < len(load.under_load)
-            connection = place % last if is_load and last else last
+        for index, batch in enumerate(batches):
+            is_load = index < len(load.under_load)
+            connection = index % last if is_load and last else last
             if not last:  # what it does depends on whether it waits already
                 self.settle()
             try:
-                answers += self.ask(connection, batch, right[place] + ended if right else None)
+                answers += self.ask(connection, batch, right[index] + ended if right else None)
             except Fault as fault:
                 phase = "load" if is_load else "read back"
                 return Served(answers + fault.answer, fault.what, phase, 0)

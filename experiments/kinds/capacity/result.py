@@ -177,7 +177,7 @@ def _generator_decides(sweeps: Sequence[Sequence[Step]], found: NodeCapacity) ->
         return ""
     nodt = found.nodt_per_s.value
     rates = [step.rate_per_s for step in sweeps[0]]
-    after = next(place for place, rate in enumerate(rates) if rate >= nodt)
+    after = next(index for index, rate in enumerate(rates) if rate >= nodt)
     for sweep in sweeps:
         for step in sweep[max(0, after - 1) : after + 1]:
             share = step.cores.get("generator", 0.0)

@@ -76,7 +76,7 @@ def arm_tables(figures: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """Every metric of the arms, one column each, so many to a table as fit."""
     arms = list(figures)
     parts = [arms[start : start + ARMS_MOST] for start in range(0, len(arms), ARMS_MOST)]
-    return [_arm_table(figures, part, place) for place, part in enumerate(parts, start=1)]
+    return [_arm_table(figures, part, index) for index, part in enumerate(parts, start=1)]
 
 
 def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], part: int) -> Table:

@@ -119,7 +119,7 @@ def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) ->
     again = invocations.filter(is_again | (pl.col("outcome") == "gave_up"))
     parts = [again.head(0).with_columns(strike=pl.lit(0))]
     for block in dict.fromkeys(one["block"] for one in struck):
-        own = [(place, one) for place, one in enumerate(struck) if one["block"] == block]
+        own = [(index, one) for index, one in enumerate(struck) if one["block"] == block]
         starts = np.array([one["asked_s"] for _, one in own])
         mine = again.filter(block=block)
         noticed_s = (mine["start_s"] + mine["detection_ms"] / 1e3).to_numpy()

@@ -189,8 +189,8 @@ def cells(experiment: Experiment, section: FailoverSection) -> list[tuple[Block,
     found: list[tuple[Block, Strike, int]] = []
     for start in range(0, len(planned), length):
         of_repeat = [(block, *case) for block in planned[start : start + length] for case in cases]
-        for place in stream(experiment.design.seed, "cells", start).permutation(len(of_repeat)):
-            block, fault, clients = of_repeat[place]
+        for index in stream(experiment.design.seed, "cells", start).permutation(len(of_repeat)):
+            block, fault, clients = of_repeat[index]
             found.append((replace(block, repeat=len(found)), fault, clients))
     return found
 

@@ -45,17 +45,17 @@ def write_page(folder: Path) -> Path:
         rates=tables.rates_table(planned["rates"], planned["prices"]) if planned else None,
         faults=[
             {
-                "identity": f"fault-{place}",
+                "identity": f"fault-{index}",
                 "name": fault,
                 "distribution": figures.distribution_figure(
-                    fault, found.filter(fault=fault), arms, result["bound_s"], f"share-{place}"
+                    fault, found.filter(fault=fault), arms, result["bound_s"], f"share-{index}"
                 ),
                 "parts": figures.parts_figure(
-                    fault, [row for row in rows if row["fault"] == fault], f"parts-{place}"
+                    fault, [row for row in rows if row["fault"] == fault], f"parts-{index}"
                 ),
                 "courses": _courses(manifest, invocations, struck, fault),
             }
-            for place, fault in enumerate(faults)
+            for index, fault in enumerate(faults)
         ],
         repeat=repeat_rows(manifest),
     )

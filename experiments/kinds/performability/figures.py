@@ -146,12 +146,12 @@ def _panels(rows: list[dict[str, Any]], top: float | None, size: Size) -> Any:
     across = 1 if size.small else min(3, len(whats))
     width = (size.plot_width - 140) / across - 20
     panels = []
-    for place, what in enumerate(whats):
+    for index, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
         most = max(row["value"] for row in of_what)
         is_usual = top is not None and top / 10.0 < most <= top
         high = top if is_usual else most * 1.08 or 1.0
-        first = place % across == 0
+        first = index % across == 0
         y = alt.Y(
             "fault:N",
             sort=names,

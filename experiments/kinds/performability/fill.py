@@ -99,19 +99,19 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
 
     def work(first: int) -> None:
         open_to: dict[str, HTTPConnection] = {}
-        for place in range(first, len(paths), _AT_ONCE):
-            url = urls[place % len(urls)]
+        for index in range(first, len(paths), _AT_ONCE):
+            url = urls[index % len(urls)]
             try:
                 if url not in open_to:
                     parts = entry_url(url)
                     open_to[url] = HTTPConnection(
                         parts.hostname or "", parts.port, timeout=_LIMIT_S
                     )
-                open_to[url].request("GET", paths[place])
+                open_to[url].request("GET", paths[index])
                 reply = open_to[url].getresponse()
                 reply.read()
                 if reply.status == 200:
-                    got[place] = reply.headers.get(header, "not said")
+                    got[index] = reply.headers.get(header, "not said")
             except (HTTPException, OSError):
                 open_to.pop(url).close()
         for connection in open_to.values():

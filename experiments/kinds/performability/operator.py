@@ -88,8 +88,8 @@ def good_share(plan: LoadPlan, good: set[int], start_s: float, end_s: float) -> 
     """The share of good answers among requests that were due in [start_s, end_s) of the block; of
     no requests, all."""
     due = [
-        plan.index_of(place)
-        for place, offset_s in enumerate(plan.offsets_s)
+        plan.index_of(position)
+        for position, offset_s in enumerate(plan.offsets_s)
         if start_s <= offset_s < end_s
     ]
     return sum(index in good for index in due) / len(due) if due else 1.0

@@ -56,12 +56,12 @@ def write_page(folder: Path) -> Path:
         ],
         courses=[
             {
-                "identity": f"fault-{place}",
+                "identity": f"fault-{index}",
                 "name": fault["name"],
-                "figure": figures_time.course_figure(run, place, fault["name"]),
-                "phases": tables.phases_table(fault, f"phases-{place}"),
+                "figure": figures_time.course_figure(run, index, fault["name"]),
+                "phases": tables.phases_table(fault, f"phases-{index}"),
             }
-            for place, fault in enumerate(faults)
+            for index, fault in enumerate(faults)
             if fault["arms"]
         ],
         repeat=repeat_rows(manifest),

@@ -37,9 +37,9 @@ def failovers_of(run: RunFolder) -> list[dict[str, Any]]:
 def failover_parts(run: RunFolder, size: Size) -> Any:
     """A bar for each fail-over, from the crash on."""
     rows, names = [], []
-    for place, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
+    for index, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
         arrow = "" if one["replacement"] == one["machine"] else f" → {one['replacement']}"
-        name = f"{place + 1}. {one['machine']}{arrow}"
+        name = f"{index + 1}. {one['machine']}{arrow}"
         names.append(name)
         at_s = 0.0
         for _, keys, colour in STAGES:
@@ -68,8 +68,8 @@ def members_over_time(run: RunFolder, size: Size) -> Any:
     domain = time_domain(run, blocks)
     tiers = (run.summary.get("strength") or {}).get("tiers") or {}
     panels = [
-        _panel(run, tier, entry, blocks, domain, size, last=place == len(tiers) - 1)
-        for place, (tier, entry) in enumerate(tiers.items())
+        _panel(run, tier, entry, blocks, domain, size, last=index == len(tiers) - 1)
+        for index, (tier, entry) in enumerate(tiers.items())
     ]
     return alt.vconcat(*panels, spacing=8)
 

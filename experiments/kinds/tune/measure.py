@@ -181,7 +181,7 @@ class Tuning:
             self._design.experiment.arms[arm_name(windows[0].replicas)],
         )
         loads = []
-        for place, name in enumerate(fleet.arbiter_order):
+        for index, name in enumerate(fleet.arbiter_order):
             tier = fleet.tiers[name]
             tokens = lent.tokens_of(name, fleet)
             loads.append(
@@ -190,7 +190,7 @@ class Tuning:
                     tier.nodes,
                     tier.cpus,
                     tokens if POLICIES[lent.of(name).policy].takes_tokens else None,
-                    total([window.tiers[place] for window in windows]),
+                    total([window.tiers[index] for window in windows]),
                 )
             )
         return loads

@@ -48,12 +48,12 @@ def simulated_optimum(
 def _work_s(loads: Sequence[TierLoad], seen: Sequence[TierWindow]) -> list[float]:
     """Core seconds of one copy in each tier, without what it waits for the tier below."""
     found = []
-    for place, load in enumerate(loads):
+    for index, load in enumerate(loads):
         waiting_s = 0.0
-        if place + 1 < len(loads):
-            calls = loads[place + 1].request_per_s / load.request_per_s
+        if index + 1 < len(loads):
+            calls = loads[index + 1].request_per_s / load.request_per_s
             share = min(1.0, load.cores)  # what the estimator gave a request that was alone
-            waiting_s = share * calls * seen[place + 1].mean_us() / 1e6
+            waiting_s = share * calls * seen[index + 1].mean_us() / 1e6
         found.append(max(load.processing_s - waiting_s, _WORK_LEAST * load.processing_s))
     return found
 
@@ -68,21 +68,21 @@ def _scenario(
 ) -> dict[str, Any]:
     """One r as the simulator reads it; the same seed for all."""
     tiers: list[dict[str, Any]] = []
-    for place, (load, r) in enumerate(zip(loads, replicas, strict=True)):
+    for index, (load, r) in enumerate(zip(loads, replicas, strict=True)):
         tier: dict[str, Any] = {
             "name": load.name,
             "servers": load.servers,
             "cores": load.cores,
-            "work": {"kind": "exponential", "mean_s": work_s[place]},
+            "work": {"kind": "exponential", "mean_s": work_s[index]},
             "policy": policy,
             "replicas": r,
             "tokens": load.tokens_per_server or 1,
-            "hold": "connection" if place else "request",
+            "hold": "connection" if index else "request",
         }
-        if place + 1 < len(loads):
-            calls = loads[place + 1].request_per_s / load.request_per_s
+        if index + 1 < len(loads):
+            calls = loads[index + 1].request_per_s / load.request_per_s
             tier["calls"] = {"kind": "geometric", "mean": max(1.0, calls)}
-        if _is_disturbed(interference.pattern, place, len(loads)):
+        if _is_disturbed(interference.pattern, index, len(loads)):
             tier["interference"] = {
                 "gap_s": interference.mean_gap_s + interference.mean_run_s,
                 "run_s": interference.mean_run_s,
@@ -95,8 +95,8 @@ def _scenario(
             "in_flight_max": 20_000, "tiers": tiers}  # fmt: skip
 
 
-def _is_disturbed(pattern: str, place: int, tiers: int) -> bool:
-    front, back = place == 0, place == tiers - 1
+def _is_disturbed(pattern: str, index: int, tiers: int) -> bool:
+    front, back = index == 0, index == tiers - 1
     return {"none": False, "front": front, "back": back, "both": front or back}[pattern]
 
 

@@ -99,18 +99,18 @@ def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
     return (looks[-1]["level"], looks[-1]["slo_level"]) if looks else (ERROR, SLO_ERROR)
 
 
-def look_words(decided: Mapping[str, Any], place: int) -> tuple[str, str]:
+def look_words(decided: Mapping[str, Any], index: int) -> tuple[str, str]:
     """The name of a look, "look 2 of 4", and its answers.
 
     Parameters: decided, as the manifest has it; place of the look, from 0.
     """
     looks = decided["looks"]
-    one = looks[place]
+    one = looks[index]
     seen = [f"{arm} {entry['decided']}{_gain(entry)}" for arm, entry in one["comparisons"].items()]
     kept = [f"{arm} {word}" for arm, word in one["slo"].items()]
     text = [f"{decided['figure']}: {', '.join(seen)}"] if seen else []
     text += [f"SLO: {', '.join(kept)}"] if kept else []
-    return f"look {place + 1} of {looks_most(decided)}", "; ".join(text)
+    return f"look {index + 1} of {looks_most(decided)}", "; ".join(text)
 
 
 def looks_most(decided: Mapping[str, Any]) -> int:

@@ -100,7 +100,7 @@ class Redrawn:
         self, index: int, fleet: SimulatedTier, law: Law, number: int, end_s: float, faults: bool
     ) -> Iterable[dict[str, Any]]:
         spec = self._service.tiers[index].spec
-        for place, one in enumerate(self._visits[index]):
+        for position, one in enumerate(self._visits[index]):
             speed = law.speed(spec.name, one.kind)
             if one.kind == CROWD:
                 off = float(

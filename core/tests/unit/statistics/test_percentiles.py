@@ -71,8 +71,8 @@ def test_refusing_some_requests_makes_no_percentile_better(
 ) -> None:
     before = np.sort(answered_ms)
     after_ms = [
-        counted_ms(outcome, 0.03, 6000.0) if place < refused else ms
-        for place, ms in enumerate(answered_ms)
+        counted_ms(outcome, 0.03, 6000.0) if index < refused else ms
+        for index, ms in enumerate(answered_ms)
     ]
     after = np.sort(after_ms)
     assert after.mean() >= before.mean()

@@ -51,7 +51,7 @@ def missing_measurements(spec: Mapping[str, Any], windows: Sequence[Window]) -> 
 def _repeats(spec: Mapping[str, Any], section: LimplockSection) -> dict[str, int]:
     """Of each arm: how many its turns give, or each value of a search has."""
     order, times = spec["design"]["order"], int(spec["design"]["repeats"])
-    turns = {arm: order.count(chr(ord("A") + place)) for place, arm in enumerate(spec["arms"])}
+    turns = {arm: order.count(chr(ord("A") + index)) for index, arm in enumerate(spec["arms"])}
     return {arm: times * (count if section.search is None else 1) for arm, count in turns.items()}
 
 

@@ -122,12 +122,12 @@ def _graph(
     y = alt.Y("value:Q", scale=alt.Scale(domain=[0, most], nice=False),
               axis=alt.Axis(title="done per second", tickCount=5))  # fmt: skip
     layers = [_published(one, end_s, x, y) for one in published if (one["from_s"] or 0.0) < end_s]
-    for place, one in enumerate(some):
+    for index, one in enumerate(some):
         width_s, rates = one["bin_s"], one["done_per_s"]
         line = [{"t": (k + 0.5) * width_s, "value": rate} for k, rate in enumerate(rates)]
         layers.append(
             alt.Chart(data(line))
-            .mark_line(stroke=colour, strokeWidth=1.6, strokeDash=_DASHES[place % len(_DASHES)])
+            .mark_line(stroke=colour, strokeWidth=1.6, strokeDash=_DASHES[index % len(_DASHES)])
             .encode(x=x, y=y)
         )
         died = [

@@ -98,7 +98,7 @@ class Searched:
 def search(measure: Measure, rule: Zones) -> Searched:
     """Measures until every danger zone is narrow or the budget is spent.
 
-    Parameters: measure(value) -> one Waited for each repeat, at least 3 for 0.95.
+    Parameters: measure(value) -> one Duration for each repeat, at least 3 for 0.95.
     """
     points = {at: Point(at, tuple(measure(at))) for at in _first(rule)}
     while len(points) < rule.budget:
@@ -128,8 +128,8 @@ def judge_zones(points: Sequence[Point], rule: Zones) -> Searched:
                 inside.update(stretches)
     undecided = tuple(
         (one.at, other.at)
-        for place, (one, other) in enumerate(pairwise(points))
-        if place not in inside and _may_hold_one(one, other, rule)
+        for index, (one, other) in enumerate(pairwise(points))
+        if index not in inside and _may_hold_one(one, other, rule)
     )
     return Searched(tuple(points), tuple(zones[first] for first in sorted(zones)), undecided)
 

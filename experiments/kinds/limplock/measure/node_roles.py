@@ -40,7 +40,7 @@ def labels_of(parts: Parts, limping: str, asked: str) -> dict[str, str]:
         placed.update(own)
         mine[part] = sorted(own, key=lambda name: (name != limping, name != asked, name))
     return {
-        name: part if len(names) == 1 else f"{part}-{place}"
+        name: part if len(names) == 1 else f"{part}-{index}"
         for part, names in mine.items()
-        for place, name in enumerate(names, start=1)
+        for index, name in enumerate(names, start=1)
     }

@@ -27,8 +27,8 @@ def cascade_figures(result: Mapping[str, Any]) -> list[Figure]:
     """Of each row and part with a node that is judged slow; a graph a scenario, a line an arm."""
     arms = result["arms"]
     looks = {
-        arm: (palette.arm_colour(arms, arm).light, list(DASHES)[place % len(DASHES)])
-        for place, arm in enumerate(arms)
+        arm: (palette.arm_colour(arms, arm).light, list(DASHES)[index % len(DASHES)])
+        for index, arm in enumerate(arms)
     }
     by_row = groupby(sorted(result["scenarios"], key=_row), key=_row)
     mine = [list(some) for _, some in by_row]
@@ -77,8 +77,8 @@ def _graphs(graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, LineStyle]
     columns = 1 if size.small else min(4, len(graphs))
     width = (size.plot_width - _BETWEEN_PX * (columns - 1)) / columns
     return alt.concat(*(
-        _graph(some, looks, width, first=place % columns == 0)
-        for place, some in enumerate(graphs)
+        _graph(some, looks, width, first=index % columns == 0)
+        for index, some in enumerate(graphs)
     ), columns=columns)  # fmt: skip
 
 

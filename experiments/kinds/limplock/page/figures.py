@@ -93,9 +93,9 @@ def _slowdowns(
         _row_graph(
             [one for one in known if (one["row"], one["part"]) == name],
             f"{name[0]}, {name[1]}", order, colours, limit, domain, width,
-            first=place % columns == 0,
+            first=index % columns == 0,
         )
-        for place, name in enumerate(names)
+        for index, name in enumerate(names)
     ]  # fmt: skip
     return alt.concat(*graphs, columns=columns)
 
@@ -292,8 +292,8 @@ def _metric_panels(left: RunInputs, told: pl.DataFrame, looks: Mapping[str, Line
 def _panels(panels: Sequence[_Panel], shades: Rows, length_s: float, size: Size) -> Any:
     shown = [panel for panel in panels if panel.rows]
     return alt.vconcat(*(
-        _panel(panel, shades, length_s, size, last=place == len(shown) - 1, first=place == 0)
-        for place, panel in enumerate(shown)
+        _panel(panel, shades, length_s, size, last=index == len(shown) - 1, first=index == 0)
+        for index, panel in enumerate(shown)
     ), spacing=6)  # fmt: skip
 
 

@@ -69,15 +69,15 @@ class FileLoop(Arrivals):
             self.request, time.monotonic, load.connect_timeout_s + load.response_timeout_s
         )
 
-    def launch(self, place: int, intended_s: float) -> None:
+    def launch(self, index: int, intended_s: float) -> None:
         """Give the arrival to a free user of its class; without one it is not started."""
         assert self.pool is not None
-        name = self._plan.operations[self._plan.operation_of[place]].name
+        name = self._plan.operations[self._plan.operation_of[index]].name
         self.launched += 1
-        if not self.pool.begin(name, TaskRun(place, self._t0_s + intended_s)):
+        if not self.pool.begin(name, TaskRun(index, self._t0_s + intended_s)):
             self.ended += 1
             not_started = Answer("dropped", 0, 0, math.nan)
-            self.finish(place, name, intended_s, self._clock(), not_started)
+            self.finish(index, name, intended_s, self._clock(), not_started)
 
     def request(self, run: TaskRun, name: str, sent_s: float, answer: Answer) -> None:
         """Record a request of a task; it was due at its send less the task's lateness."""

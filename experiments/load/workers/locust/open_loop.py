@@ -124,7 +124,7 @@ class Arrivals(ABC):
         self.recorded = 0
 
     @abstractmethod
-    def launch(self, place: int, intended_s: float) -> None:
+    def launch(self, index: int, intended_s: float) -> None:
         """Begin with the arrival of this place in the plan; returns at once."""
 
     @abstractmethod
@@ -156,17 +156,17 @@ class Arrivals(ABC):
     def _launch_all(self, alarm: Alarm) -> None:
         begin_s = self._t0_s + self._start_s
         after = self._plan.after
-        for place, offset_s in enumerate(self._plan.offsets_s):
-            if after and after[place] >= 0:
+        for index, offset_s in enumerate(self._plan.offsets_s):
+            if after and after[index] >= 0:
                 continue
             if begin_s + offset_s > self._clock():
                 alarm.wait_until(begin_s + offset_s)
             if self._stopped or self._defect:
                 return
-            self.launch(place, self._start_s + offset_s)
+            self.launch(index, self._start_s + offset_s)
 
     def finish(
-        self, place: int, name: str, intended_s: float, sent_s: float, answer: Answer
+        self, index: int, name: str, intended_s: float, sent_s: float, answer: Answer
     ) -> None:
         """Record a request; a time that it does not have is NaN.
 
@@ -177,8 +177,8 @@ class Arrivals(ABC):
         done_s = answer.done_s - self._t0_s
         self.recorded += 1
         record = {
-            "phase": plan.phase_at(plan.offsets_s[place]),
-            "index": plan.index_of(place),
+            "phase": plan.phase_at(plan.offsets_s[index]),
+            "index": plan.index_of(index),
             "name": name,
             "intended_s": round(intended_s, 6),
             "sent_s": _rounded(sent_s, 6),
@@ -205,22 +205,22 @@ class OpenLoop(Arrivals):
         super().__init__(plan, clock=clock, record=record)
         self._clients = clients_of(plan, clock)
         self._requests = {
-            (url, place): self._request(url, operation)
-            for place, operation in enumerate(plan.operations)
+            (url, index): self._request(url, operation)
+            for index, operation in enumerate(plan.operations)
             for url in plan.entries[operation.entry]
         }
         # The step after each, of a session.
-        self._next = {before: place for place, before in enumerate(plan.after) if before >= 0}
+        self._next = {before: index for index, before in enumerate(plan.after) if before >= 0}
         self._flying: set[gevent.Greenlet] = set()
         self._in_flight = 0
         self._alarms: list[Alarm] = []  # that no session waits by
 
-    def launch(self, place: int, intended_s: float) -> None:
+    def launch(self, index: int, intended_s: float) -> None:
         """Ask in a greenlet of its own, or drop it where too many are in flight."""
-        if self._is_full() and place not in self._next:
-            self._drop(place, intended_s)
+        if self._is_full() and index not in self._next:
+            self._drop(index, intended_s)
             return
-        greenlet = gevent.Greenlet(self._walk, place)
+        greenlet = gevent.Greenlet(self._walk, index)
         self._flying.add(greenlet)
         greenlet.link(self._flying.discard)
         greenlet.start()

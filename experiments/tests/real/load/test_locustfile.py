@@ -57,7 +57,7 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
         own = [path.removesuffix(f"/{number}") for _, path, user in asked if user == number]
         steps = [path for path in own if path in order]
         assert len(steps) >= 3
-        assert steps == [order[place % 3] for place in range(len(steps))]
+        assert steps == [order[index % 3] for index in range(len(steps))]
     paths = Counter(path for _, path, _ in asked)
     assert paths["/logout"] == 6
     assert records.filter(pl.col("name") == "own work")["bytes"].unique().to_list() == [7]

@@ -36,10 +36,10 @@ SESSION = Session(user="wiki", password="wiki-read", database="wiki")
 
 def plan_of(url: str, dialogue: Dialogue) -> LoadPlan:
     """One arrival for each line of a dialogue."""
-    plan = make_plan(url, [str(place) for place in range(len(dialogue))], gap_s=GAP_S)
+    plan = make_plan(url, [str(index) for index in range(len(dialogue))], gap_s=GAP_S)
     operations = tuple(
-        Operation(str(place), request, check, "web")
-        for place, (request, check, _, _) in enumerate(dialogue)
+        Operation(str(index), request, check, "web")
+        for index, (request, check, _, _) in enumerate(dialogue)
     )
     return replace(plan, operations=operations)
 

@@ -45,7 +45,7 @@ def test_each_step_waits_for_the_one_before_it_and_has_its_row() -> None:
     drawn = draw(THREE, Timing(LOAD, LENGTH_S, seed=2))
     assert list(drawn.offsets_s) == sorted(drawn.offsets_s)
     assert drawn.offsets_s[-1] < LENGTH_S
-    steps = [(place, before) for place, before in enumerate(drawn.after) if before >= 0]
+    steps = [(index, before) for index, before in enumerate(drawn.after) if before >= 0]
     assert steps
     for place, before in steps:
         assert before < place

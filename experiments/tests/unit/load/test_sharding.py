@@ -30,19 +30,19 @@ def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
     shares = [share(plan, worker, workers) for worker in range(workers)]
     found: dict[int, tuple[Any, ...]] = {}
     for part in shares:
-        for place in range(len(part.offsets_s)):
-            assert part.index_of(place) not in found
-            found[part.index_of(place)] = _arrival(part, place)
-    assert found == {place: _arrival(plan, place) for place in range(arrivals)}
+        for index in range(len(part.offsets_s)):
+            assert part.index_of(index) not in found
+            found[part.index_of(index)] = _arrival(part, index)
+    assert found == {index: _arrival(plan, index) for index in range(arrivals)}
     assert sum(part.load.max_in_flight for part in shares) == in_flight
     assert math.isclose(sum(part.load.rate_per_s for part in shares), plan.load.rate_per_s)
     for part in shares:
         assert PLAN.validate_json(PLAN.dump_json(part)) == part, "it survives the message"
 
 
-def _arrival(plan: LoadPlan, place: int) -> tuple[Any, ...]:
-    offset_s = plan.offsets_s[place]
-    return offset_s, plan.operations[plan.operation_of[place]], plan.phase_at(offset_s)
+def _arrival(plan: LoadPlan, index: int) -> tuple[Any, ...]:
+    offset_s = plan.offsets_s[index]
+    return offset_s, plan.operations[plan.operation_of[index]], plan.phase_at(offset_s)
 
 
 def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> None:

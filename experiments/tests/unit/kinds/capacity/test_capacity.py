@@ -74,15 +74,15 @@ def test_no_nodt_is_made_up() -> None:
 def test_where_errors_end_the_search_they_are_the_reason() -> None:
     steps = measured_steps(RATES[:3], sweeps=1)
 
-    def refusing(place: int) -> list[Step]:
+    def refusing(index: int) -> list[Step]:
         """2 % fail from a step on; p95 keeps its limit."""
         few = [
             dataclasses.replace(s, requests=s.requests.with_columns(outcome=_FEW)) for s in steps
         ]
-        return [*steps[:place], *few[place:]]
+        return [*steps[:index], *few[index:]]
 
-    def found(place: int, max_error_share: float = ERRORS_MAX) -> Any:
-        sweeps = whole_sweeps(refusing(place))
+    def found(index: int, max_error_share: float = ERRORS_MAX) -> Any:
+        sweeps = whole_sweeps(refusing(index))
         return capacity_of(sweeps, LIMIT_MS, max_error_share, np.random.default_rng(1))
 
     last, first, allowed = found(2), found(0), found(0, 0.05)

@@ -60,11 +60,11 @@ def test_it_ends_with_the_sentences_of_the_page_s_first_screen(
     read = read_folder(folder)
     sentences = [verdict(read), *summary_lines(read)]
     assert len(sentences) == 4
-    place = -1
+    index = -1
     for sentence in sentences:
         assert html.escape(sentence, quote=False) in page.read_text().replace("&#39;", "'")
-        assert shown.index(sentence) > place
-        place = shown.index(sentence)
+        assert shown.index(sentence) > index
+        index = shown.index(sentence)
 
 
 def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:

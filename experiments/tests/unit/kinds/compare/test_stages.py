@@ -29,9 +29,9 @@ def requests(*at: tuple[int, float, float]) -> pl.DataFrame:
         "outcome": "ok", "status": 200, "bytes": 1,
     }  # fmt: skip
     rows: list[dict[str, Any]] = [
-        {**same, "repeat": repeat, "index": place, "intended_s": at_s, "sent_s": at_s,
+        {**same, "repeat": repeat, "index": index, "intended_s": at_s, "sent_s": at_s,
          "done_s": at_s + ms / 1e3, "latency_ms": ms}
-        for place, (repeat, at_s, ms) in enumerate(at)
+        for index, (repeat, at_s, ms) in enumerate(at)
     ]  # fmt: skip
     return prepared(pl.DataFrame(rows, schema=REQUESTS), 8000.0)
 

@@ -260,8 +260,8 @@ def run_folder(
          "clients": [2],
          "strategies": {arm: {"strategy": "primary"} for arm in ("nothing", "open")}}
     )  # fmt: skip
-    blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": place, "audit": audit}
-              for place, arm in enumerate(("nothing", "open"))]  # fmt: skip
+    blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": index, "audit": audit}
+              for index, arm in enumerate(("nothing", "open"))]  # fmt: skip
     fine = {"ok": True, "reasons": []}
     write_json(tmp_path / "manifest.json", {
         "experiment": "failover", "run": "r", "blocks": blocks,

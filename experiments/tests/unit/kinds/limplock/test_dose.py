@@ -187,8 +187,8 @@ def test_the_closing_base_is_in_the_files_and_a_drift_of_it_undoes_a_verdict(
 def test_the_papers_slowdown_stands_below_ours(tmp_path: Path) -> None:
     result = flat(Made(tmp_path, SLOW_LEADER, Z5, heap_mb=62.0).result())
     table = summary_table(result)
-    place = table.head.index("slowdown")
-    said = {row[0].text: row[place].about for row in table.rows}
+    index = table.head.index("slowdown")
+    said = {row[0].text: row[index].about for row in table.rows}
     assert said == {"Z3": "paper none named", "Z5": "paper 30.0 ×"}
 
 

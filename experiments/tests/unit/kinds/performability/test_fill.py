@@ -152,14 +152,14 @@ def test_every_block_is_filled_before_it_is_loaded(
     narrator = SimpleNamespace(step=nullcontext, detail=lambda _: None)
     section = kinds.section_of(kinds.kind_of(design), design)
     measure.measure(SimpleNamespace(design=design, narrator=narrator), section)  # type: ignore[arg-type]
-    assert done == [(what, place) for place in range(9) for what in ("fill", "run")]
+    assert done == [(what, index) for index in range(9) for what in ("fill", "run")]
 
 
 def _fills(disk: list[float]) -> list[dict[str, Any]]:
     return [
-        {"repeat": place, "arm": "ab"[place % 2], "requests": 1000, "failed": 0, "took_s": 1.0,
+        {"repeat": index, "arm": "ab"[index % 2], "requests": 1000, "failed": 0, "took_s": 1.0,
          "sources": {"disk": share, "local": 1.0 - share}}
-        for place, share in enumerate(disk)
+        for index, share in enumerate(disk)
     ]  # fmt: skip
 
 

@@ -139,8 +139,8 @@ def walk(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int
         measured = window(pair, factors[replicas] * (1.0 + 1e-6 * sum(replicas)))
         # The tier whose replicas are fewer varies more, the back tier where they are equal.
         tiers = tuple(
-            TierWindow(requests=20, buckets={1000: 18, 1000 * (9 - 2 * r + place): 2})
-            for place, r in enumerate(replicas)
+            TierWindow(requests=20, buckets={1000: 18, 1000 * (9 - 2 * r + index): 2})
+            for index, r in enumerate(replicas)
         )
         return Measured(replicas, pair, measured.at_s.size, measured, tiers)
 
