@@ -93,13 +93,13 @@ def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np
     """The time at which the mean number of arrivals is each of `counts`, ascending."""
     begins_s = np.cumsum([0.0, *(one.length_s for one in parts)])
     before = np.cumsum([0.0, *(one.arrivals for one in parts)])
-    place = np.searchsorted(before, counts, side="right").clip(min=1, max=len(parts)) - 1
-    rate = np.asarray([one.begin_per_s for one in parts])[place]
-    slope = np.asarray([(one.end_per_s - one.begin_per_s) / one.length_s for one in parts])[place]
-    more = counts - before[place]
+    index = np.searchsorted(before, counts, side="right").clip(min=1, max=len(parts)) - 1
+    rate = np.asarray([one.begin_per_s for one in parts])[index]
+    slope = np.asarray([(one.end_per_s - one.begin_per_s) / one.length_s for one in parts])[index]
+    more = counts - before[index]
     root = rate + np.sqrt(np.maximum(rate**2 + 2.0 * slope * more, 0.0))
     within_s = np.divide(2.0 * more, root, out=np.zeros_like(more), where=root > 0.0)
-    return np.asarray(begins_s[place] + within_s, dtype=np.float64)
+    return np.asarray(begins_s[index] + within_s, dtype=np.float64)
 
 
 def read_trace(path: Path) -> tuple[float, ...]:

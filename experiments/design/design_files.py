@@ -18,13 +18,13 @@ def copy_design_files(source: Path, load: Load, target: Path) -> None:
         path = (source / name).resolve()
         if not path.is_relative_to(source.resolve()):
             continue
-        place = target / path.relative_to(source.resolve())
+        copy = target / path.relative_to(source.resolve())
         if path.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(path, place, ignore=ignored, dirs_exist_ok=True)
+            shutil.copytree(path, copy, ignore=ignored, dirs_exist_ok=True)
         elif path.is_file():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, place)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)
 
 
 def _locustfile(load: Load) -> list[str]:

@@ -247,7 +247,7 @@ def _population(load: Load, directory: Path) -> Population:
         Operation(one.name, one.path, "", one.entry or "", _request(one, directory))
         for one in load.operations
     )
-    place = {one.name: number for number, one in enumerate(load.operations)}
+    number_of = {one.name: number for number, one in enumerate(load.operations)}
     return Population(
         operations,
         zipf=0.0,
@@ -256,7 +256,7 @@ def _population(load: Load, directory: Path) -> Population:
             Session(
                 one.name,
                 one.weight,
-                tuple(SessionStep(place[step.operation], *step.think_range) for step in one.steps),
+                tuple(SessionStep(number_of[step.operation], *step.think_range) for step in one.steps),
             )
             for one in load.sessions
         ),

@@ -181,7 +181,7 @@ def _weighted_reads(population: Population) -> float:
         for session in population.sessions
         for step in session.steps
     ]
-    reads = sum(weight for place, weight in asked if _only_reads(population.operations[place]))
+    reads = sum(weight for index, weight in asked if _only_reads(population.operations[index]))
     return reads / sum(weight for _, weight in asked)
 
 

@@ -77,8 +77,8 @@ class Traffic:
         Within a second, which is all that a log says, each has a place drawn evenly."""
         rng, begin, found = Random(0), min(self.by_second, default=0), list[float]()
         for second in sorted(self.by_second):
-            places = sorted(rng.random() for _ in range(self.by_second[second]))
-            found += [second - begin + place for place in places]
+            offsets_s = sorted(rng.random() for _ in range(self.by_second[second]))
+            found += [second - begin + offset_s for offset_s in offsets_s]
             if len(found) >= ARRIVALS_MAX:
                 break
         return found[:ARRIVALS_MAX]
@@ -259,21 +259,21 @@ def _groups(seen: Mapping[Request, int]) -> Iterator[_Group]:
 def _split(
     members: list[tuple[Request, tuple[str, ...], int]], before: tuple[str | None, ...]
 ) -> Iterator[_Group]:
-    place = len(before)
-    if place == len(members[0][1]):
+    depth = len(before)
+    if depth == len(members[0][1]):
         mixed = [(one, count) for one, _, count in members]
         Random(0).shuffle(mixed)  # every third of a log may be one page: see _spread
         yield _Group(mixed[0][0], before, tuple(mixed))
         return
     by_word: dict[str | None, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
     for member in members:
-        said = member[1][place]
+        said = member[1][depth]
         by_word[None if _IDENTIFIER.fullmatch(said) else said].append(member)
     if len(by_word) > WORDS_MOST:
         by_word = {None: members}
     for word, own in by_word.items():
-        alike = len({member[1][place] for member in own}) == 1
-        yield from _split(own, (*before, own[0][1][place] if alike else word))
+        alike = len({member[1][depth] for member in own}) == 1
+        yield from _split(own, (*before, own[0][1][depth] if alike else word))
 
 
 def _operation(

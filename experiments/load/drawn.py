@@ -118,7 +118,7 @@ def _expanded(
             if at_s < length_s:
                 found.append((at_s, step.operation, choice - count, before, think_s, row))
                 before = len(found) - 1
-    order = sorted(range(len(found)), key=lambda place: (found[place][0], place))
+    order = sorted(range(len(found)), key=lambda index: (found[index][0], index))
     new = {old: index for index, old in enumerate(order)}
     columns = list(zip(*(found[old] for old in order), strict=True)) or [()] * 6
     return Drawn(

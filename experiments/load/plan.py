@@ -143,14 +143,14 @@ class LoadPlan:
         task_s = self.locustfile.task_timeout_s if self.locustfile else 0.0
         return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
-    def index_of(self, index: int) -> int:
+    def index_of(self, position: int) -> int:
         """The number in the block of this plan's arrival `place`."""
-        return self.first + self.step * index
+        return self.first + self.step * position
 
-    def url_of(self, index: int) -> str:
+    def url_of(self, position: int) -> str:
         """The entry that this plan's arrival `place` asks."""
-        urls = self.entries[self.operations[self.operation_of[index]].entry]
-        return urls[self.index_of(index) % len(urls)]
+        urls = self.entries[self.operations[self.operation_of[position]].entry]
+        return urls[self.index_of(position) % len(urls)]
 
     def phase_at(self, offset_s: float) -> str:
         """The phase that a request belongs to, by its intended start."""
@@ -162,11 +162,11 @@ class LoadPlan:
     def only_used(self) -> LoadPlan:
         """The same with no operation that no arrival asks: a store has more records than that."""
         used = sorted(set(self.operation_of))
-        place = {operation: number for number, operation in enumerate(used)}
+        number_of = {operation: number for number, operation in enumerate(used)}
         return replace(
             self,
             operations=tuple(self.operations[operation] for operation in used),
-            operation_of=tuple(place[operation] for operation in self.operation_of),
+            operation_of=tuple(number_of[operation] for operation in self.operation_of),
         )
 
 
@@ -282,9 +282,9 @@ def _used_rows(
     if population.table is None:
         return (), ()
     used = sorted(set(row_of))
-    place = {row: number for number, row in enumerate(used)}
+    number_of = {row: number for number, row in enumerate(used)}
     rows = population.table.rows
-    return tuple(rows[row] for row in used), tuple(place[row] for row in row_of)
+    return tuple(rows[row] for row in used), tuple(number_of[row] for row in row_of)
 
 
 def client_class_of(workload: Workload) -> ClientClass | None:

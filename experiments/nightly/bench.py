@@ -1,6 +1,6 @@
 """The bench page: how our programs compare with their peers, by day, in words.
 
-A bench file names a ratio by its place: the bench, its sizes, and `ratio` with words after it.
+A bench file names a ratio by its path: the bench, its sizes, and `ratio` with words after it.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ _WORDS = {
 }
 _AGAIN = ("mysql", "ratio")  # that of one of its sizes once more
 
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 def bench_tables(folder: Path) -> list[Table]:
     """A table for each bench, of the newest runs in a folder; none without any."""
     runs = list(_runs(folder))[-_NEWEST:]
-    places = {place for _, ratios in runs for place in ratios}
-    benches = dict.fromkeys([*_BENCHES, *sorted({place[0] for place in places})])
-    own = {name: sorted((one for one in places if one[0] == name), key=_order) for name in benches}
+    paths = {path for _, ratios in runs for path in ratios}
+    benches = dict.fromkeys([*_BENCHES, *sorted({path[0] for path in paths})])
+    own = {name: sorted((one for one in paths if one[0] == name), key=_order) for name in benches}
     return [_table(name, rows, runs) for name, rows in own.items() if rows]
 
 
-def _runs(folder: Path) -> Iterator[tuple[str, dict[Place, float]]]:
-    """When, and its ratios by place; a file that is torn is left out."""
+def _runs(folder: Path) -> Iterator[tuple[str, dict[KeyPath, float]]]:
+    """When, and its ratios by path; a file that is torn is left out."""
     for file in sorted(folder.glob("*.json")):
         try:
             when = datetime.strptime(file.stem, "%Y%m%dT%H%M%SZ")
@@ -79,34 +79,34 @@ def _runs(folder: Path) -> Iterator[tuple[str, dict[Place, float]]]:
         yield f"{when:%Y-%m-%d %H:%M}", dict(_ratios(body))
 
 
-def _ratios(value: Mapping[str, Any], place: Place = ()) -> Iterator[tuple[Place, float]]:
+def _ratios(value: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]:
     for key, one in value.items():
-        inner = (*place, key)
+        inner = (*path, key)
         if isinstance(one, Mapping):
             yield from _ratios(one, inner)
         elif key.startswith("ratio") and isinstance(one, int | float) and inner != _AGAIN:
             yield inner, float(one)
 
 
-def _order(place: Place) -> tuple[list[int], Place]:
-    return [int(one) for one in re.findall(r"\d+", " ".join(place[1:-1]))], place
+def _order(path: KeyPath) -> tuple[list[int], KeyPath]:
+    return [int(one) for one in re.findall(r"\d+", " ".join(path[1:-1]))], path
 
 
-def _row_name(place: Place) -> str:
+def _row_name(path: KeyPath) -> str:
     """Sizes, then words; a word that is not known here stands as it is."""
-    words = [*place[1:-1], *place[-1].replace("at_least", "atleast").split("_")[1:]]
+    words = [*path[1:-1], *path[-1].replace("at_least", "atleast").split("_")[1:]]
     return ", ".join(filter(None, (_WORDS.get(one, one) for one in words))) or "in all"
 
 
 def _table(
-    bench: str, places: Sequence[Place], runs: Sequence[tuple[str, Mapping[Place, float]]]
+    bench: str, paths: Sequence[KeyPath], runs: Sequence[tuple[str, Mapping[KeyPath, float]]]
 ) -> Table:
     rows = tuple(
         (
-            named(_row_name(place)),
-            *(Cell(factor(found[place]) if place in found else MISSING) for _, found in runs),
+            named(_row_name(path)),
+            *(Cell(factor(found[path]) if path in found else MISSING) for _, found in runs),
         )
-        for place in places
+        for path in paths
     )
     head = ("", *(when for when, _ in runs))
     return Table(f"bench-{bench}", _BENCHES.get(bench, bench), head, rows)

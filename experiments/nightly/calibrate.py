@@ -43,8 +43,8 @@ class Alarms:
 
     def planted(self, at: int) -> int | None:
         """The nights from a change to its alarm; None if there was none, or none in time."""
-        for looked, place, _ in self.alarms:
-            if abs(place - at) <= _SAME and looked - at <= DELAY_MAX:
+        for looked, at_night, _ in self.alarms:
+            if abs(at_night - at) <= _SAME and looked - at <= DELAY_MAX:
                 return looked - at
         return None
 
@@ -84,7 +84,7 @@ def _alarms(
     for night in range(first, nights + 1):
         for shift in look(night):
             up = shift.size > 0
-            if all(abs(shift.at - place) > _SAME or up != way for _, place, way in alarms):
+            if all(abs(shift.at - at) > _SAME or up != way for _, at, way in alarms):
                 alarms.append((night, shift.at, up))
     return tuple(alarms)
 

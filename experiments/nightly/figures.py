@@ -179,16 +179,16 @@ def point_of(
     low: float | None,
     high: float | None,
 ) -> dict[str, Any]:
-    place = arms.index(run.arm) if run.arm in arms else 0
+    index = arms.index(run.arm) if run.arm in arms else 0
     named = [str(arm) for arm in arms]
     repeats = sorted({other.number for other in runs if other.night == run.night})
     room = _WIDTH / len(repeats)  # of each run of the night, beside the others
     shift = _off_middle(repeats.index(run.number), len(repeats)) * room
-    shift += _off_middle(place, len(arms)) * min(_SHIFT / len(repeats), room / max(1, len(arms)))
+    shift += _off_middle(index, len(arms)) * min(_SHIFT / len(repeats), room / max(1, len(arms)))
     return {
         "x": round(run.night + shift, 3), "y": y, "low": low, "high": high, "arm": run.arm,
-        "filled": run.valid, "colour": palette.ARMS[place % len(palette.ARMS)].light,
-        "shape": palette.arm_shape(named, named[place]),
+        "filled": run.valid, "colour": palette.ARMS[index % len(palette.ARMS)].light,
+        "shape": palette.arm_shape(named, named[index]),
     }  # fmt: skip
 
 

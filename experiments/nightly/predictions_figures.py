@@ -25,7 +25,7 @@ def prediction_figure(predictions: Sequence[Prediction], name: str) -> Figure:
     for one in predictions:
         if (found := one.figures.get(name)) is None:
             continue
-        x = one.night + _place(one, predictions)
+        x = one.night + _shift(one, predictions)
         shared = {"filled": one.valid, "arm": None}
         points += [
             {**shared, "x": x - _BESIDE / 2, "y": found.predicted, "low": found.low,
@@ -45,7 +45,7 @@ def prediction_figure(predictions: Sequence[Prediction], name: str) -> Figure:
     )
 
 
-def _place(one: Prediction, predictions: Sequence[Prediction]) -> float:
+def _shift(one: Prediction, predictions: Sequence[Prediction]) -> float:
     """Of a night's predictions, how far from its middle this one stands, in nights."""
     same = [other for other in predictions if other.night == one.night]
     return (same.index(one) - (len(same) - 1) / 2) * min(0.25, 0.7 / len(same))

@@ -22,14 +22,14 @@ _TABLE = 4_000_000  # of 8 bytes
 def reference_per_s() -> float:
     """The rate at which the kernel is done [1/s]; the median of its repeats."""
     rng = np.random.default_rng(1)
-    table, places = rng.permutation(_TABLE), rng.integers(0, _TABLE, _LOOKS)
+    table, indices = rng.permutation(_TABLE), rng.integers(0, _TABLE, _LOOKS)
     text = bytes(_HASHED)
     reading, writing = os.pipe()
     try:
         times_s = []
         for _ in range(_REPEATS):
             began_s = time.perf_counter()
-            _kernel(table, places, text, reading, writing)
+            _kernel(table, indices, text, reading, writing)
             times_s.append(time.perf_counter() - began_s)
     finally:
         os.close(reading)
@@ -37,12 +37,12 @@ def reference_per_s() -> float:
     return 1.0 / statistics.median(times_s)
 
 
-def _kernel(table: np.ndarray, places: np.ndarray, text: bytes, reading: int, writing: int) -> None:
+def _kernel(table: np.ndarray, indices: np.ndarray, text: bytes, reading: int, writing: int) -> None:
     total = 0
     for number in range(_COUNT):
         total += number
     hashlib.sha256(text).digest()
-    table[places].sum()
+    table[indices].sum()
     for _ in range(_CALLS):
         os.write(writing, b"x")
         os.read(reading, 1)

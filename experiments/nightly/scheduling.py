@@ -66,7 +66,7 @@ def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
     entry = member.entry
     made = {(run.night, run.number): run.seed for run in runs if run.run is not None}
     if entry.seeds is not None:
-        last = {seed: place for place, seed in sorted(made.items())}
+        last = {seed: index for index, seed in sorted(made.items())}
         turns = sorted(entry.seeds, key=lambda seed: last.get(seed, (0, 0)))
         return turns[repeat % len(turns)]
     if entry.seed is not None:

@@ -16,18 +16,18 @@ def sparkline(values: Sequence[tuple[float, bool]], words: str) -> str:
     logs = [math.log(value) for value, _ in values]
     low, high = min(logs), max(logs)
 
-    def place(index: int) -> tuple[float, float]:
+    def point(index: int) -> tuple[float, float]:
         across = index / max(1, len(logs) - 1)
         up = (logs[index] - low) / (high - low) if high > low else 0.5
         return 6 + across * 148, 34 - up * 28
 
-    places = [place(index) for index in range(len(logs))]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    points = [point(index) for index in range(len(logs))]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     colour, paper = palette.ARMS[0].light, palette.PAPER.light
     dots = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour if valid else paper}" '
         f'stroke="{colour}" stroke-width="1.4"/>'
-        for (x, y), (_, valid) in zip(places, values, strict=True)
+        for (x, y), (_, valid) in zip(points, values, strict=True)
     )
     return (
         f'<svg class="figure spark" viewBox="0 0 160 40" width="160" height="40" role="img" '

@@ -209,8 +209,8 @@ def _member(entry: Entry, beside: Path) -> Member:
     digest = digest_of(design.directory, entry.override)
     if not entry.override:
         return Member(entry, design, design.directory, digest)
-    with tempfile.TemporaryDirectory() as place:  # written again for each run
-        changed = load_design(variant(entry, design.directory, Path(place)))
+    with tempfile.TemporaryDirectory() as folder:  # written again for each run
+        changed = load_design(variant(entry, design.directory, Path(folder)))
     return Member(entry, changed, design.directory, digest)
 
 

@@ -44,8 +44,8 @@ def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], list[Dose | None]] = {}
     for event in without_discarded(events):
         if event["what"] in _DISTURBING and event["action"] == "revert":
-            place = str(event["kind"]), str(event["machine"])
-            found.setdefault(place, []).append(event.get("dose"))
+            key = str(event["kind"]), str(event["machine"])
+            found.setdefault(key, []).append(event.get("dose"))
     return [_row(kind, machine, doses) for (kind, machine), doses in sorted(found.items())]
 
 

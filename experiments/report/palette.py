@@ -61,8 +61,8 @@ def arm_shape(arms: Sequence[str], arm: str) -> str:
     """The point shape of an arm: of two arms with one colour each has its own."""
     if arm not in arms:
         return SHAPES[0]
-    round_of_colours, place = divmod(arms.index(arm), len(ARMS))
-    return SHAPES[(place + round_of_colours) % len(SHAPES)]
+    round_of_colours, index = divmod(arms.index(arm), len(ARMS))
+    return SHAPES[(index + round_of_colours) % len(SHAPES)]
 
 
 def page_rules(*, dark: bool) -> str:

@@ -22,8 +22,8 @@ def number(value: Any, digits: int = 3) -> str:
     if value == 0:
         return "0"
     rounded = float(f"{value:.{digits - 1}e}")  # 0.9996 becomes 1.00, not 1.000
-    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{value:.{min(places, 6)}f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{value:.{min(decimals, 6)}f}"
     return text.rstrip("0").rstrip(".") if "." in text and abs(value) < 1e-3 else text
 
 

@@ -160,12 +160,12 @@ def asked_once(
     Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once good and
     once not."""
     load = design.experiment.load
-    plan, walks = trial_plan(load, entries, workload)
+    plan, sequences = trial_plan(load, entries, workload)
     plan = replace(plan, tls=tls_of(load, design.directory, load.tls_name))
     schemes = {protocol_of(url) for urls in plan.entries.values() for url in urls}
     own = plan.client or plan.locustfile
     if own is None and schemes <= set(IN_PYTHON):
-        return [one for walk in walks for one in _walked(plan, walk)]
+        return [one for sequence in sequences for one in _ask_all(plan, sequence)]
     return _sent_by_worker(design, plan)
 
 
@@ -175,8 +175,8 @@ def trial_plan(
     """A plan that asks each operation once; and the places of operations in the order in which a
     user asks them, a list for each user."""
     population = population_of(workload)
-    walks = _walks(population)
-    chosen = [place for walk in walks for place in walk]
+    sequences = _sequences(population)
+    chosen = [index for sequence in sequences for index in sequence]
     all_operations = (*population.operations, *population.writes)
     first = next(iter(entries))
     sent = (load if load.rate_per_s is not None else load.at(1.0)).sent
@@ -200,23 +200,23 @@ def trial_plan(
         rows=population.table.rows[:1] if population.table else (),
         schema=2 if any(one.http for one in all_operations) else 1,
     )
-    return plan, walks
+    return plan, sequences
 
 
-def _walks(population: Population) -> list[list[int]]:
+def _sequences(population: Population) -> list[list[int]]:
     count = len(population.operations) + len(population.writes)
     alone = [k for k in range(count) if not population.weights or population.weights[k] > 0]
     sessions = [[step.operation for step in one.steps] for one in population.sessions]
-    return [*([place] for place in alone[:OPERATIONS_MAX]), *sessions]
+    return [*([index] for index in alone[:OPERATIONS_MAX]), *sessions]
 
 
-def _walked(plan: LoadPlan, walk: Sequence[int]) -> list[OperationReply]:
+def _ask_all(plan: LoadPlan, sequence: Sequence[int]) -> list[OperationReply]:
     """One user's requests, by Python's clients; none after one that failed."""
     clients = clients_of(plan, time.monotonic)
     user = VirtualUser(dict(zip(plan.columns, plan.rows[0], strict=True)) if plan.rows else {})
     found: list[OperationReply] = []
-    for place in walk:
-        operation = plan.operations[place]
+    for index in sequence:
+        operation = plan.operations[index]
         if found and found[-1].outcome != OK:
             found.append(OperationReply(operation.name, "unreached", 0, 0, None))
             continue

@@ -46,14 +46,14 @@ _SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is s
 
 @dataclass(frozen=True)
 class Shape:
-    """The model: `places` active nodes; `pool` None where there is none or no end to it.
+    """The model: `slots` active nodes; `pool` None where there is none or no end to it.
 
     failover: a crashed node is replaced at 1 / failover_s; otherwise it is repaired, if at all.
     down_max, limping_max: where d and l are cut. Only with at most free_max nodes in the pool may
     d exceed body_max: while nodes are waiting, empty places are filled within seconds.
     """
 
-    places: int
+    slots: int
     pool: int | None
     failover: bool
     down_max: int
@@ -147,7 +147,7 @@ def _dead(shape: Shape, rates: FailureRates, goal: tuple[Integers, ...]) -> NDAr
 
 
 def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
-    """States (d, l, k) inside the cut with d + l <= places, and their index."""
+    """States (d, l, k) inside the cut with d + l <= slots, and their index."""
     pool = shape.pool or 0
     body = range(min(shape.body_max, shape.down_max) + 1), range(pool + 1)
     arm = (
@@ -175,7 +175,7 @@ def _count(shape: Shape, down: range, consumed: range) -> int:
     """The number of states of `_grid`; at least so many, where that is beyond all bounds."""
     if len(down) > STATES_MAX:
         return len(down) * len(consumed)
-    limping = (min(shape.limping_max, shape.places - d) + 1 for d in down)
+    limping = (min(shape.limping_max, shape.slots - d) + 1 for d in down)
     return len(consumed) * sum(max(0, count) for count in limping)
 
 
@@ -188,7 +188,7 @@ def _grid(shape: Shape, down: range, consumed: range) -> tuple[Integers, ...]:
         indexing="ij",
     )
     flat = tuple(axis.ravel() for axis in axes)
-    possible = flat[0] + flat[1] <= shape.places
+    possible = flat[0] + flat[1] <= shape.slots
     return tuple(axis[possible] for axis in flat)
 
 
@@ -201,7 +201,7 @@ def _moves(
     """Rates [1/horizon] (n,) and what they change in (d, l, k); zero where not possible."""
     per_year = horizon_s / YEAR_S
     own = rates.crash_per_year * (1.0 - rates.common_cause) * per_year
-    full = shape.places - d - limp
+    full = shape.slots - d - limp
     yield full * own, (1, 0, 0)
     if rates.limps:
         assert rates.limp_recovery_s is not None
@@ -226,7 +226,7 @@ def _shocks(
     shape: Shape, rates: FailureRates, per_year: float, d: Integers, limp: Integers
 ) -> Iterator[tuple[Any, Step]]:
     """A shock draws g of the n places; a of those at full speed and b limping ones fail."""
-    n = shape.places
+    n = shape.slots
     g = min(n, rates.common_cause_nodes or n)
     shock = rates.crash_per_year * rates.common_cause * per_year * n / g
     if g == n:
@@ -290,6 +290,6 @@ def _drift(shape: Shape, rates: FailureRates, crash: float, horizon_s: float) ->
     limp = rates.limp_per_year * horizon_s / YEAR_S if rates.limps else 0.0
     standby = (shape.pool or 0) * rates.standby_fraction * crash
     failover = horizon_s / rates.failover_s if shape.failover else 0.0
-    moving = shape.places * crash
+    moving = shape.slots * crash
     slow = failover if shape.pool and moving > _SLOW_FAILOVER * failover else 0.0
-    return moving + shape.places * limp + standby + slow
+    return moving + shape.slots * limp + standby + slow

@@ -152,10 +152,10 @@ def availability(
 
 def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
     """The shape of a model, not cut at all."""
-    places = needed + (extra if mechanism == Mechanism.ara else 0)
+    slots = needed + (extra if mechanism == Mechanism.ara else 0)
     pool = extra if mechanism == Mechanism.pf and scheme == Scheme.on_prem else None
     failover = scheme == Scheme.cloud or mechanism == Mechanism.pf
-    return Shape(places, pool, failover, places, places, places, pool or 0)
+    return Shape(slots, pool, failover, slots, slots, slots, pool or 0)
 
 
 def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
@@ -173,7 +173,7 @@ def share(value: float) -> float:
 
 def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]:
     """Cuts of `shape` to try, each deeper than the one before, ending at none at all."""
-    crash, limp = (shape.places * r for r in (rates.crash_per_year, rates.limp_per_year))
+    crash, limp = (shape.slots * r for r in (rates.crash_per_year, rates.limp_per_year))
     repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
     body, free, limping = least, 0, 0
     if shape.failover:
@@ -184,22 +184,22 @@ def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]
         free = _first_cut(YEAR_S / repair_s, rates.failover_s)
     if rates.limps and rates.limp_recovery_s is not None:
         limping = _first_cut(limp, rates.limp_recovery_s)
-    struck = min(rates.common_cause_nodes or shape.places, shape.places)
+    struck = min(rates.common_cause_nodes or shape.slots, shape.slots)
     if rates.common_cause and max(arm, body) > least:
-        body, arm = (min(x + 3 * struck, shape.places) for x in (body, arm))
+        body, arm = (min(x + 3 * struck, shape.slots) for x in (body, arm))
     while True:
         cut = Shape(
-            places=shape.places,
+            slots=shape.slots,
             pool=shape.pool,
             failover=shape.failover,
-            down_max=min(max(arm, body), shape.places),
-            limping_max=min(limping, shape.places),
-            body_max=min(body if shape.pool is not None else max(arm, body), shape.places),
+            down_max=min(max(arm, body), shape.slots),
+            limping_max=min(limping, shape.slots),
+            body_max=min(body if shape.pool is not None else max(arm, body), shape.slots),
             free_max=min(free, shape.pool or 0),
         )
         yield cut
-        whole = max(arm, body) == least or min(cut.body_max, cut.down_max) == shape.places
-        if whole and cut.limping_max in (0, shape.places):
+        whole = max(arm, body) == least or min(cut.body_max, cut.down_max) == shape.slots
+        if whole and cut.limping_max in (0, shape.slots):
             return
         if max(arm, body) > least:
             body, arm, free = 2 * body, 2 * arm, 2 * free

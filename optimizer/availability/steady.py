@@ -36,9 +36,9 @@ def steady_state(
     for cut in depths(shape, rates, least=to_lose):
         chain = build(cut, rates, HORIZON_S, reflect=True)
         law = stationary(chain)
-        edge = (chain.down == cut.down_max) & (cut.down_max < shape.places)
+        edge = (chain.down == cut.down_max) & (cut.down_max < shape.slots)
         if rates.limps:
-            edge |= (chain.limping == cut.limping_max) & (cut.limping_max < shape.places)
+            edge |= (chain.limping == cut.limping_max) & (cut.limping_max < shape.slots)
         if float(law[edge].sum()) < U_EDGE:
             break
     enough = chain.shortfall(rates.limp_capacity) <= to_lose

@@ -268,28 +268,28 @@ Solve = Callable[["Array"], "NDArray[np.complex128]"]
 
 def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
     """x -> (z I - matrix)^{-1} x for each z."""
-    place, lower, upper = _order(matrix)
+    rank, lower, upper = _order(matrix)
     n = matrix.shape[0]
     if 2 * lower + upper + 1 > _BAND_WIDTH_MAX:
         return [_sparse(matrix, point) for point in points]
     entries = matrix.tocoo()
-    rows, columns = place[entries.row], place[entries.col]
+    rows, columns = rank[entries.row], rank[entries.col]
     band = np.zeros((2 * lower + upper + 1, n), dtype=np.complex128)
     np.add.at(band, (lower + upper + rows - columns, columns), -entries.data)
-    order = np.argsort(place)
+    order = np.argsort(rank)
     return [_banded(band, lower, upper, order, point) for point in points]
 
 
 def _order(matrix: Any) -> tuple[NDArray[np.int64], int, int]:
-    """Each state's place in an order with a narrow band, and the band's lower and upper width."""
+    """Each state's rank in an order with a narrow band, and the band's lower and upper width."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     order = np.asarray(reverse_cuthill_mckee(matrix.tocsr()), dtype=np.int64)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
     entries = matrix.tocoo()
-    offsets = place[entries.row] - place[entries.col]
-    return place, max(0, int(offsets.max(initial=0))), max(0, -int(offsets.min(initial=0)))
+    offsets = rank[entries.row] - rank[entries.col]
+    return rank, max(0, int(offsets.max(initial=0))), max(0, -int(offsets.min(initial=0)))
 
 
 def _sparse(matrix: Any, point: complex) -> Solve:

@@ -157,11 +157,11 @@ def import_compose(
         write_experiment(folder, tiers, entries, notes.add)
         told = notes.all()
         write_readme(folder, name, path, tiers, told)
-        _place(folder, to)
+        _move(folder, to)
     return Imported(to, tuple(tiers.values()), tuple(one.name for one in entries), told)
 
 
-def _place(folder: Path, to: Path) -> None:
+def _move(folder: Path, to: Path) -> None:
     try:
         shutil.move(folder, to)
     except OSError as error:

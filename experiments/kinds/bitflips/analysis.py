@@ -24,7 +24,7 @@ from experiments.record.result import Findings, not_measured
 from experiments.report.text import percent
 
 _Z = 1.959964  # of 95 %, two-sided
-_PLACES = 12  # of silent corruptions that are listed
+_ORIGINS = 12  # of silent corruptions that are listed
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def analyse(folder: Path) -> Findings:
     body = {
         "rows": rows,
         "pooled": pooled,
-        "silent": {variant: silent_places(found) for variant, found in by_variant.items()},
+        "silent": {variant: silent_origins(found) for variant, found in by_variant.items()},
         "price": price_rows(prices),
         "answers": _answers(folder),
         "programs": manifest["programs"],
@@ -109,17 +109,17 @@ def for_planner(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def silent_places(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The places at which the silent corruptions of a variant began, the most frequent first."""
-    places = Counter(
+def silent_origins(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The origins at which the silent corruptions of a variant began, the most frequent first."""
+    origins = Counter(
         (one["program"], one["function"], one["line"], one["stream"], one["opcode"])
         for one in found
         if one["outcome"] == "silent"
     )
     names = ("program", "function", "line", "stream", "opcode")
     return [
-        {**dict(zip(names, place, strict=True)), "count": count}
-        for place, count in places.most_common(_PLACES)
+        {**dict(zip(names, origin, strict=True)), "count": count}
+        for origin, count in origins.most_common(_ORIGINS)
     ]
 
 
@@ -177,9 +177,9 @@ def _answers(folder: Path) -> list[dict[str, Any]]:
     counts = Counter((one["program"], one["variant"], one["fault"], one["phase"]) for one in found)
     names = ("program", "variant", "fault", "phase")
     return [
-        {**dict(zip(names, place, strict=True)), "count": count}
-        for place, count in sorted(counts.items())
-        if place[2]
+        {**dict(zip(names, origin, strict=True)), "count": count}
+        for origin, count in sorted(counts.items())
+        if origin[2]
     ]
 
 

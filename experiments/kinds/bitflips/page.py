@@ -47,8 +47,8 @@ def write_page(folder: Path) -> Path:
         every=tables.outcome_table("every", "Each program", result["rows"]),
         silent=[
             table
-            for variant, places in result["silent"].items()
-            if (table := tables.silent_table(variant, places)) is not None
+            for variant, origins in result["silent"].items()
+            if (table := tables.silent_table(variant, origins)) is not None
         ],
         wrong_answers=tables.answers_table(result.get("answers", [])),
         price=tables.price_table(result["price"]) if result["price"] else None,

@@ -132,9 +132,9 @@ def _range(row: Mapping[str, Any]) -> str:
     return interval(row["ratio_low"], row["ratio_high"]) if row["ratio"] else ""
 
 
-def silent_table(variant: str, places: Rows) -> Table | None:
-    """The places at which the silent corruptions of a variant began."""
-    if not places:
+def silent_table(variant: str, origins: Rows) -> Table | None:
+    """The origins at which the silent corruptions of a variant began."""
+    if not origins:
         return None
     shown = tuple(
         (

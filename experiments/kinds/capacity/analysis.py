@@ -123,9 +123,9 @@ def _why_not(
             return (text, rates[refused - 1]) if refused else (f"{text}; begin lower", rates[0])
         return f"p95 stays within {limit_ms:g} ms at every rate that was tried", rates[-1]
     beyond = int(np.searchsorted(np.maximum.accumulate(p95_ms), limit_ms, side="right"))
-    for place in (beyond - 1, beyond):
-        if not _is_enough(steps[place]):
-            text = f"fewer than {SAMPLES_BEYOND_MIN} samples lie beyond p95 at {rates[place]:g}/s"
+    for index in (beyond - 1, beyond):
+        if not _is_enough(steps[index]):
+            text = f"fewer than {SAMPLES_BEYOND_MIN} samples lie beyond p95 at {rates[index]:g}/s"
             return f"insufficient: {text}", None
     return "", None
 

@@ -37,7 +37,7 @@ from experiments.design.schedule import block_length_s
 from experiments.design.text import experiment_text, fleet_text
 
 NAME_LENGTH_MAX = 30  # of infra/stacks/*/variables.tf
-PLACE = (
+KEPT_KEYS = (
     "experiment",
     "data_cidr",
     "control_cidr",
@@ -79,8 +79,8 @@ def adopt(
     blocks = len(experiment.design.order) * experiment.design.repeats
     folder = to or run_folder.resolve() / planned.experiment
     if in_place:
-        place = {key: getattr(fleet, key) for key in PLACE}
-        planned, blocks = planned.model_copy(update=place), _blocks_in_place(run_folder, experiment)
+        kept = {key: getattr(fleet, key) for key in KEPT_KEYS}
+        planned, blocks = planned.model_copy(update=kept), _blocks_in_place(run_folder, experiment)
     asked = _planned_experiment(prediction, planned, experiment, blocks)
     _check_folder(folder)
     head = f"{_MADE} from the plan of run {run} of {fleet.experiment}"

@@ -123,9 +123,9 @@ def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) ->
         starts = np.array([one["asked_s"] for _, one in own])
         mine = again.filter(block=block)
         noticed_s = (mine["start_s"] + mine["detection_ms"] / 1e3).to_numpy()
-        places = np.searchsorted(starts, noticed_s, side="right") - 1
-        indices = np.array([place for place, _ in own] or [0])[np.maximum(places, 0)]
-        kept = mine.with_columns(strike=pl.Series(indices, dtype=pl.Int32)).filter(places >= 0)
+        positions = np.searchsorted(starts, noticed_s, side="right") - 1
+        indices = np.array([index for index, _ in own] or [0])[np.maximum(positions, 0)]
+        kept = mine.with_columns(strike=pl.Series(indices, dtype=pl.Int32)).filter(positions >= 0)
         longest = kept.sort("latency_ms", descending=True)
         parts.append(longest.unique(["strike", "client"], keep="first", maintain_order=True))
     return pl.concat(parts, how="vertical_relaxed").sort("strike", "client")

@@ -23,7 +23,7 @@ _CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
 def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
     """Requests served, and time waited, while each failure lasted (Fig. 14)."""
     rows = [
-        {"what": what, "value": value / one["repeats"], **_place(fault, arm, arms)}
+        {"what": what, "value": value / one["repeats"], **_marks(fault, arm, arms)}
         for fault in faults
         for arm, one in fault["arms"].items()
         for what, value in (
@@ -46,7 +46,7 @@ def averages_figure(
     asked = [(none, arm, one) for arm, one in before.items()]
     asked += [(f, arm, one["failure"]) for f in faults for arm, one in f["arms"].items()]
     rows = [
-        {"what": what, "value": value, **_place(fault, arm, arms)}
+        {"what": what, "value": value, **_marks(fault, arm, arms)}
         for fault, arm, one in asked
         for what, value in (
             ("answered well a second", one["goodput_per_s"]),
@@ -65,7 +65,7 @@ def averages_figure(
 def shares_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
     """Goodput and punctuality of each failure (Fig. 15 and 16)."""
     rows = [
-        {"what": what, "value": one["failure"][key], **_place(fault, arm, arms)}
+        {"what": what, "value": one["failure"][key], **_marks(fault, arm, arms)}
         for fault in faults
         for arm, one in fault["arms"].items()
         for what, key in (("goodput", "goodput"), ("punctuality", "punctuality"))
@@ -85,7 +85,7 @@ def demerits_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) ->
         {
             "what": "demerits of one fault",
             "value": one["cost"]["demerits"]["median"],
-            **_place(fault, arm, arms),
+            **_marks(fault, arm, arms),
         }
         for fault in faults
         for arm, one in fault["arms"].items()
@@ -103,7 +103,7 @@ def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) 
         {
             "what": f"above {limit} s",
             "value": share,
-            **_place(fault, arm, arms),
+            **_marks(fault, arm, arms),
         }
         for fault in faults
         for arm, one in fault["arms"].items()
@@ -114,7 +114,7 @@ def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) 
     return _dots("thresholds", "How often a request exceeds a threshold", caption, rows, arms)
 
 
-def _place(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> dict[str, Any]:
+def _marks(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> dict[str, Any]:
     return {
         "fault": fault["name"],
         "arm": arm,
@@ -179,7 +179,7 @@ def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figu
     """Latencies during each failure: box from quartile to quartile, whiskers from 5 to 95 %
     (Fig. 17)."""
     rows = [
-        {**one["box_ms"], **_place(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
+        {**one["box_ms"], **_marks(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
         for fault in faults
         for arm, one in fault["arms"].items()
         if one["box_ms"] is not None
@@ -233,9 +233,9 @@ def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
             latency_ms = np.sort(failing["latency_ms"].to_numpy())
             if latency_ms.size:
                 above = 1.0 - np.searchsorted(latency_ms, _CURVE_MS, side="right") / latency_ms.size
-                place = _place(fault, arm, run.arms)
+                marks = _marks(fault, arm, run.arms)
                 pairs = zip(_CURVE_MS.tolist(), above.tolist(), strict=True)
-                rows += [{"ms": ms, "share": share, **place} for ms, share in pairs]
+                rows += [{"ms": ms, "share": share, **marks} for ms, share in pairs]
     title = "How often a request exceeds any threshold"
     if not rows:
         return Figure("exceedance", title, "", (), {}, "No request was measured during a failure.")

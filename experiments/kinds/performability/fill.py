@@ -89,7 +89,7 @@ def paths_of(
     own = len(arrivals(load.arrivals, load.sent_per_s, length_s, block.seed))
     count = len(population.operations)
     chosen = operation_choices(count, own + requests, block.seed, population.zipf)
-    return [population.operations[place].request for place in chosen[own:]]
+    return [population.operations[index].request for index in chosen[own:]]
 
 
 def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | None]:

@@ -155,10 +155,10 @@ def _flattened(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, NDArray[np
         count = max(1, round(length_s / unit_s))
         for arm, window in enumerate(pair):
             inside = window.at_s < length_s
-            place = np.floor(window.at_s[inside] / length_s * count).astype(np.int64)
+            unit = np.floor(window.at_s[inside] / length_s * count).astype(np.int64)
             latencies.append(window.latency_ms[inside])
-            units.append(first + np.minimum(place, count - 1))
-            arms.append(np.full(place.size, arm == 1))
+            units.append(first + np.minimum(unit, count - 1))
+            arms.append(np.full(unit.size, arm == 1))
         first += count
     return np.concatenate(latencies), np.concatenate(units), np.concatenate(arms)
 

@@ -17,7 +17,7 @@ from core.statistics.percentiles import OK, percentile
 from core.statistics.shares import effect, share_interval, slowest
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.sessions import whole_sessions
-from experiments.record.metrics.slo import places
+from experiments.record.metrics.slo import block_positions
 
 NAMES_MAX = 60  # operations that a table can show; a workload of a million keys has none
 CONFIDENCE = 0.95
@@ -59,7 +59,7 @@ def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, Any]:
     """Count, errors, status codes, bytes and percentiles of one operation under one arm."""
     latency_ms = rows["latency_ms"].to_numpy()
     ordered = np.sort(latency_ms)
-    at = places(rows, block_s)
+    at = block_positions(rows, block_s)
     found: dict[str, Any] = {
         "requests": rows.height,
         "errors": rows.filter(pl.col("outcome") != OK).height,

@@ -113,21 +113,21 @@ def _with_parts(
 def _limits(
     requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
 ) -> Iterator[Judged]:
-    place = places(requests, block_s)
+    position = block_positions(requests, block_s)
     latency_ms = requests["latency_ms"].to_numpy()
     failed = (requests["outcome"] != OK).to_numpy()
     for name, allowed in ALLOWED.items():
         if asked.get(name) is not None:
             limit_ms = float(asked[name])
             beyond = failed | (latency_ms > limit_ms)
-            effects = [effect(one, *place) for one in (beyond, slowest(latency_ms, allowed))]
+            effects = [effect(one, *position) for one in (beyond, slowest(latency_ms, allowed))]
             interval = share_interval(int(beyond.sum()), beyond.size, effects, 1.0 - level)
             what = f"took longer than {limit_ms:,g} ms or failed"
             yield _judged(name, beyond, interval, allowed, what)
     if asked.get("max_error_share") is not None:
         allowed = float(asked["max_error_share"])
         interval = share_interval(
-            int(failed.sum()), failed.size, [effect(failed, *place)], 1.0 - level
+            int(failed.sum()), failed.size, [effect(failed, *position)], 1.0 - level
         )
         if allowed == 0.0:  # no sample is large enough to show none: what was seen decides
             interval = (float(failed.any()), float(failed.any()))
@@ -154,7 +154,7 @@ def _judged(
     return name, met, share, text if met is not None else f"{text}: undecided"
 
 
-def places(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_positions(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The block and the stretch of time that each request belongs to, numbered from 0.
 
     Parameters: requests (n,) of one arm, with repeat and intended_s; block_s float [s].

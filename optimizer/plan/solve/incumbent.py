@@ -152,11 +152,11 @@ def _on_route(
 def _up(problem: Problem, tiers: Sequence[Sequence[Option]], bound: float) -> Path | None:
     """All tiers at the same place of their lists, as far down as keeps the limits."""
 
-    def at(place: float) -> Path:
-        return tuple(tier[round((len(tier) - 1) * place)] for tier in tiers)
+    def at(depth: float) -> Path:
+        return tuple(tier[round((len(tier) - 1) * depth)] for tier in tiers)
 
-    def keeps(place: float) -> bool:
-        return not violations(problem, at(place))
+    def keeps(depth: float) -> bool:
+        return not violations(problem, at(depth))
 
     if keeps(0.0):
         return at(0.0)
@@ -191,8 +191,8 @@ def _spread(tier: Sequence[Option], held: Option) -> list[Option]:
     """The option that is held and about _SIZES others, the nearer ones in the list more often."""
     here = tier.index(held)
     steps = {0, *(round(1.35**k) for k in range(_SIZES // 2))}
-    places = {here + s for s in steps} | {here - s for s in steps}
-    return [tier[i] for i in sorted(places) if 0 <= i < len(tier)]
+    indices = {here + s for s in steps} | {here - s for s in steps}
+    return [tier[i] for i in sorted(indices) if 0 <= i < len(tier)]
 
 
 def _knapsack(effects: Sequence[Sequence[tuple[Option, float]]], slack: float) -> Path:

@@ -72,7 +72,7 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class _Places:
+class _Placements:
     """All n placements of a number of machines. `domains`: per level how many domains have 0, 1,
     2, ... of them."""
 
@@ -92,7 +92,7 @@ class Spreads:
 
     def __init__(self, levels: Sequence[Level], rules: Sequence[Rule], scheme: str) -> None:
         self._levels, self._rules, self._scheme = tuple(levels), tuple(rules), scheme
-        self._places = cache(self._all_places)
+        self._placements = cache(self._all_placements)
 
     def told_apart(self, replicas: int) -> int:
         """The same for numbers of replicas with which the same placements are allowed."""
@@ -109,24 +109,24 @@ class Spreads:
             extra = 0
         machines = needed + extra
         most = tuple(rule.most(machines, self.told_apart(replicas)) for rule in self._rules)
-        places = self._places(machines, most)
-        kept = np.ones(len(places.placements), dtype=bool)
+        found = self._placements(machines, most)
+        kept = np.ones(len(found.placements), dtype=bool)
         for depth, rule in enumerate(self._rules):
-            used = places.domains[depth].sum(axis=1)
-            kept &= rule.allowed(places.largest(depth), used, machines, needed)
+            used = found.domains[depth].sum(axis=1)
+            kept &= rule.allowed(found.largest(depth), used, machines, needed)
         if not kept.any():
             return None
         short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=self._scheme)
-        lost = places.laws @ short
+        lost = found.laws @ short
         if stands_in(mechanism, self._scheme):
-            for level, counts in zip(self._levels, places.domains, strict=True):
+            for level, counts in zip(self._levels, found.domains, strict=True):
                 lost += counts @ moving_by_size(needed, machines, rates, level)
         least = float(lost[kept].min())
         equal = np.flatnonzero(kept & (lost <= least * (1.0 + PROBABILITY_ROUNDING)))
-        even = int(equal[places.largest(0)[equal].argmin()])
-        return Spread(places.placements[even], min(1.0, max(float(lost[even]), U_FLOOR)))
+        even = int(equal[found.largest(0)[equal].argmin()])
+        return Spread(found.placements[even], min(1.0, max(float(lost[even]), U_FLOOR)))
 
-    def _all_places(self, machines: int, most: tuple[int, ...]) -> _Places:
+    def _all_placements(self, machines: int, most: tuple[int, ...]) -> _Placements:
         found = placements(self._levels, machines, most)
         laws = [lit_law(self._levels, one) for one in found]
         counts = [
@@ -134,7 +134,7 @@ class Spreads:
             for level in range(len(self._levels))
         ]
         shape = (len(found), machines + 1)
-        return _Places(
+        return _Placements(
             found,
             np.array(laws).reshape(shape),
             tuple(np.array(level, dtype=np.int64).reshape(shape) for level in counts),

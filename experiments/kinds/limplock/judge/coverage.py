@@ -43,8 +43,8 @@ def missing_measurements(spec: Mapping[str, Any], windows: Sequence[Window]) -> 
         if arm in arms and row.name in rows:
             counts = {name: len(some) for name, some in came.get((arm, row.name, part), {}).items()}
             said = _describe_shortfall(dict.fromkeys(wanted, 0) | counts, repeats[arm])
-            place = ", ".join([arm] * (len(repeats) > 1) + [part] * (len(row.injected) > 1))
-            found += [f"{row.name}{f' ({place})' if place else ''}: {said}"] if said else []
+            scope = ", ".join([arm] * (len(repeats) > 1) + [part] * (len(row.injected) > 1))
+            found += [f"{row.name}{f' ({scope})' if scope else ''}: {said}"] if said else []
     return found
 
 

@@ -244,7 +244,7 @@ class Repeat:
         """One probe after another; one that is under way in the end is seen to last until then."""
         seen = self.outcome.probes
         while True:
-            start, place = self._events.now, len(seen)
+            start, index = self._events.now, len(seen)
             seen.append(ClientRequest(node, operation, needs, start, self._cluster.fault_s, "timeout"))
             outcome = "ok"
             try:
@@ -252,7 +252,7 @@ class Repeat:
             except GoneError:
                 yield _REFUSED_S
                 outcome = "error"
-            seen[place] = ClientRequest(node, operation, needs, start, self._events.now, outcome)
+            seen[index] = ClientRequest(node, operation, needs, start, self._events.now, outcome)
             yield _PROBE_GAP_S
 
     def _operation(self, before: bool) -> Work:

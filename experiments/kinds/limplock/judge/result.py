@@ -90,10 +90,10 @@ def _keys(windows: Sequence[Window], spec: Mapping[str, Any]) -> list[Key]:
     order = [one.name for one in scenarios_of(spec["severities"], spec["crash"])]
     rows = list(dict.fromkeys((w.arm, w.row, w.part) for w in windows))
     keys = dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
-    place = {name: k for k, name in enumerate(order)}
+    rank = {name: k for k, name in enumerate(order)}
     return sorted(
         (key for key in keys if key[-1] != BASE),
-        key=lambda key: (rows.index(key[:-1]), place.get(key[-1], len(order))),
+        key=lambda key: (rows.index(key[:-1]), rank.get(key[-1], len(order))),
     )
 
 

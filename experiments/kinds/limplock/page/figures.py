@@ -189,7 +189,7 @@ def _course(
     limping = {w.limping for w in course if w.scenario != BASE}
     seen = {row["name"] for panel in panels for row in panel.rows}
     legend = tuple(
-        Key(look.kind, look.colour, f"{name} ({_place(first, name, limping)})")
+        Key(look.kind, look.colour, f"{name} ({_node_words(first, name, limping)})")
         for name, look in looks.items() if name in seen
     )  # fmt: skip
     shades: Rows = [
@@ -214,7 +214,7 @@ def _names(course: Sequence[Window], asked: pl.DataFrame, told: pl.DataFrame) ->
     return [name for name in dict.fromkeys([*first, *others]) if name in drawn_ones]
 
 
-def _place(first: Window, name: str, limping: Collection[str]) -> str:
+def _node_words(first: Window, name: str, limping: Collection[str]) -> str:
     """A machine's role at the course's begin, and its limping."""
     at_first = f"at first {first.labels[name]}" if name in first.labels else ""
     return ", ".join(filter(None, [at_first, "limps" * (name in limping)])) or "of no part"

@@ -81,7 +81,7 @@ class FileLoop(Arrivals):
 
     def request(self, run: TaskRun, name: str, sent_s: float, answer: Answer) -> None:
         """Record a request of a task; it was due at its send less the task's lateness."""
-        self.finish(run.place, name, sent_s - run.lag_s - self._t0_s, sent_s, answer)
+        self.finish(run.index, name, sent_s - run.lag_s - self._t0_s, sent_s, answer)
 
     def drain(self) -> None:
         """Until each task has ended; its time-out ends it."""

@@ -116,9 +116,9 @@ def _urls(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if node.func.attr not in _METHODS or not _is_client(node.func.value):
             continue
-        place = 1 if node.func.attr == "request" else 0
+        first = 1 if node.func.attr == "request" else 0
         given = [word.value for word in node.keywords if word.arg == "url"]
-        given += node.args[place : place + 1]
+        given += node.args[first : first + 1]
         url = _literal(given[0]) if given else ""
         if url.startswith(("http://", "https://")) and urlsplit(url).netloc:
             yield {"url": url[:_TEXT_MAX], "line": node.lineno}

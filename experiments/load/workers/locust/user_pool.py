@@ -51,7 +51,7 @@ class LocustFileFailed(Exception):
 class TaskRun:
     """One arrival with its user; times as the pool's clock has them."""
 
-    place: int
+    index: int
     intended_s: float
     started_s: float = 0.0
     requests: int = 0

@@ -18,7 +18,7 @@ from experiments.testbed.platforms import terraform
 from experiments.testbed.platforms.journal import MachineJournal, Note
 from experiments.testbed.platforms.local import docker, jars, variants
 from experiments.testbed.platforms.local.engines import Engine, engines_of
-from experiments.testbed.platforms.local.places import networks_of, places, ports_of, ports_line
+from experiments.testbed.platforms.local.addresses import choose_addresses, networks_of, ports_line, ports_of
 from experiments.testbed.platforms.terraform import Progress, Stack
 
 STACK = ROOT / "infra" / "stacks" / "local"
@@ -115,7 +115,7 @@ class LocalPlatform:
         others = [Stack(STACK, name) for name in terraform.stated(STACK) if name != self.experiment]
         given = [other.variables for other in others]
         taken = {one for on in self.engines for one in docker.subnets(but=self.experiment, on=on)}
-        chosen = places(
+        chosen = choose_addresses(
             stated,
             self.stack.variables if self.stack.state_resources() else {},
             further_entries=fleet.entry_tiers[1:],

@@ -13,7 +13,7 @@ import pytest
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
 from experiments.testbed.fleet import connect, disconnect, wait_ready
-from experiments.testbed.platforms.local.places import networks_of, ports_of
+from experiments.testbed.platforms.local.addresses import networks_of, ports_of
 from experiments.testbed.platforms.local.platform import STACK, LocalPlatform
 from experiments.testbed.platforms.terraform import Stack
 from experiments.tests.fleets import nothing_stays

@@ -56,7 +56,7 @@ class _Case:
     def moves(
         self, up: int, limping: int, waiting: int
     ) -> list[tuple[tuple[int, int, int], float]]:
-        r, broken = self.rates, self.places - up - limping
+        r, broken = self.rates, self.slots - up - limping
         own = r.crash_per_year * (1 - r.common_cause)
         found = [((up - 1, limping, waiting), up * own)]
         if r.limp_per_year:
@@ -67,9 +67,9 @@ class _Case:
                 ((up + 1, limping - 1, waiting), limping * YEAR_S / r.limp_recovery_s),
             ]
         if r.common_cause:
-            struck = min(r.common_cause_nodes or self.places, self.places)
-            shock = r.crash_per_year * r.common_cause * self.places / struck
-            ways = math.comb(self.places, struck)
+            struck = min(r.common_cause_nodes or self.slots, self.slots)
+            shock = r.crash_per_year * r.common_cause * self.slots / struck
+            ways = math.comb(self.slots, struck)
             for a, b in itertools.product(range(up + 1), range(limping + 1)):
                 rest = struck - a - b
                 if 0 <= rest <= broken and a + b:
@@ -90,13 +90,13 @@ class _Case:
         return [(goal, rate) for goal, rate in found if rate > 0]
 
     def generator(self) -> tuple[np.ndarray, list[State]]:
-        most = self.places if self.rates.limp_per_year else 0
+        most = self.slots if self.rates.limp_per_year else 0
         states = [
             (up, limping, waiting)
-            for up in range(self.places + 1)
+            for up in range(self.slots + 1)
             for limping in range(most + 1)
             for waiting in range(self.pool + 1)
-            if up + limping <= self.places
+            if up + limping <= self.slots
         ]
         place = {state: i for i, state in enumerate(states)}
         q = np.zeros((len(states), len(states)))
@@ -112,7 +112,7 @@ class _Case:
         whole = np.zeros((n + 1, n + 1))
         whole[:n, :n] = q * years
         whole[:n, n] = [0.0 if self.enough(u, s) else 1.0 for u, s, _ in states]
-        start = states.index((self.places, 0, self.pool))
+        start = states.index((self.slots, 0, self.pool))
         return 1.0 - float(expm(whole)[start, n])
 
     def ours(self, years: float = 1.0) -> tuple[float, float]:
@@ -202,7 +202,7 @@ def test_the_time_course_agrees_with_the_dense_exponential(case: _Case, points: 
         points=points,
     )
     q, states = case.generator()
-    start = states.index((case.places, 0, case.pool))
+    start = states.index((case.slots, 0, case.pool))
     enough = [case.enough(u, s) for u, s, _ in states]
     assert course.error_bound < 1e-9
     for time_s, found in zip(course.times_s, course.probability, strict=True):

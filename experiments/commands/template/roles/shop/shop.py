@@ -26,8 +26,8 @@ def page(code: str) -> str:
     flag = flags[code]
     name = html.escape(flag["name"])
     official = html.escape(flag.get("official_name", flag["name"]))
-    place = codes.index(code)
-    others = (codes + codes)[place + 1 : place + 1 + RELATED]
+    index = codes.index(code)
+    others = (codes + codes)[index + 1 : index + 1 + RELATED]
     links = "\n".join(
         f'<li><a href="/flag/{other}">{html.escape(flags[other]["name"])}</a>' for other in others
     )

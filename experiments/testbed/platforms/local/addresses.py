@@ -1,4 +1,4 @@
-"""A fleet's place on this host: its address ranges, and the ports that show it to people.
+"""A fleet's addresses on this host: its address ranges, and the ports that show it to people.
 
 What `fleet.tfvars` states stands; what a fleet that is up has, it keeps; the rest is free ones, so
 that several fleets can be up at once.
@@ -22,7 +22,7 @@ _RANGES = {
 _PREFIX = 20
 
 
-def places(
+def choose_addresses(
     stated: Mapping[str, Any],
     kept: Mapping[str, Any],
     *,
@@ -87,10 +87,10 @@ def _free_port(name: str, first: int, used: Collection[int]) -> int:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            listener.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
