@@ -2,7 +2,7 @@
 
 The file is its user's own code, and Locust changes the standard library of the process that imports
 it. So a child process reads it, with a time limit and no network
-(`experiments/load/workers/locust/probe.py`), and says which users, tasks and weights it has.
+(`experiments/load/workers/locust/file_inspector.py`), and says which users, tasks and weights it has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from experiments.program import program
 
 HTTP = "http"
 READ_S = 30.0
-_PROBE = "experiments.load.workers.locust.probe"
+_INSPECTOR = "experiments.load.workers.locust.file_inspector"
 _SAID_BYTES_MAX = 2000
 
 
@@ -182,7 +182,7 @@ def _run_child(path: Path) -> tuple[bytes, str]:
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(
-            program(_PROBE, str(path)),
+            program(_INSPECTOR, str(path)),
             cwd=path.parent,
             env=environment,
             stdin=subprocess.DEVNULL,

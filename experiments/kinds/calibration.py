@@ -1,6 +1,6 @@
 """The rate of `[load] utilisation`, found on the fleet before the first block.
 
-Probes look for a rate near the one that is asked for, each at most ten times the last: a web page
+Trials look for a rate near the one that is asked for, each at most ten times the last: a web page
 takes a thousand times the CPU of a cached key. Then the fleet settles at that rate, and what its
 machines use is measured in pieces, as their node agents read it off their control groups. What they
 use without load is measured last, when nothing of the start-up runs any more, and subtracted.
@@ -37,9 +37,9 @@ from experiments.testbed.testbed import Testbed
 PLACE = "load.utilisation"
 FIRST_PER_S = 2.0  # any host carries it
 LEAST_PER_S = 1.0  # that is measured: with fewer requests nothing is known
-FASTER_MOST = 10.0  # a probe's rate over the last one's
-PROBES_MAX = 4
-PROBE_S = 3.0
+FASTER_MOST = 10.0  # a trial's rate over the last one's
+TRIALS_MAX = 4
+TRIAL_S = 3.0
 SETTLE_S = 5.0
 PIECES = 5
 PIECE_S = 4.0
@@ -251,7 +251,7 @@ def calibration_json(
 
 
 class _Calibration:
-    """Probes, settling, pieces, and the fleet without load; `pieces` are those that count."""
+    """Trials, settling, pieces, and the fleet without load; `pieces` are those that count."""
 
     def __init__(self, testbed: Testbed, runner: BlockRun) -> None:
         self._testbed, self._runner = testbed, runner
@@ -282,12 +282,12 @@ class _Calibration:
         return max(LEAST_PER_S, min(wanted_per_s, most_per_s))
 
     def _near_per_s(self) -> float:
-        """A rate near the one asked for, from below: nothing is subtracted yet. The first probe
+        """A rate near the one asked for, from below: nothing is subtracted yet. The first trial
         decides nothing, for its caches are cold."""
         rate_per_s = FIRST_PER_S
-        for number in range(PROBES_MAX):
-            probe = pieces_of(self._run(rate_per_s, 0.0, PROBE_S), 0.0, PROBE_S, 1)
-            work = work_of(self._hosts(probe[-1].end_s), probe, None, self._fleet)
+        for number in range(TRIALS_MAX):
+            trial = pieces_of(self._run(rate_per_s, 0.0, TRIAL_S), 0.0, TRIAL_S, 1)
+            work = work_of(self._hosts(trial[-1].end_s), trial, None, self._fleet)
             wanted = rate_for(self._asked, work, self._copies, self._fleet).per_s
             if number > 0 and wanted <= 2.0 * rate_per_s:
                 return self._next(wanted, rate_per_s)

@@ -75,7 +75,7 @@ class Kind(Generic[SectionT]):
         return None
 
     def measure(self, testbed: Testbed, section: SectionT) -> None:
-        """Everything that is measured; `stage.keep` sees to it that it is written, also when the
+        """Everything that is measured; `testbed.keep` makes sure that it is written, also when the
         run is cut short."""
         raise NotImplementedError
 

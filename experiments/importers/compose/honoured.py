@@ -104,7 +104,7 @@ def _of_service(name: str, told: Mapping[str, Any], service: Service) -> Iterato
         if condition == COMPLETED:
             why = f"{other} would have to end first, and machines of a fleet do not end"
             yield (*top, "depends_on", other), why
-    if service.probe is not None and service.probe.check_s > CHECK_S:
+    if service.healthcheck is not None and service.healthcheck.check_s > CHECK_S:
         yield (*top, "healthcheck", "timeout"), f"a check has {CHECK_S:g} s"
     for kind in ("secrets", "configs"):
         for at, one in enumerate(told.get(kind) or ()):

@@ -90,7 +90,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Probe:
+class HealthCheck:
     """A healthcheck: a program, the time that the service may take until it holds, and that of one
     check [s]."""
 
@@ -113,8 +113,8 @@ class Service:
     workdir: str | None
     environment: Mapping[str, str]
     depends_on: Mapping[str, str]
-    probe: Probe | None
-    no_probe: bool
+    healthcheck: HealthCheck | None
+    no_healthcheck: bool
     replicas: int
     cpus: float | None
     memory_mb: int | None
@@ -189,8 +189,8 @@ class _Reader:
             workdir=told.get("working_dir"),
             environment=self.environment(),
             depends_on=self.depends_on(),
-            probe=probe,
-            no_probe=no_probe,
+            healthcheck=healthcheck,
+            no_healthcheck=no_healthcheck,
             replicas=self.replicas(deploy),
             cpus=self.cpus(deploy),
             memory_mb=self.memory_mb(deploy),
@@ -307,7 +307,7 @@ class _Reader:
                 )
         return {name: condition for name, condition in found.items() if name in services}
 
-    def probe(self) -> tuple[Probe | None, bool]:
+    def healthcheck(self) -> tuple[HealthCheck | None, bool]:
         """The healthcheck; and true where it says that there is none, not the image's either."""
         told = self.told.get("healthcheck")
         if told is None:
@@ -318,7 +318,7 @@ class _Reader:
         if test is None:  # other times for the image's own
             return None, False
         key: Key = ("services", self.name, "healthcheck")
-        words = ("/bin/sh", "-c", test) if isinstance(test, str) else self._probe_words(test)
+        words = ("/bin/sh", "-c", test) if isinstance(test, str) else self._healthcheck_words(test)
         interval = self.seconds(told, "interval", 30.0)
         start = self.seconds(told, "start_period", 0.0)
         try:
@@ -328,9 +328,9 @@ class _Reader:
                 "healthcheck", "retries", expected="a number", got=str(told["retries"])
             ) from error
         check_s = self.seconds(told, "timeout", 0.0)
-        return Probe(words, start + interval * retries, check_s, key), False
+        return HealthCheck(words, start + interval * retries, check_s, key), False
 
-    def _probe_words(self, test: Sequence[str]) -> tuple[str, ...]:
+    def _healthcheck_words(self, test: Sequence[str]) -> tuple[str, ...]:
         if len(test) > 1 and test[0] == "CMD":
             return tuple(map(str, test[1:]))
         if len(test) == 2 and test[0] == "CMD-SHELL":

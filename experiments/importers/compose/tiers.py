@@ -73,17 +73,17 @@ def image_facts(service: Service) -> Mapping[str, Any]:
 
 def ports_of(service: Service) -> tuple[int, ...]:
     """All TCP ports that the file says it listens on, the likeliest first."""
-    from_probe = [port for port, _ in urls_of(service)]
+    from_healthcheck = [port for port, _ in urls_of(service)]
     published = [one.target for one in service.published if one.protocol == "tcp"]
     in_build = _exposed_in(service)
-    return tuple(dict.fromkeys([*published, *service.exposed, *from_probe, *in_build]))
+    return tuple(dict.fromkeys([*published, *service.exposed, *from_healthcheck, *in_build]))
 
 
 def urls_of(service: Service) -> list[tuple[int, str]]:
     """Port and path of each URL of its own that its healthcheck asks."""
-    if service.probe is None:
+    if service.healthcheck is None:
         return []
-    words = " ".join(service.probe.words)
+    words = " ".join(service.healthcheck.words)
     found = _URL.findall(words) or _BARE_URL.findall(words)
     return [(int(port or 80), path or "/") for port, path in found if int(port or 80) <= 65535]
 

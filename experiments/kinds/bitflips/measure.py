@@ -54,7 +54,7 @@ ANSWERS = pl.Schema(
 
 
 class Campaign:
-    """Measures; `stage.keep` sees to it that what was found is written, whatever happens."""
+    """Measures; `testbed.keep` makes sure that what was found is written, whatever happens."""
 
     def __init__(self, testbed: Testbed, section: BitflipsSection) -> None:
         self._testbed = testbed

@@ -36,7 +36,7 @@ _ALL_S = 60.0  # until all servers are registered
 
 
 class Blocks:
-    """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
+    """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
 
     def __init__(self, testbed: Testbed, section: FailoverSection) -> None:
         self._testbed = testbed

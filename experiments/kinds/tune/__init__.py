@@ -42,13 +42,13 @@ class TuneKind(Kind[TuneSection]):
         """As many windows as it takes."""
 
     def measure(self, testbed: Testbed, section: TuneSection) -> None:
-        """The walk."""
+        """The search."""
         from experiments.kinds.tune.measure import Tuning
 
         Tuning(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
-        """The walk as it was written down."""
+        """The search as it was written down."""
         from experiments.kinds.tune.result import analyse
 
         return analyse(folder)

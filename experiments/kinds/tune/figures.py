@@ -56,7 +56,7 @@ def exhaustive_figure(tuning: Mapping[str, Any]) -> Figure:
         "the same arrivals, pages and neighbours."
     )
     legend = (
-        Key("circle", _LOOKS["taken"][0], "chosen by the walk"),
+        Key("circle", _LOOKS["taken"][0], "chosen by the search"),
         Key("circle", _LOOKS["insufficient"][0], "other feasible r"),
     )
     title = f"{target} latency of every feasible r"

@@ -1,4 +1,4 @@
-"""The walk on a fleet that runs: one window is one block of load with an arm made for its r."""
+"""The search on a fleet that runs: one window is one block of load with an arm made for its r."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from experiments.design.schedule import Block, pair_seed, stream
 from experiments.kinds.calibration import calibrate
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
-from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
-from experiments.kinds.tune.result import WALK, walk_json
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Replicator
+from experiments.kinds.tune.result import SEARCH, result_json
 from experiments.kinds.tune.section import TuneSection
 from experiments.kinds.tune.simulated import simulated_optimum
 from experiments.load.generator import LoadHandle
@@ -113,7 +113,7 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
 
 
 class Tuning:
-    """The walk on a testbed; everything that it measured is kept, however it ends."""
+    """The search on a testbed; everything that it measured is kept, however it ends."""
 
     def __init__(self, testbed: Testbed, section: TuneSection) -> None:
         self._testbed = testbed
@@ -130,7 +130,7 @@ class Tuning:
             _check_budget(self._runner.design.experiment.load.sent_per_s, section)
         self._design = self._runner.design
         self._ends_at = time.monotonic() + section.time_max_s
-        self._walk = Walk(
+        self._replicator = Replicator(
             rules_of(self._design, section),
             self._window,
             stream(testbed.design.experiment.design.seed, "tune"),
@@ -139,11 +139,11 @@ class Tuning:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """To the end of the walk, or of the time."""
+        """To the end of the search, or of the time."""
         say = self._testbed.narrator
         ones = (1,) * len(self._design.fleet.arbiters)
         with say.step(f"Measuring r = {ones} and what it costs"):
-            self._loads = self._measured_loads(self._walk.measure(ones))
+            self._loads = self._measured_loads(self._replicator.measure(ones))
             self._feasible = feasible_replicas(
                 self._loads, self._section.collision_max, REPLICAS_MAX
             )
@@ -152,19 +152,19 @@ class Tuning:
             with say.step("Asking the simulator where to begin"):
                 self._start = self._simulated(ones)
                 say.detail(f"begins at {self._start}")
-        with say.step("Walking (sPARE Alg. 1)"):
-            search = self._walk.search(self._feasible, self._start)
+        with say.step("Searching (sPARE Alg. 1)"):
+            search = self._replicator.search(self._feasible, self._start)
             self._complete = search is not None
-            say.detail(self._walk.stopped)
+            say.detail(self._replicator.stopped)
         if self._section.exhaustive and self._complete:
-            rounds = max(PAIRS_MIN, self._walk.rules.pairs_max)
+            rounds = max(PAIRS_MIN, self._replicator.rules.pairs_max)
             with say.step(f"Every feasible r, {rounds} windows each"):
-                self._rounds = self._walk.exhaust(self._feasible, rounds)
+                self._rounds = self._replicator.exhaust(self._feasible, rounds)
 
     def _simulated(self, ones: Replicas) -> Replicas:
         """The simulator's optimum, from the windows at r = 1."""
         experiment = self._design.experiment
-        tiers = zip(*(w.tiers for w in self._walk.windows if w.replicas == ones), strict=True)
+        tiers = zip(*(w.tiers for w in self._replicator.windows if w.replicas == ones), strict=True)
         return simulated_optimum(
             self._loads,
             [total(tier) for tier in tiers],
@@ -200,7 +200,7 @@ class Tuning:
         left_s = self._ends_at - time.monotonic()
         if left_s < self._section.window_s:
             raise OutOfTime(f"time is over ({self._section.time_max_s:.0f} s for all windows)")
-        number = len(self._walk.windows)
+        number = len(self._replicator.windows)
         seed = pair_seed(self._design.experiment.design.seed, pair)
         before = self._polls()
         block = Block(number, pair, arm_name(replicas), seed)
@@ -221,11 +221,11 @@ class Tuning:
         }
 
     def _write(self, folder: Path) -> None:
-        walk = walk_json(
-            self._section, self._walk, self._loads, self._feasible, self._rounds,
+        result = result_json(
+            self._section, self._replicator, self._loads, self._feasible, self._rounds,
             complete=self._complete,
         )  # fmt: skip
-        write_json(folder / WALK, walk)
+        write_json(folder / SEARCH, result)
 
 
 def _latencies(handle: LoadHandle, limit_ms: float) -> Window:

@@ -44,7 +44,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         collision_max=number(asked["collision_max"]),
         stretch=f"{tuning['stretch_s']:g} s",
         error=percent(tuning.get("error", Rules.error)),
-        stopped=f"The walk ended: {tuning['stopped']}.",
+        stopped=f"The search ended: {tuning['stopped']}.",
         optimum=optimum(tuning),
         exhaustive=exhaustive_figure(tuning) if tuning["exhaustive"] else None,
         repeat=repeat_rows(
@@ -62,7 +62,7 @@ def headline(tuning: Mapping[str, Any]) -> str:
     taken = [step for step in tuning["steps"] if step["accepted"]]
     what = tuning["asked"]["target"]
     spent = f"{tuning['iterations']} iterations, {number(tuning['requests']['walk'])} requests"
-    ended = "" if tuning["complete"] else " It was cut short: a longer walk may go further."
+    ended = "" if tuning["complete"] else " It was cut short: a longer search may go further."
     if not taken:
         start = _r(tuning["start"]["replicas"])
         shown = f"No neighbour of r = {start} was shown to have a lower {what}"
@@ -134,7 +134,7 @@ def _p(step: Mapping[str, Any]) -> float:
 
 def _verdicts(tuning: Mapping[str, Any]) -> list[Verdict]:
     questions = {
-        "measurement": "Walked to the end?",
+        "measurement": "Search finished?",
         "injection": "Neighbours as drawn?",
         "revert": "Neighbours reverted?",
         "cleanup": "Cleaned up?",

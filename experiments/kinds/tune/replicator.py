@@ -1,8 +1,8 @@
 """Alg. 1 of sPARE where measuring is expensive and noisy: windows in, a trajectory out.
 
-The walk knows no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
+The search knows no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
 `OutOfTime`; windows with the same `pair` meet the same arrivals, pages and neighbours. What was
-found stays in `contests` and `windows`, however the walk ends.
+found stays in `contests` and `windows`, however the search ends.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class Contest:
 
     @property
     def accepted(self) -> bool:
-        """True where the walk moved."""
+        """True where the search moved."""
         return self.verdict == "better"
 
 
 @dataclass
-class Walk:
+class Replicator:
     """The search and everything it measured."""
 
     rules: Rules
@@ -121,7 +121,7 @@ class Walk:
 
     @property
     def chosen(self) -> Point | None:
-        """The r that the walk stands at."""
+        """The r that the search stands at."""
         accepted = [contest.candidate for contest in self.contests if contest.accepted]
         return accepted[-1] if accepted else self.start
 
@@ -130,7 +130,7 @@ class Walk:
         return [self._window(replicas, self._next_pair()) for _ in range(windows)]
 
     def search(self, feasible: Sequence[Replicas], start: Replicas | None) -> Search | None:
-        """Walk to the end, or until time is over (then None, and `stopped` says so).
+        """Search to the end, or until time is over (then None, and `stopped` says so).
 
         The start's windows are taken from those that were measured, else measured now.
         """

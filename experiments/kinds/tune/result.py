@@ -1,4 +1,4 @@
-"""Result of a walk: the request, the inputs of Alg. 1, every step, the r it stands at."""
+"""Result of a search: the request, the inputs of Alg. 1, every step, the r it stands at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.tune.evidence import Ratio, ratio
-from experiments.kinds.tune.replicator import Contest, Measured, Point, Walk
+from experiments.kinds.tune.replicator import Contest, Measured, Point, Replicator
 from experiments.kinds.tune.section import TuneSection
 from experiments.record.result import Findings, not_measured
 from optimizer.replication import (
@@ -21,21 +21,21 @@ from optimizer.replication import (
     token_utilisation,
 )
 
-WALK = "walk.json"  # of a run's folder: the walk as it went
+SEARCH = "walk.json"  # of a run's folder: the search as it went
 
 
 def analyse(folder: Path) -> Findings:
-    """The walk; it was decided while it went."""
-    walk = json.loads((folder / WALK).read_text(encoding="utf-8"))
-    cut = [] if walk["complete"] else [f"the walk was cut short: {walk['stopped']}"]
+    """The search; it was decided while it went."""
+    result = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
+    cut = [] if result["complete"] else [f"the search was cut short: {result['stopped']}"]
     verdicts = not_measured(manifest_if_any(folder)["verdicts"], cut)
-    said = f"r = ({', '.join(map(str, walk['chosen']))})" if walk["chosen"] else ""
-    return Findings(walk, verdicts, found=said)
+    said = f"r = ({', '.join(map(str, result['chosen']))})" if result["chosen"] else ""
+    return Findings(result, verdicts, found=said)
 
 
-def walk_json(
+def result_json(
     section: TuneSection,
-    walk: Walk,
+    replicator: Replicator,
     loads: Sequence[TierLoad],
     feasible: Sequence[Replicas],
     rounds: Sequence[Sequence[Measured]],
@@ -46,26 +46,26 @@ def walk_json(
 
     `iterations` counts as in the paper's Tables 4 and 6: the points measured, the start among them.
     """
-    exhaustive = _exhaustive(walk, rounds)
+    exhaustive = _exhaustive(replicator, rounds)
     spent = sum(window.requests for found in rounds for window in found)
-    chosen = walk.chosen
+    chosen = replicator.chosen
     return {
         "asked": section.model_dump(mode="json"),
         "tiers": [_tier(load) for load in loads],
         "feasible": [
             {"replicas": list(r), "collision": list(_collisions(loads, r))} for r in feasible
         ],
-        "start": _point(walk.start),
-        "steps": [_step(number, step) for number, step in enumerate(walk.contests, start=2)],
+        "start": _point(replicator.start),
+        "steps": [_step(number, step) for number, step in enumerate(replicator.contests, start=2)],
         "chosen": None if chosen is None else list(chosen.replicas),
-        "iterations": len(walk.contests) + (walk.start is not None),
-        "windows": len(walk.windows),
-        "requests": {"walk": walk.requests - spent, "exhaustive": spent},
-        "pairs_max": walk.rules.pairs_max,
-        "error": walk.rules.error,
-        "levels": list(walk.rules.levels),
-        "stretch_s": walk.rules.stretch_s,
-        "stopped": walk.stopped or "interrupted",
+        "iterations": len(replicator.contests) + (replicator.start is not None),
+        "windows": len(replicator.windows),
+        "requests": {"walk": replicator.requests - spent, "exhaustive": spent},
+        "pairs_max": replicator.rules.pairs_max,
+        "error": replicator.rules.error,
+        "levels": list(replicator.rules.levels),
+        "stretch_s": replicator.rules.stretch_s,
+        "stopped": replicator.stopped or "interrupted",
         "complete": complete,
         "exhaustive": exhaustive,
     }
@@ -120,17 +120,17 @@ def _step(number: int, step: Contest) -> dict[str, Any]:
     }
 
 
-def _exhaustive(walk: Walk, rounds: Sequence[Sequence[Measured]]) -> dict[str, Any] | None:
+def _exhaustive(replicator: Replicator, rounds: Sequence[Sequence[Measured]]) -> dict[str, Any] | None:
     """Every feasible r over the complete rounds, and the chosen one against the least of them.
 
     The least of several noisy figures looks lower than it is, so the ratio errs upwards.
     """
-    if not rounds or walk.chosen is None:
+    if not rounds or replicator.chosen is None:
         return None
     by_replicas = {found[0].replicas: found for found in zip(*rounds, strict=True)}
-    points = {r: walk.point(r, found) for r, found in by_replicas.items()}
+    points = {r: replicator.point(r, found) for r, found in by_replicas.items()}
     best = min(points.values(), key=lambda point: point.value_ms)
-    ours = walk.chosen.replicas
+    ours = replicator.chosen.replicas
     quotient = Ratio(1.0, 1.0, 1.0)
     if best.replicas != ours:
         from_s = max(points[r].steady.from_s for r in (ours, best.replicas))
@@ -138,7 +138,7 @@ def _exhaustive(walk: Walk, rounds: Sequence[Sequence[Measured]]) -> dict[str, A
             (one.window.after(from_s), other.window.after(from_s))
             for one, other in zip(by_replicas[best.replicas], by_replicas[ours], strict=True)
         ]
-        quotient = ratio(pairs, walk.rules.target, walk.rules.stretch_s, walk.rng)
+        quotient = ratio(pairs, replicator.rules.target, replicator.rules.stretch_s, replicator.rng)
     return {
         "rounds": len(rounds),
         "points": [_point(point) for point in points.values()],

@@ -1,4 +1,4 @@
-"""The start of the walk: the optimum of a simulation that is fed with what was measured at r = 1.
+"""The start of the search: the optimum of a simulation that is fed with what was measured at r = 1.
 
 A coarse model on purpose: it only has to point somewhere, the fleet decides. The work of a page at
 the front is what the estimator of sPARE 5.1.1 says, less the part of it in which the page waited

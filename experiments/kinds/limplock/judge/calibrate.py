@@ -45,7 +45,7 @@ class Scenario:
 
 
 def measured(cluster: Cluster, outcomes: Sequence[Outcome]) -> Measured:
-    """Repeats of a cluster as a stage would hand them over."""
+    """Repeats of a cluster as a testbed would hand them over."""
     rows = [
         (repeat, f"n{one.node}", one.operation, one.needs, one.start_s, one.end_s, one.outcome)
         for repeat, outcome in enumerate(outcomes)

@@ -43,7 +43,7 @@ ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to th
 
 
 class Rows:
-    """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
+    """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
 
     def __init__(self, testbed: Testbed, section: LimplockSection) -> None:
         self._testbed = testbed

@@ -33,7 +33,7 @@ from experiments.load.client import Answer
 from experiments.load.plan import LoadPlan, entry_url, read_plan
 from experiments.load.workers.locust.loaded_file import error_place, load_file
 from experiments.load.workers.locust.open_loop import Arrivals, RecordFile
-from experiments.load.workers.locust.plan_runner import Walk
+from experiments.load.workers.locust.plan_runner import PlanRunner
 from experiments.load.workers.locust.process import Control, settle
 from experiments.load.workers.locust.request_events import RequestEvents, limit_requests
 from experiments.load.workers.locust.service import check_certificates, hosts_of, resolve
@@ -125,7 +125,7 @@ class FileLoop(Arrivals):
 
 
 class FileUsers:
-    """One block: the file, its users, the walk, and the last word about it."""
+    """One block: the file, its users, the plan, and the last word about it."""
 
     def __init__(self, plan: LoadPlan, records: RecordFile, control: Control) -> None:
         assert plan.locustfile is not None
@@ -136,7 +136,7 @@ class FileUsers:
         self._task_timeout_s = plan.locustfile.task_timeout_s
         self._guard = TargetGuard(_addresses(plan))
         self._loop = FileLoop(plan, self._guard, records.append)
-        self._walk = Walk(records, self._loop)
+        self._runner = PlanRunner(records, self._loop)
         self._priority = ""
         self._closed = False
         self._beat_s = time.monotonic()
@@ -159,7 +159,7 @@ class FileUsers:
             if message is None:
                 raise RuntimeError("the runner is gone")
             gevent.spawn(self._watch_runner)
-            self._walk.run(float(message["t0_s"]), float(message["start_s"]))
+            self._runner.run(float(message["t0_s"]), float(message["start_s"]))
         except LocustFileFailed as failed:
             error = f"{self._path.name}: {failed}"
         except (Exception, SystemExit) as failed:
@@ -265,7 +265,7 @@ class FileUsers:
             "priority": self._priority,
             "planned": len(self._plan.offsets_s),
             "recorded": self._loop.recorded,
-            **self._walk.cpu(),
+            **self._runner.cpu(),
         }
         if pool is None:
             return use

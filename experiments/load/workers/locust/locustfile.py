@@ -1,4 +1,4 @@
-"""The Locust side of the load: one user that walks a drawn plan.
+"""The Locust side of the load: one user that runs a drawn plan.
 
 The runner starts it (see generator.py). By hand, with Locust's page on http://127.0.0.1:8089:
 
@@ -25,7 +25,7 @@ from locust.exception import StopUser
 from core.statistics.percentiles import counted_ms, time_out_ms
 from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.workers.locust.open_loop import OpenLoop, RecordFile
-from experiments.load.workers.locust.plan_runner import Walk
+from experiments.load.workers.locust.plan_runner import PlanRunner
 from experiments.load.workers.locust.process import Control, settle
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
@@ -51,21 +51,21 @@ class OpenLoopUser(User):
 
     def on_start(self) -> None:
         """Whatever ends Locust, what was measured is written."""
-        self._walk: Walk | None = None
+        self._runner: PlanRunner | None = None
         self._priority = ""
         self._error: str | None = None
         self._closed = False
         self.environment.events.quitting.add_listener(self._close)
 
     @task
-    def walk(self) -> None:
+    def run_plan(self) -> None:
         """The plan, once; Locust would begin again after an exception."""
         try:
             loop = OpenLoop(self.plan, clock=time.monotonic, record=self._record)
-            self._walk = Walk(self.records, loop)
+            self._runner = PlanRunner(self.records, loop)
             self._priority = settle()
             self.control.say(state="ready")
-            self._walk.run(*self._when())
+            self._runner.run(*self._when())
         except Exception as error:
             logging.exception("the load worker failed")
             self._error = f"{type(error).__name__}: {error}"
@@ -110,7 +110,7 @@ class OpenLoopUser(User):
         if self._closed:
             return
         self._closed = True
-        ended = self._walk.end() if self._walk else {"launched": 0, "recorded": 0}
+        ended = self._runner.end() if self._runner else {"launched": 0, "recorded": 0}
         self.records.close()
         use = {
             "worker": 0,
@@ -118,7 +118,7 @@ class OpenLoopUser(User):
             "priority": self._priority,
             "planned": len(self.plan.offsets_s),
             "recorded": ended["recorded"],
-            **(self._walk.cpu() if self._walk else {}),
+            **(self._runner.cpu() if self._runner else {}),
         }
         self.control.say(
             state="done",

@@ -1,7 +1,7 @@
 """The open loop: every request leaves at its own time, whatever became of those before it.
 
 Locust users wait for an answer before they go on, so a stalled server also stalls the arrivals, and
-the worst requests are never sent (coordinated omission). Here one Locust user walks the drawn
+the worst requests are never sent (coordinated omission). Here one Locust user runs the drawn
 schedule and starts a greenlet for each arrival; latency counts from the intended start. Of a
 session one greenlet sends all steps: its begin is drawn, each later step is intended for the end of
 the one before and the wait between them.
@@ -103,8 +103,8 @@ class RecordFile(Records):
 
 
 class Arrivals(ABC):
-    """Walks one plan: begins with each arrival at its time. Its times are seconds since the run's
-    t0, but where they are the clock's."""
+    """The open loop of one plan: it starts each arrival at its time. Times are seconds since the
+    run's t0, unless they are named as the clock's."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class OpenLoop(Arrivals):
         if self._is_full() and index not in self._next:
             self._drop(index, intended_s)
             return
-        greenlet = gevent.Greenlet(self._walk, index)
+        greenlet = gevent.Greenlet(self._run_arrival, index)
         self._flying.add(greenlet)
         greenlet.link(self._flying.discard)
         greenlet.start()
@@ -238,7 +238,7 @@ class OpenLoop(Arrivals):
         for alarm in self._alarms:
             alarm.close()
 
-    def _walk(self, index: int) -> None:
+    def _run_arrival(self, index: int) -> None:
         """One request, or the steps of a session from its first on."""
         try:
             intended_s = self._start_s + self._plan.offsets_s[index]

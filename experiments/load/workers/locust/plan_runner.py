@@ -1,4 +1,4 @@
-"""One plan's walk in this process: the open loop, what passes records on, and the CPU it takes."""
+"""One plan in this process: the open loop, what passes records on, and the CPU it takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from experiments.load.workers.locust.open_loop import Arrivals, Records
 from experiments.load.workers.locust.process import CpuUse
 
 
-class Walk:
+class PlanRunner:
     """Made before the start, so that a plan which cannot be asked never begins."""
 
     def __init__(self, records: Records, loop: Arrivals) -> None:

@@ -40,7 +40,7 @@ from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel
 from experiments.load.workers.locust.open_loop import OpenLoop, Records
-from experiments.load.workers.locust.plan_runner import Walk
+from experiments.load.workers.locust.plan_runner import PlanRunner
 from experiments.load.workers.locust.process import settle
 
 CONNECT_S = 60.0
@@ -69,7 +69,7 @@ class Work:
         self.complete = False
         self._runner = runner
         self._plan: LoadPlan | None = None
-        self._walk: Walk | None = None
+        self._runner: PlanRunner | None = None
         self._records = LineSender(runner)
         self._go = AsyncResult()
         self._closed = False
@@ -80,14 +80,14 @@ class Work:
         runner.send_message("hello", {"host": socket.gethostname(), "kernel": kernel()})
 
     def carry_out(self) -> None:
-        """Wait for the word to go, walk the share, and tell the master the end of it."""
+        """Wait for the word to go, run the share, and tell the master the end of it."""
         assert self._plan is not None  # the share is sent before the user is
         try:
             record = self._records.append
             loop = OpenLoop(self._plan, clock=time.monotonic, record=record)
-            self._walk = Walk(self._records, loop)
+            self._runner = PlanRunner(self._records, loop)
             self._runner.send_message("ready", {"priority": settle()})
-            self._walk.run(*self._go.get())
+            self._runner.run(*self._go.get())
             self.complete = not self._closed
         except Exception as error:
             logging.exception("the load worker failed")
@@ -99,9 +99,9 @@ class Work:
         if self._closed:
             return
         self._closed = True
-        ended = self._walk.end() if self._walk else {"launched": 0}
+        ended = self._runner.end() if self._runner else {"launched": 0}
         self._records.flush()
-        cpu = self._walk.cpu() if self._walk else {}
+        cpu = self._runner.cpu() if self._runner else {}
         self._runner.send_message("finished", {**ended, **cpu, "error": error})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
@@ -124,7 +124,7 @@ class ShareUser(User):
     work: ClassVar[Work | None] = None
 
     @task
-    def walk(self) -> None:
+    def run_plan(self) -> None:
         """The share, once; Locust would begin again after an exception."""
         work, ShareUser.work = ShareUser.work, None
         if work is not None:

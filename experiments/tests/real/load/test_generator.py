@@ -34,21 +34,21 @@ of_both = pytest.mark.parametrize("worker", ["native", "locust"])
 
 LOCUSTFILE = ROOT / "experiments/load/workers/locust/locustfile.py"
 
-# A walk that is ended while the request whose record has just been made is not gone yet.
+# A plan that is ended while the request whose record has just been made is not gone yet.
 ENDED_AT_A_RECORD = """
 from gevent import monkey; monkey.patch_all()
 import json, pathlib, sys, time
 import gevent
 from experiments.load.plan import read_plan, write_plan
 from experiments.load.workers.locust.open_loop import OpenLoop, RecordFile
-from experiments.load.workers.locust.plan_runner import Walk
+from experiments.load.workers.locust.plan_runner import PlanRunner
 ends = []
 def record(_):
     if not ends:
-        ends.append(gevent.spawn(walk.end))
+        ends.append(gevent.spawn(runner.end))
 loop = OpenLoop(read_plan(pathlib.Path(sys.argv[1])), clock=time.monotonic, record=record)
-walk = Walk(RecordFile(pathlib.Path("/dev/null")), loop)
-walk.run(time.monotonic(), 0.1)
+runner = PlanRunner(RecordFile(pathlib.Path("/dev/null")), loop)
+runner.run(time.monotonic(), 0.1)
 print(json.dumps(ends[0].get()))
 """
 

@@ -188,7 +188,7 @@ def test_work_that_differs_too_much_is_measured_twice_then_refused(
     wild = _SimulatedFleet(noise=8.0)
     with pytest.raises(MeasurementFailed):
         found_on(wild, asked(tmp_path), monkeypatch)
-    whole = [length_s for _, length_s in wild.asked if length_s > calibration.PROBE_S]
+    whole = [length_s for _, length_s in wild.asked if length_s > calibration.TRIAL_S]
     assert len(whole) == calibration.TRIES_MAX
 
 

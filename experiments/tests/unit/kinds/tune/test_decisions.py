@@ -1,4 +1,4 @@
-"""Decisions of a tune on latencies drawn from known laws: steadiness, the test, the walk."""
+"""Decisions of a tune on latencies drawn from known laws: steadiness, the test, the search."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from experiments.kinds.tune.evidence import (
 )
 from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
 from experiments.kinds.tune.page import headline
-from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
-from experiments.kinds.tune.result import WALK, walk_json
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Replicator
+from experiments.kinds.tune.result import SEARCH, result_json
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.kinds.tune.steady import steady_state
 from experiments.record.records import write_json
@@ -124,13 +124,13 @@ def test_an_arm_without_requests_is_refused() -> None:
         significance([(window(1), empty)], "mean", 8.0, RNG(0))
 
 
-# the walk
+# the search
 
 SQUARE = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2)]
 
 
-def walk(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int = 10_000) -> Walk:
-    """A walk on a service whose latency is that of `window` times a factor for each r."""
+def replicator(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int = 10_000) -> Replicator:
+    """A replicator on a service whose latency is that of `window` times a factor for each r."""
     begun = itertools.count()
 
     def run(replicas: Replicas, pair: int) -> Measured:
@@ -145,13 +145,13 @@ def walk(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int
         return Measured(replicas, pair, measured.at_s.size, measured, tiers)
 
     rules = Rules("p95", pairs_max, stretch_s(LENGTH_S, 8.0))
-    return Walk(rules, run, RNG(1), lambda _: None)
+    return Replicator(rules, run, RNG(1), lambda _: None)
 
 
-def test_the_walk_of_the_paper_is_walked_on_noisy_latencies() -> None:
+def test_the_search_of_the_paper_is_made_on_noisy_latencies() -> None:
     """sPARE Fig. 7: (1,1) (1,2) (2,2); (2,3) and (3,2) are no better."""
     fig_7: dict[Replicas, float] = {(1, 1): 2.1, (1, 2): 1.4, (2, 2): 0.8, (2, 3): 0.9, (3, 2): 1.0}
-    found = walk(fig_7, pairs_max=6)
+    found = replicator(fig_7, pairs_max=6)
     search = found.search(SQUARE, None)
     assert search is not None
     assert search.replicas == (2, 2)
@@ -166,7 +166,7 @@ def test_the_walk_of_the_paper_is_walked_on_noisy_latencies() -> None:
 
 
 def test_a_comparison_within_the_noise_is_insufficient_and_moves_nothing() -> None:
-    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
+    found = replicator(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
     search = found.search(SQUARE, None)
     assert search is not None
     assert search.replicas == (1, 1)
@@ -183,7 +183,7 @@ def test_a_comparison_ends_as_the_look_said_that_ended_it(monkeypatch: pytest.Mo
         return looks[-1]
 
     monkeypatch.setattr("experiments.kinds.tune.replicator.significance", look)
-    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=4)
+    found = replicator(dict.fromkeys(SQUARE, 1.0), pairs_max=4)
     found.search([(1, 1), (1, 2)], None)
     [contest] = found.contests
     assert (contest.verdict, contest.pairs) == ("worse", PAIRS_MIN)
@@ -191,14 +191,14 @@ def test_a_comparison_ends_as_the_look_said_that_ended_it(monkeypatch: pytest.Mo
 
 
 def test_both_sides_of_a_pair_meet_the_same_arrivals_in_turning_order() -> None:
-    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
+    found = replicator(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
     found.search([(1, 1), (1, 2)], None)
     sides = [(one.pair, one.replicas) for one in found.windows[2:]]
     assert sides == [(2, (1, 1)), (2, (1, 2)), (3, (1, 2)), (3, (1, 1)), (4, (1, 1)), (4, (1, 2))]
 
 
-def test_when_time_is_over_the_walk_ends_with_what_it_has() -> None:
-    found = walk({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4, windows_max=9)
+def test_when_time_is_over_the_search_ends_with_what_it_has() -> None:
+    found = replicator({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4, windows_max=9)
     assert found.search(SQUARE, None) is None
     assert found.stopped == "time is over"
     assert found.chosen is not None
@@ -208,7 +208,7 @@ def test_when_time_is_over_the_walk_ends_with_what_it_has() -> None:
 
 def test_the_exhaustive_rounds_are_interleaved_and_a_cut_one_is_left_out() -> None:
     feasible = [(1, 1), (1, 2), (2, 1)]
-    found = walk(dict.fromkeys(SQUARE, 1.0), windows_max=8)
+    found = replicator(dict.fromkeys(SQUARE, 1.0), windows_max=8)
     rounds = found.exhaust(feasible, 3)
     assert len(rounds) == 2
     assert [[one.replicas for one in turn] for turn in rounds] == [feasible, feasible]
@@ -257,16 +257,16 @@ def test_a_restarted_arbiter_and_an_idle_tier_are_refused() -> None:
 # what is written down
 
 
-def test_a_walk_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -> None:
-    found = walk({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4)
+def test_a_search_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -> None:
+    found = replicator({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4)
     feasible = [(1, 1), (1, 2)]
     search = found.search(feasible, None)
     loads = [tier_load(tier, 3, 0.4, 2, tier_window(poll(0, {}), poll(200, {20: 200}), 50.0))
              for tier in ("web", "db")]  # fmt: skip
     rounds = found.exhaust(feasible, 2)
     section = TuneSection(target="p95", window_s=LENGTH_S)
-    walked = walk_json(section, found, loads, feasible, rounds, complete=search is not None)
-    write_json(tmp_path / WALK, walked)
+    body = result_json(section, found, loads, feasible, rounds, complete=search is not None)
+    write_json(tmp_path / SEARCH, body)
     verdicts = {name: {"ok": True, "reasons": []} for name in VERDICTS}
     manifest = {"experiment": "shop", "run": "20261123T100000Z", "seed": 1, "verdicts": verdicts}
     write_json(tmp_path / "manifest.json", manifest)
@@ -283,7 +283,7 @@ def test_a_walk_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -
     printed = io.StringIO()
     KIND.print_result(result, Console(file=printed, width=300), page)
     assert printed.getvalue().endswith(f"Report: {page}\n")
-    write_json(tmp_path / WALK, {**walked, "complete": False, "stopped": "time is over"})
+    write_json(tmp_path / SEARCH, {**body, "complete": False, "stopped": "time is over"})
     cut = result_of("tune", manifest, KIND.analyse(tmp_path))
     assert not cut["valid"]
     assert "time is over" in cut["verdicts"]["measurement"]["reasons"][0]

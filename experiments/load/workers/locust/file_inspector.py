@@ -1,6 +1,6 @@
 """The program that imports a Locust file and says what is in it, as JSON: users, tasks, weights.
 
-    python -m experiments.load.workers.locust.probe FILE
+    python -m experiments.load.workers.locust.file_inspector FILE
 
 It sends nothing: the network is refused. `experiments/design/locustfile.py` starts it, with a time
 limit, and has the model of what it says.
