@@ -97,7 +97,7 @@ def column(run: Path, result: Result) -> dict[str, Any]:
     except InputError:  # of somebody's own, which is not here
         found = {}
     else:
-        found = of_kind(run, lambda: kind.figures(result))
+        found = of_kind(run, lambda: kind.compared_values(result))
     return {
         "experiment": result["experiment"],
         "run": result["run"],

@@ -75,7 +75,7 @@ class Expected(_Lenient):
         return self.low <= measured <= self.high
 
 
-class ExpectedFigures(_Lenient):
+class ExpectedValues(_Lenient):
     """Figures that a run of the planned fleet is expected to measure; shares from 0 to 1."""
 
     p50_ms: Expected | None = None
@@ -98,8 +98,8 @@ class Distribution(_Lenient):
     """The prediction as intervals of one confidence, without the design's faults and with them."""
 
     confidence: Annotated[float, Field(gt=0, lt=1)]
-    without_faults: ExpectedFigures
-    with_faults: ExpectedFigures | None = None
+    without_faults: ExpectedValues
+    with_faults: ExpectedValues | None = None
 
 
 class LawError(_Lenient):
@@ -176,25 +176,25 @@ class Prediction(_Lenient):
         return distribution.confidence if distribution else CONFIDENCE
 
     @property
-    def expected(self) -> ExpectedFigures:
+    def expected(self) -> ExpectedValues:
         """The figures without faults that have an interval: of the distribution, or as far as the
         law's error is known."""
         if distribution := self.predicted.distribution:
             return distribution.without_faults
         found = self.margin or Margin()
-        return ExpectedFigures(
+        return ExpectedValues(
             p95_ms=found.p95_ms.expected if found.p95_ms else None,
             p99_ms=found.p99_ms.expected if found.p99_ms else None,
         )
 
-    def expected_in_all(self, has_faults: bool) -> ExpectedFigures:
+    def expected_in_all(self, has_faults: bool) -> ExpectedValues:
         """The figures of all of a run's requests: those in its faults too, where it has any."""
         distribution = self.predicted.distribution
         if distribution is None:
-            return ExpectedFigures()
+            return ExpectedValues()
         if not has_faults:
             return distribution.without_faults
-        return distribution.with_faults or ExpectedFigures()
+        return distribution.with_faults or ExpectedValues()
 
     def input(self, *key: str) -> float | None:
         """A figure that the plan was made from, at `key` under inputs; None if it is not said."""

@@ -1,4 +1,4 @@
-r"""Changes of a design's figure from one night to the next, beyond what nights differ by.
+r"""Changes of a design's metric from one night to the next, beyond what nights differ by.
 
 Looked at is every series of `levels.py`, on the scale on which nights differ by about as much at
 every level (y_n: a logarithm, or a share as an angle). Three steps:
@@ -54,7 +54,7 @@ class Watch(Strict):
     """Factor by which a level must at least change."""
     p_max: Annotated[float, Field(gt=0, le=0.05)] = 0.0005
     """Largest p of the test of the nights before against those after; below 0.05 by far, since
-    every night and every figure is looked at."""
+    every night and every metric is looked at."""
     nights_min: Annotated[int, Field(ge=3, le=365)] = 7
     """Nights before a change, to know what nights differ by."""
 
@@ -72,11 +72,11 @@ class Shift:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a figure, as people read it."""
+    """A change of a metric, as people read it."""
 
     entry: str
     arm: str | None  # None: of the whole run
-    figure: str
+    metric: str
     key: str  # of its series
     night: int  # the first on the new level
     when: datetime
@@ -92,7 +92,7 @@ class Change:
 
     @property
     def direction(self) -> str:
-        """`up` where the figure became larger, else `down`."""
+        """`up` where the metric became larger, else `down`."""
         return "up" if self.size > 0 else "down"
 
     @property
@@ -102,7 +102,7 @@ class Change:
 
     @property
     def factor(self) -> float:
-        """The factor by which the figure became larger, or below 1, smaller."""
+        """The factor by which the metric became larger, or below 1, smaller."""
         return math.exp(self.size)
 
     @property
@@ -250,7 +250,7 @@ def _change(series: Series, shift: Shift) -> Change:
     return Change(
         entry=series.entry,
         arm=series.arm,
-        figure=series.figure,
+        metric=series.metric,
         key=series.key,
         night=after.night,
         when=after.at,

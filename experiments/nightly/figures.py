@@ -75,7 +75,7 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
         if isinstance(gain := run.gains.get(statistic), Gain)
     ]
     one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
-    marks = [{"x": change.night - 0.5} for change in found if change.figure == f"gain_{statistic}"]
+    marks = [{"x": change.night - 0.5} for change in found if change.metric == f"gain_{statistic}"]
     keys = [Key("line", palette.MARKER.light, "a change")] if marks else []
     return drawn(
         f"gain-{statistic}",

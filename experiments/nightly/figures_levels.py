@@ -16,7 +16,7 @@ from experiments.nightly.figures import (
 )
 from experiments.nightly.history import Run
 from experiments.nightly.levels import BURNS, PER_MILLION
-from experiments.nightly.words import figure_words
+from experiments.nightly.words import metric_words
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 
@@ -42,7 +42,7 @@ def burn_figure(runs: Sequence[Run]) -> Figure:
     """The burn rate of the budget of the arm that the SLO is asked of."""
     judged = [run for run in runs if run.arm == run.judged]
     one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
-    arms = [figure_words(f"burn_{name.removesuffix('_ms')}") for name in BURNS]
+    arms = [metric_words(f"burn_{name.removesuffix('_ms')}") for name in BURNS]
     points = [
         point_of(run.model_copy(update={"arm": words}), runs, arms, run.burn[name], None, None)
         for run in judged
@@ -89,7 +89,7 @@ def levels_figures(runs: Sequence[Run]) -> list[Figure]:
             _level(name),
         )
         for name in names
-        for words in [figure_words(name)]
+        for words in [metric_words(name)]
     ]  # fmt: skip
 
 

@@ -134,7 +134,7 @@ class Run(_Line):
     levels: dict[str, float] = {}  # of the run, what its kind says is to be watched
 
 
-class Figure(BaseModel):
+class PredictedValue(BaseModel):
     """A predicted figure beside the measured one, each with its interval as far as it has one."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -173,7 +173,7 @@ class Prediction(_Line):
     confidence: float | None = None  # of the intervals
     usd_before: float | None = None  # a month
     usd_after: float | None = None
-    figures: dict[str, Figure] = {}  # p95_ms; beyond/p95_ms, a share of requests; cpu/web
+    figures: dict[str, PredictedValue] = {}  # p95_ms; beyond/p95_ms, a share of requests; cpu/web
 
 
 class End(_Line):

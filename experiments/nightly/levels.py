@@ -1,4 +1,4 @@
-"""Levels that are watched over nights: for each design a series of every figure, a value a night.
+"""Levels that are watched over nights: for each design a series of every metric, a value a night.
 
 Gains are held against the baseline of the same run, so that a slower host alone is no change. That
 says nothing of both arms becoming slower, dearer or faulty together: hence the levels themselves.
@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Series:
-    """A figure over nights, of one version of a design.
+    """A metric over nights, of one version of a design.
 
     share: its values are counts, compared as angles (Anscombe 1948), whose spread is known; of
     `yes_no`, of runs. unit: by what a share is divided when it is shown. speeds: log of the
@@ -51,7 +51,7 @@ class Series:
 
     entry: str
     arm: str | None
-    figure: str
+    metric: str
     nights: tuple[tuple[Run, ...], ...]
     values: tuple[Value, ...]
     share: bool = False
@@ -62,7 +62,7 @@ class Series:
     @property
     def key(self) -> str:
         """Its name in the history."""
-        return "/".join(part for part in (self.entry, self.arm, self.figure) if part)
+        return "/".join(part for part in (self.entry, self.arm, self.metric) if part)
 
     def first(self, count: int) -> Series:
         """The series as it was after so many nights."""
@@ -90,7 +90,7 @@ class Series:
         return LOG_NOISE_MIN
 
     def level(self, begin: int, until: int) -> float:
-        """The figure over nights, in its own unit."""
+        """The metric over nights, in its own unit."""
         part = self.values[begin:until]
         if self.share:
             return sum(one.bad for one in part) / sum(one.of for one in part) / self.unit
@@ -110,7 +110,7 @@ class Series:
 
 
 def all_series(history: History) -> Iterator[Series]:
-    """Every figure that is watched, design by design and version by version."""
+    """Every metric that is watched, design by design and version by version."""
     groups: dict[tuple[str, str], list[Run]] = {}
     whole: dict[str, dict[tuple[int, int], Run]] = {}
     for run in history.runs:
@@ -149,9 +149,9 @@ def _of_arm(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
     yield _series(entry, arm, PER_MILLION, nights, _mean_log(lambda r: r.cost.get(PER_MILLION)))
     if any(run.arm == run.judged for run in runs):
         for name in BURNS:
-            figure = f"burn_{name.removesuffix('_ms')}"
+            metric = f"burn_{name.removesuffix('_ms')}"
             allowed = ALLOWED[name]
-            yield _series(entry, arm, figure, nights, _burnt(name), share=True, unit=allowed)
+            yield _series(entry, arm, metric, nights, _burnt(name), share=True, unit=allowed)
         yield _series(entry, arm, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
 
 
@@ -179,22 +179,22 @@ Of = Callable[[Sequence[Run]], Value | None]
 
 
 def _series(
-    entry: str, arm: str | None, figure: str, nights: Sequence[tuple[Run, ...]], of: Of,
+    entry: str, arm: str | None, metric: str, nights: Sequence[tuple[Run, ...]], of: Of,
     *, share: bool = False, yes_no: bool = False, unit: float = 1.0,
 ) -> Series:  # fmt: skip
-    power = power_of_speed(figure)
+    power = power_of_speed(metric)
     known = [(group, value) for group in nights if (value := of(group)) is not None]
     if power:
         known = [(group, value) for group, value in known if _speed(group) is not None]
     speeds = tuple(power * (_speed(group) or 0.0) for group, _ in known) if power else None
     groups, values = tuple(group for group, _ in known), tuple(value for _, value in known)
-    return Series(entry, arm, figure, groups, values, share, yes_no, unit, speeds)
+    return Series(entry, arm, metric, groups, values, share, yes_no, unit, speeds)
 
 
-def power_of_speed(figure: str) -> int:
-    """1 where a figure is a time, or a use of cores; -1 where it is a rate; 0 where the host's
+def power_of_speed(metric: str) -> int:
+    """1 where a metric is a time, or a use of cores; -1 where it is a rate; 0 where the host's
     speed says nothing of it."""
-    name = figure.partition("/")[0]
+    name = metric.partition("/")[0]
     if name.endswith("_per_s"):
         return -1
     return int(name.endswith("_ms") or name == "utilisation")
@@ -214,20 +214,20 @@ def _gain(statistic: str) -> Of:
     return of
 
 
-def _mean_log(figure: Callable[[Run], float | None]) -> Of:
+def _mean_log(metric: Callable[[Run], float | None]) -> Of:
     def of(runs: Sequence[Run]) -> Value | None:
-        logs = [math.log(value) for run in runs if (value := figure(run))]
+        logs = [math.log(value) for run in runs if (value := metric(run))]
         return Value(log=float(np.mean(logs))) if logs else None
 
     return of
 
 
 def _percentile(name: str) -> Callable[[Run], float | None]:
-    def figure(run: Run) -> float | None:
+    def metric(run: Run) -> float | None:
         found = getattr(run, name)
         return found.ms if found else None
 
-    return figure
+    return metric
 
 
 def _level(name: str) -> Callable[[Run], float | None]:
@@ -248,9 +248,9 @@ def _burnt(name: str) -> Of:
     return of
 
 
-def _yes(figure: Callable[[Run], bool | None]) -> Of:
+def _yes(metric: Callable[[Run], bool | None]) -> Of:
     def of(runs: Sequence[Run]) -> Value | None:
-        said = [bool(value) for run in runs if (value := figure(run)) is not None]
+        said = [bool(value) for run in runs if (value := metric(run)) is not None]
         return Value(bad=sum(said), of=len(said)) if said else None
 
     return of

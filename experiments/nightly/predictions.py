@@ -12,7 +12,7 @@ from core.runfiles.manifest import read_manifest
 from core.runfiles.result import Result, read_result
 from experiments.design.prediction import Prediction as Plan
 from experiments.design.prediction import read_prediction
-from experiments.nightly.history import Figure, Prediction, Start
+from experiments.nightly.history import PredictedValue, Prediction, Start
 
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
@@ -58,7 +58,7 @@ def _line(
         confidence=compared["predicted_confidence"],
         usd_before=cost["before"],
         usd_after=cost["after"],
-        figures=dict(_figures(promise, compared)),
+        figures=dict(_values(promise, compared)),
     )
 
 
@@ -68,26 +68,26 @@ def _services(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(tier["role"]) for tier in tiers.values())
 
 
-def _figures(
+def _values(
     promise: Mapping[str, Any], compared: Mapping[str, Any]
-) -> Iterator[tuple[str, Figure]]:
+) -> Iterator[tuple[str, PredictedValue]]:
     """Percentiles without faults, shares beyond the SLO's limits, and each tier's CPU; those that
     were predicted, and measured by enough requests."""
     for name, one in compared["latency"].items():
         if not one["insufficient"]:
-            yield from _figure(name, one, "ci_low", "ci_high")
+            yield from _value(name, one, "ci_low", "ci_high")
     for limit, one in promise["clauses"].items():
         share = {**one, "measured": one["share"]}
-        yield from _figure(f"beyond/{limit}", share, "low", "high")
+        yield from _value(f"beyond/{limit}", share, "low", "high")
     for tier, one in compared["utilisation"].items():
-        yield from _figure(f"cpu/{tier}", one, "ci_low", "ci_high")
+        yield from _value(f"cpu/{tier}", one, "ci_low", "ci_high")
 
 
-def _figure(name: str, one: Mapping[str, Any], low: str, high: str) -> Iterator[tuple[str, Figure]]:
+def _value(name: str, one: Mapping[str, Any], low: str, high: str) -> Iterator[tuple[str, PredictedValue]]:
     if one["predicted"] is not None and one["measured"] is not None:
         yield (
             name,
-            Figure(
+            PredictedValue(
                 predicted=one["predicted"],
                 low=one["predicted_low"],
                 high=one["predicted_high"],

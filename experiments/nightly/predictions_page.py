@@ -1,4 +1,4 @@
-"""The page of predictions: how often plans kept their promise, and how near their figures came."""
+"""The page of predictions: how often plans kept their promise, and how near their values came."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from experiments.nightly.history import Figure, History, Prediction
+from experiments.nightly.history import PredictedValue, History, Prediction
 from experiments.nightly.predictions_figures import error_figure, prediction_figure
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
@@ -72,12 +72,12 @@ def headline(predictions: Sequence[Prediction]) -> str:
     spoilt = len(predictions) - len(valid)
     more = f"; {counted(spoilt, 'run')} of a planned fleet not valid" if spoilt else ""
     first = f"{counted(len(valid), 'plan')} put to the test: {', '.join(said) or 'none'}{more}."
-    figures = [one for prediction in valid for one in prediction.figures.values()]
-    return f"{first} {_covered_words(figures)}".strip()
+    values = [one for prediction in valid for one in prediction.figures.values()]
+    return f"{first} {_covered_words(values)}".strip()
 
 
-def _covered_words(figures: Sequence[Figure]) -> str:
-    judged = [one.covered for one in figures if one.covered is not None]
+def _covered_words(values: Sequence[PredictedValue]) -> str:
+    judged = [one.covered for one in values if one.covered is not None]
     if not judged:
         return ""
     share = percent(sum(judged) / len(judged), 2)
@@ -92,9 +92,9 @@ def by_figure(predictions: Sequence[Prediction]) -> Table | None:
     rows = []
     for kind in kinds:
         own = [
-            figure
+            value
             for one in predictions
-            for name, figure in one.figures.items()
+            for name, value in one.figures.items()
             if _kind_of(name) == kind
         ]
         rows.append((named(_figure_words(kind)), *_quality(own)))
@@ -113,20 +113,20 @@ def by_group(
     for name in dict.fromkeys(map(group, predictions)):
         own = [one for one in predictions if group(one) == name]
         counts = (Cell(str(sum(one.promise == verdict for one in own))) for verdict in _MOODS)
-        figures = [one.figures["p95_ms"] for one in own if "p95_ms" in one.figures]
-        rows.append((named(name), *counts, *_quality(figures)[1:]))
+        values = [one.figures["p95_ms"] for one in own if "p95_ms" in one.figures]
+        rows.append((named(name), *counts, *_quality(values)[1:]))
     head = (words, *_MOODS, "p95 in the interval", "median error", "largest error")
     return Table(f"by-{identity}", f"By {words}", head, tuple(rows)) if rows else None
 
 
-def _quality(figures: Sequence[Figure]) -> tuple[Cell, ...]:
+def _quality(values: Sequence[PredictedValue]) -> tuple[Cell, ...]:
     """Their number, how many lie in the interval, and the median and largest error of size."""
-    judged = [one.covered for one in figures if one.covered is not None]
-    errors = [error for one in figures if (error := one.error) is not None]
+    judged = [one.covered for one in values if one.covered is not None]
+    errors = [error for one in values if (error := one.error) is not None]
     covered = f"{sum(judged)} of {len(judged)}" if judged else MISSING
     median = percent(statistics.median(map(abs, errors)), 2) if errors else MISSING
     largest = _signed(max(errors, key=abs)) if errors else MISSING
-    return tuple(Cell(text) for text in (str(len(figures)), covered, median, largest))
+    return tuple(Cell(text) for text in (str(len(values)), covered, median, largest))
 
 
 def list_table(predictions: Sequence[Prediction]) -> Table | None:
@@ -155,14 +155,14 @@ def list_table(predictions: Sequence[Prediction]) -> Table | None:
     return Table("list", "All predictions", head, tuple(rows)) if rows else None
 
 
-def _both(figure: Figure | None, show: Callable[[Any], str]) -> Iterable[Cell]:
-    if figure is None:
+def _both(value: PredictedValue | None, show: Callable[[Any], str]) -> Iterable[Cell]:
+    if value is None:
         return Cell(MISSING), Cell(MISSING)
-    expected = interval(figure.low, figure.high, show)
-    measured = interval(figure.measured_low, figure.measured_high, show)
+    expected = interval(value.low, value.high, show)
+    measured = interval(value.measured_low, value.measured_high, show)
     return (
-        Cell(show(figure.predicted), about="" if expected == MISSING else expected),
-        Cell(show(figure.measured), about="" if measured == MISSING else measured),
+        Cell(show(value.predicted), about="" if expected == MISSING else expected),
+        Cell(show(value.measured), about="" if measured == MISSING else measured),
     )
 
 

@@ -125,7 +125,7 @@ def _everything(history: History, site: pages.Site) -> dict[str, Any]:
         for name, lines in kinds.items()
     }
     found = [
-        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "figure": one.figure,
+        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "figure": one.metric,
          "direction": one.direction, "night": one.night, "before": one.before, "after": one.after,
          "factor": one.factor, "p": one.p, "commits": one.commits, "hosts": one.hosts,
          "reference_per_s": one.speeds}

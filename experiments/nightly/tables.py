@@ -10,7 +10,7 @@ from experiments.nightly.figures import arms_of
 from experiments.nightly.history import History, Percentile, Run
 from experiments.nightly.levels import FEASIBLE, MET, Series, all_series
 from experiments.nightly.pooling import night_gain
-from experiments.nightly.words import figure_words, level_words
+from experiments.nightly.words import metric_words, level_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,
@@ -100,9 +100,9 @@ def change_table(found: Sequence[Change]) -> Table | None:
         (
             named(f"{change.when:%Y-%m-%d}, night {change.night}"),
             named(change.entry),
-            named(", ".join(part for part in (change.arm, figure_words(change.figure)) if part)),
-            Cell(level_words(change.figure, change.before)),
-            Cell(level_words(change.figure, change.after)),
+            named(", ".join(part for part in (change.arm, metric_words(change.metric)) if part)),
+            Cell(level_words(change.metric, change.before)),
+            Cell(level_words(change.metric, change.after)),
             Cell(_by(change)),
             Cell(f"{change.p:.1g}".replace("-", "\N{NON-BREAKING HYPHEN}")),
             Cell(f"{change.nights_before} / {change.nights_after}"),
@@ -119,12 +119,12 @@ def change_table(found: Sequence[Change]) -> Table | None:
 
 def _by(change: Change) -> str:
     """The factor; none of what is met or not, and of nothing before."""
-    countable = change.figure not in _YES_NO and change.before > 0
+    countable = change.metric not in _YES_NO and change.before > 0
     return factor(change.factor) if countable else MISSING
 
 
 def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table | None:
-    """Every figure that is watched of a design as it is now, with its level since the last change;
+    """Every metric that is watched of a design as it is now, with its level since the last change;
     None while nothing is known."""
     newest: dict[str, Series] = {}
     for series in all_series(history):
@@ -137,9 +137,9 @@ def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table
         begin = nights.index(last.night) if last else 0
         count = len(nights)
         rows.append((
-            named(series.arm or "the run"), named(figure_words(series.figure)),
-            Cell(level_words(series.figure, series.level(count - 1, count))),
-            Cell(level_words(series.figure, series.level(begin, count))),
+            named(series.arm or "the run"), named(metric_words(series.metric)),
+            Cell(level_words(series.metric, series.level(count - 1, count))),
+            Cell(level_words(series.metric, series.level(begin, count))),
             Cell(f"{nights[begin]} to {nights[-1]}"),
         ))  # fmt: skip
     head = ("of", "figure", "newest night", "level", "in nights")

@@ -22,9 +22,9 @@ _SHARES = (ERRORS, MET, FEASIBLE, "utilisation")
 _USD = (PER_MILLION, PLANNED)
 
 
-def figure_words(figure: str) -> str:
+def metric_words(metric: str) -> str:
     """`gain_p95`: "gain in p95"; `nodt_per_s/wiki`: "NodT of wiki"."""
-    name, _, of = figure.partition("/")
+    name, _, of = metric.partition("/")
     if name not in _NAMES:
         for begin, words in (("gain_", "gain in "), ("burn_", "burn of ")):
             if name.startswith(begin):
@@ -33,9 +33,9 @@ def figure_words(figure: str) -> str:
     return f"{words} of {of}" if of else words
 
 
-def level_words(figure: str, value: float) -> str:
+def level_words(metric: str, value: float) -> str:
     """A level in its unit."""
-    return _show(figure.partition("/")[0])(value)
+    return _show(metric.partition("/")[0])(value)
 
 
 def _show(name: str) -> Callable[[Any], str]:
@@ -52,8 +52,8 @@ def _show(name: str) -> Callable[[Any], str]:
 
 def change_words(change: Change) -> str:
     """A change in few words: "p95 of replicated up from 300 ms to 1,350 ms, night 31"."""
-    what = figure_words(change.figure) + (f" of {change.arm}" if change.arm else "")
-    before, after = (level_words(change.figure, value) for value in (change.before, change.after))
+    what = metric_words(change.metric) + (f" of {change.arm}" if change.arm else "")
+    before, after = (level_words(change.metric, value) for value in (change.before, change.after))
     said = f"{what} {change.direction} from {before} to {after}, night {change.night}"
     speed = change.host_factor
     return said if speed is None else f"{said}, with the host at {percent(speed, 2)} of its speed"

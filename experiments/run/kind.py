@@ -91,7 +91,7 @@ class Kind(Generic[SectionT]):
         """The result on a terminal; the last line is the page's path."""
         raise NotImplementedError
 
-    def figures(self, result: Result) -> Mapping[str, Any]:
+    def compared_values(self, result: Result) -> Mapping[str, Any]:
         """The columns that `sparecraft compare` puts beside another run's."""
         return self.row(result)
 

@@ -62,7 +62,7 @@ class Fidelity:
 
 
 @dataclass(frozen=True)
-class FigureCheck:
+class ValueCheck:
     """A measured figure beside its prediction: the middle and an interval."""
 
     name: str
@@ -91,7 +91,7 @@ class Fitted:
 
     law: Law
     spreads: Mapping[str, float]  # standard deviation of the logarithm, for another arm
-    arms: Mapping[str, tuple[FigureCheck, ...]]  # predicted from the others; none of a single arm
+    arms: Mapping[str, tuple[ValueCheck, ...]]  # predicted from the others; none of a single arm
 
     @property
     def missed(self) -> list[str]:
@@ -227,7 +227,7 @@ def _count(limits_ms: Sequence[float]) -> int:
 
 def _compare_arm(
     arm: Arm, law: Law, spreads: Mapping[str, float], limits_ms: Sequence[float], checks: int
-) -> list[FigureCheck]:
+) -> list[ValueCheck]:
     """The arm's figures beside their predictions, each at 1 - (1 - CONFIDENCE) / checks."""
     rng = np.random.default_rng(0)
     asked = [arm.scenario(_drawn(law, spreads, rng), seed + 1) for seed in range(_DRAWS)]
@@ -239,7 +239,7 @@ def _compare_arm(
         beyond = len(real) * (1.0 - q / 100.0)
         point, low, high = _interval(values, checks)
         found.append(
-            FigureCheck(
+            ValueCheck(
                 f"p{q:g}_ms",
                 1000.0 * (percentile(real, q / 100.0) or 0.0),
                 1000.0 * math.exp(point),
@@ -254,7 +254,7 @@ def _compare_arm(
         least = math.asin(math.sqrt(1.0 / len(real)))  # one page more or less
         point, low, high = _interval(values, checks)
         found.append(
-            FigureCheck(
+            ValueCheck(
                 f"share beyond {limit_ms:g} ms",
                 float(np.mean(real > limit_ms / 1000.0)),
                 _share(point),

@@ -62,7 +62,7 @@ class CompareKind(Kind[SectionT]):
         del result  # the folder has it
         print_summary(read_folder(page.parent), console, page)
 
-    def figures(self, result: Result) -> Mapping[str, Any]:
+    def compared_values(self, result: Result) -> Mapping[str, Any]:
         """The planned fleet's cost, gains of the arm that `row` speaks of, which is named where
         there are several, then what each arm's requests took."""
         body = result[result["kind"]]

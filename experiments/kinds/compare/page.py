@@ -22,7 +22,7 @@ from experiments.kinds.compare.host import (
 from experiments.kinds.compare.plan import plan_table, plan_words, simulated_plan_table
 from experiments.kinds.compare.predicted import (
     availability_words,
-    figures_words,
+    coverage_words,
     predicted_table,
     promise_table,
 )
@@ -141,7 +141,7 @@ def predicted_words(run: RunFolder) -> dict[str, Any] | None:
     return {
         "table": predicted_table(found),
         "source_page": _source_page(run, found["source_run"]),
-        "covered": figures_words(run.summary) if promised else "",
+        "covered": coverage_words(run.summary) if promised else "",
         "source_run": found["source_run"] or "an unnamed run",
         "evidence": found["evidence"],
         "phase": found["phase"],

@@ -102,7 +102,7 @@ def promise_sentence(summary: Mapping[str, Any]) -> str:
     return f"{said}."
 
 
-def figures_words(summary: Mapping[str, Any]) -> str:
+def coverage_words(summary: Mapping[str, Any]) -> str:
     """The count of measured figures that lie where the plan expected them; "" without intervals."""
     judged = summary["promise"]["figures"]["judged"]
     if not judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.design.feasible import infeasible_words
 from experiments.kinds.compare.cost import cost_sentence
 from experiments.kinds.compare.folder import RunFolder
-from experiments.kinds.compare.predicted import figures_words
+from experiments.kinds.compare.predicted import coverage_words
 from experiments.kinds.compare.previous_runs import compare_with_previous
 from experiments.kinds.compare.steps import closing_lines
 from experiments.kinds.compare.verdict import headline_arms
@@ -18,6 +18,6 @@ def summary_lines(run: RunFolder) -> list[str]:
     if run.arms and run.summary.get("valid") is not False:
         sentences[:0] = [*closing_lines(run), compare_with_previous(run, headline_arms(run)[1])]
         if run.summary.get("promise"):
-            sentences.insert(0, figures_words(run.summary))
+            sentences.insert(0, coverage_words(run.summary))
     sentences += map(infeasible_words, run.summary.get("infeasible") or ())
     return [sentence for sentence in sentences if sentence]

@@ -73,7 +73,7 @@ class EndpointKind(CompareKind[Target]):
         del result  # the folder has it
         print_result(page.parent, console, page)
 
-    def figures(self, result: Result) -> Mapping[str, Any]:
+    def compared_values(self, result: Result) -> Mapping[str, Any]:
         """Latencies of all requests and of each operation."""
         body = result[self.name]
         one: Mapping[str, Any] = next(iter(body["arms"].values()), {})

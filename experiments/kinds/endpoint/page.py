@@ -50,7 +50,7 @@ def write_page(folder: Path) -> Path:
         verdicts=chips(body.get("verdicts") or {}, _QUESTIONS),
         slo=slo_table(run),
         slo_notes=slo_notes(run),
-        whole=figures_table(body),
+        whole=whole_table(body),
         rate=rate_figure(run),
         stages=stage_table(run),
         over_time=figures["over-time"],
@@ -76,7 +76,7 @@ def _spec_table(run: RunFolder) -> list[tuple[str, str]]:
     return [("service", address_words(run.summary)), *rows]
 
 
-def figures_table(body: Mapping[str, Any]) -> Table | None:
+def whole_table(body: Mapping[str, Any]) -> Table | None:
     """The run and each of its blocks: count, errors, rate and percentiles."""
     parts = [("all blocks", one) for one in (body.get("arms") or {}).values()]
     blocks = body.get("blocks") or []
@@ -105,7 +105,7 @@ def print_result(folder: Path, console: Console, page: Path) -> None:
     run = read_folder(folder)
     tables = [
         slo_table(run),
-        figures_table(run.summary),
+        whole_table(run.summary),
         stage_table(run),
         *operation_tables(run),
     ]

@@ -33,8 +33,8 @@ def levels(shares: Sequence[float], *, ends: bool) -> tuple[float, float]:
 
     Parameters: shares of all repeats that each look so far had; ends, whether it is the last.
     """
-    figure, slo = (look_levels(shares, error, ends=ends)[-1] for error in (ERROR, SLO_ERROR))
-    return figure, slo
+    metric, slo = (look_levels(shares, error, ends=ends)[-1] for error in (ERROR, SLO_ERROR))
+    return metric, slo
 
 
 def look(
@@ -52,9 +52,9 @@ def look(
     undecided} where it was set before, decided_by "figure" | "slo" | None.
     """
     spec = manifest["spec"]
-    figure = spec["design"]["decide"]
+    metric = spec["design"]["decide"]
     comparisons = {
-        arm: compared(pairs_of(requests, arms[0], arm), figure, manifest, level) for arm in arms[1:]
+        arm: compared(pairs_of(requests, arms[0], arm), metric, manifest, level) for arm in arms[1:]
     }
     found: dict[str, Any] = {"comparisons": comparisons, "slo": {}, "decided_by": None}
     asked = spec.get("slo") or {}
@@ -71,18 +71,18 @@ def look(
 
 
 def compared(
-    pairs: Sequence[Block], figure: str, manifest: Mapping[str, Any], level: float
+    pairs: Sequence[Block], metric: str, manifest: Mapping[str, Any], level: float
 ) -> dict[str, Any]:
     """An arm against the baseline; `decided` faster, slower, equivalent or undecided."""
     entry: dict[str, Any] = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
     sizes = [sum(s.arms[arm].latency_ms.size for pair in pairs for s in pair) for arm in (0, 1)]
     if not min(sizes):
         return entry
-    statistic, quantile = STATISTICS[figure]
+    statistic, quantile = STATISTICS[metric]
     found = intervals(
-        pairs, {figure: ratio_of(statistic)},
+        pairs, {metric: ratio_of(statistic)},
         block_s=correlated_s(manifest), rng=seeded(manifest), level=level,
-    )[figure]  # fmt: skip
+    )[metric]  # fmt: skip
     if found is None:
         return entry
     factor, low, high = found

@@ -217,4 +217,4 @@ def test_a_gain_that_an_earlier_version_told_is_not_told_again(tmp_path: Path) -
     runs = [made_up_run(night, log=log) for night, log in enumerate(logs, start=1)]
     old = tuple(f"mediawiki-noisy/replicated/{name}@26" for name in ("p95", "p99"))
     write_nights(tmp_path, runs, changes=old)
-    assert not [one for one in new_changes(read_history(tmp_path)) if "gain" in one.figure]
+    assert not [one for one in new_changes(read_history(tmp_path)) if "gain" in one.metric]

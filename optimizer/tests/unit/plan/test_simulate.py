@@ -35,7 +35,7 @@ from optimizer.plan.solve.options import Limits
 from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.fidelity import Fitted, FigureCheck
+from optimizer.simulation.fidelity import Fitted, ValueCheck
 from optimizer.simulation.law import Law
 
 TEST = KeepingTest(0.9)
@@ -110,7 +110,7 @@ def _fitted(run_dir: Path, how: str = "sharp") -> tuple[list[Arm], Fitted]:
     law = Law(0.02, 0.3, 0.02, {("web", "interference.cpu"): 0.3}, {"web": 1.0}, None, {}, {})
     spreads = {"work_s": 0.05, "spread": 0.1, "speed web, interference.cpu": 0.1}
     interval = (5.0, 2000.0) if how == "vague" else (50.0, 200.0)
-    held = FigureCheck("p95_ms", 900.0 if how == "missed" else 100.0, 100.0, *interval, counts=True)
+    held = ValueCheck("p95_ms", 900.0 if how == "missed" else 100.0, 100.0, *interval, counts=True)
     return arms, Fitted(law, spreads, {"baseline": (held,)})
 
 
@@ -239,7 +239,7 @@ def test_an_interval_of_twice_the_width_asks_for_a_run_of_four_times_the_length(
     law = Law(0.02, 0.3, 0.02, {}, {}, None, {}, {})
 
     def fitted(factor: float, *, counts: bool = True) -> Fitted:
-        held = FigureCheck("p95_ms", 100.0, 100.0, 100.0 / factor, 100.0 * factor, counts=counts)
+        held = ValueCheck("p95_ms", 100.0, 100.0, 100.0 / factor, 100.0 * factor, counts=counts)
         return Fitted(law, {}, {"baseline": (held,)})
 
     assert fitted(16.0).times_as_long == pytest.approx(4.0)

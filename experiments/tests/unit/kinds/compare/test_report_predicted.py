@@ -9,7 +9,7 @@ import pytest
 from experiments.design.prediction import Prediction
 from experiments.kinds.compare.predicted import (
     availability_words,
-    figures_words,
+    coverage_words,
     predicted_table,
     promise_sentence,
     promise_table,
@@ -138,10 +138,10 @@ def test_a_run_without_a_promise_has_no_table_of_it(run: FakeRun) -> None:
 def test_figures_with_an_interval_are_counted_and_those_without_are_not_spoken_of(
     run: FakeRun, promised: dict[str, Any]
 ) -> None:
-    assert figures_words(promised) == ""
+    assert coverage_words(promised) == ""
     error = {"predicted_ms": 231.0, "log_spread": 0.7, "freedom": 4.0}
     found = summary_of(run, prediction(margin={"p95_ms": error, "p99_ms": None}))
     assert found["promise"]["figures"]["judged"] == 1
-    assert "90 %" in figures_words(found)
+    assert "90 %" in coverage_words(found)
     cell = next(row[1] for row in predicted_table(found["predicted"]).rows if row[0].text == "p95")
     assert " to " in cell.about
