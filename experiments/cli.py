@@ -146,9 +146,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Finds, by measurement, the cheapest fleet that stays available and keeps its tail "
-    "latency low when neighbours are noisy and hardware limps, hangs and dies.",
-    epilog="A word that you do not know (arm, r, NodT, TAD, PCRAFT)? `sparecraft glossary WORD`.",
+    help="Find the cheapest fleet that stays available and keeps its tail latency low, "
+         "by measurements beside noisy neighbours and under hardware faults.",
+    epilog="`sparecraft glossary WORD` explains words such as arm, r, NodT, TAD and "
+           "PCRAFT.",
 )
 
 

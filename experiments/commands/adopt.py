@@ -15,14 +15,14 @@ from experiments.commands.options import JsonOption, RunArgument, out
 def adopt(
     run: RunArgument,
     to: Annotated[
-        Path | None, typer.Option(help="The new design's folder; else in the run's folder.")
+        Path | None, typer.Option(help="Folder of the new design; default: in the run's folder.")
     ] = None,
     plan_file: Annotated[
-        Path | None, typer.Option("--plan", help="A plan.json instead of the run's own.")
+        Path | None, typer.Option("--plan", help="Use this plan.json instead of the run's.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design of a run's plan, to measure whether the plan keeps what it predicts.
+    """Make a design from a run's plan, to measure whether the plan keeps its promise.
 
     Example: sparecraft adopt results/mediawiki-noisy/latest --to planned
     """

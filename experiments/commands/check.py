@@ -48,16 +48,16 @@ def check(
         bool,
         typer.Option(
             "--deep",
-            help="In Docker: make one machine of each role, ask each operation once, remove all. "
-            "Exit code 1 where one was not answered well.",
+            help="Also start one machine of each role in Docker, ask each operation once, and "
+                 "remove all. Exit code 1 if an answer is wrong.",
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a design without Docker: its files, roles, scripts and workload, and say what it is.
+    """Check a design without Docker, and describe it: files, roles, scripts, workload.
 
-    With every fault and neighbour: on which machines, for how long, by which commands, and how it
-    is undone. Exit code 2 names everything that is wrong, each with file, line and key.
+    Each fault and neighbour is shown with its machines, duration, commands and undo commands. Exit
+    code 2: all errors are listed, each with file, line and key.
 
     Example: sparecraft check mediawiki-noisy
     """

@@ -28,15 +28,15 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Runs: results/EXPERIMENT/RUN; or an experiment's name, for its latest",
+            help="Runs: results/EXPERIMENT/RUN; or an experiment's name, for its latest run.",
             autocompletion=run_folders,
         ),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Runs side by side: validity, SLO, cost, host, and what their kinds measured.
+    """Show runs side by side: validity, SLO, cost, host, and the results of their kinds.
 
-    A run that cannot be read is named, the others are shown, and the exit code is 2.
+    A run that cannot be read is named; the others are shown, and the exit code is 2.
 
     Example: sparecraft compare my-shop results/shop/20261128-094500
     """

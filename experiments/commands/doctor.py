@@ -39,10 +39,10 @@ class Line:
 
 
 def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
-    """Check of what is installed, running and free for runs, and of what to do about the rest.
+    """Check prerequisites and free resources of this host, and say how to get what is missing.
 
-    Exit code 3 where something that a run needs is not there. Which faults a machine's kernel can
-    inject is tried by its agent when a fleet is up; a run says so before any load.
+    Exit code 3 if something that a run needs is missing. The agent of a machine checks which faults
+    its kernel can inject once a fleet is up; a run reports that before any load.
 
     Example: sparecraft doctor
     """

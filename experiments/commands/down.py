@@ -35,19 +35,20 @@ def down(
     experiment: Annotated[
         str | None,
         typer.Argument(
-            help="An experiment's name or its design's folder; without one, asks for all fleets."
+            help="An experiment's name or its design's folder; without one, all fleets, after a "
+                 "question."
         ),
     ] = None,
     all_fleets: Annotated[
-        bool, typer.Option("--all", help="Every fleet of the platform that was made here, unasked.")
+        bool, typer.Option("--all", help="Remove every fleet of the platform that was made here, without a question.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a fleet and all of it that runs or is kept, also one that a killed run left behind.
-    Images stay for the next run: `sparecraft prune --all` shows them.
+    """Remove a fleet with all its machines, networks and volumes, also after a killed run.
 
-    Exit code 0 too where nothing of it is left; 2 where no fleet, design or run has that name.
+    Images stay for the next run: `sparecraft prune --all` lists them. Exit code 0 also if nothing
+    is left; 2 if no fleet, design or run has that name.
 
     Example: sparecraft down mediawiki-noisy
     """

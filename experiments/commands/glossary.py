@@ -61,13 +61,13 @@ def _names(incomplete: str) -> list[str]:
 def glossary(
     word: Annotated[
         str | None,
-        typer.Argument(help="A word; without one, all of them.", autocompletion=_names),
+        typer.Argument(help="A word; without one, all words.", autocompletion=_names),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The words of help texts, reports and files, as an operator would explain them.
+    """Explain the words of help texts, reports and files.
 
-    They are the papers' (PCRAFT, sPARE, NodT, TAD, r) and this project's (arm, block, dose).
+    Some are the papers' (PCRAFT, sPARE, NodT, TAD, r), some this project's (arm, block, dose).
 
     Example: sparecraft glossary NodT
     """

@@ -18,19 +18,20 @@ def halt(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="An experiment's, a design's or a suite's name; without one, all your runs here."
+            help="Name of an experiment, a design or a suite; without one, all your runs on this "
+                 "host."
         ),
     ] = None,
     reason: Annotated[
-        str, typer.Option("--reason", help="Why; it is kept with the run's data.")
+        str, typer.Option("--reason", help="Reason; it is kept with the run's data.")
     ] = "no reason given",
     as_json: JsonOption = False,
 ) -> None:
-    """Have runs on this host undo all their faults at once, keep their data, and end.
+    """End runs on this host: undo all their faults at once, and keep their data.
 
-    Such a run ends with exit code 1 and says `stopped by halt`; the reason stands in its
-    events.jsonl and result.json. A night whose run is halted ends too, with exit code 130, and its
-    site says why; the next night begins as ever.
+    Such a run ends with exit code 1 and says `stopped by halt`; the reason is in its events.jsonl
+    and result.json. A night whose run is halted ends too, with exit code 130, and its site gives
+    the reason. The next night begins as usual.
 
     Example: sparecraft halt mediawiki-noisy --reason "the host is needed"
     """

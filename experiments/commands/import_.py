@@ -11,7 +11,7 @@ group = typer.Typer(no_args_is_help=True)
 
 @group.callback()
 def import_() -> None:
-    """Make a design from what you have: a Compose file, a HAR file, an access log, a Locust file.
+    """Make a design from a Compose file, a HAR file, an access log or a Locust file.
 
     Example: sparecraft import compose compose.yaml --to my-shop
     """

@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 
 
 def compose(
-    file: Annotated[Path, typer.Argument(help="The Compose file, or the folder it is in.")],
-    to: Annotated[Path, typer.Option("--to", help="The design's folder to make.")],
+    file: Annotated[Path, typer.Argument(help="The Compose file, or its folder.")],
+    to: Annotated[Path, typer.Option("--to", help="Folder of the new design.")],
     speaks: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SERVICE=PROTOCOL[:PORT]",
-            help="Protocol and port of a service where the file does not tell; may be repeated.",
+            help="Protocol and port of a service, if the file does not give them; may be "
+                 "repeated.",
         ),
     ] = None,
     profile: Annotated[
-        list[str] | None, typer.Option(help="A Compose profile to take in; may be repeated.")
+        list[str] | None, typer.Option(help="A Compose profile to include; may be repeated.")
     ] = None,
     env_file: Annotated[
-        Path | None, typer.Option(help="The file of variables, in place of .env beside the file.")
+        Path | None, typer.Option(help="File of variables, instead of .env beside the Compose file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design of a Compose file.
+    """Make a design from a Compose file.
 
-    It has a tier for each service, and a first workload. Prints what of the file has no effect in a
-    fleet, a line each.
+    It has a tier for each service, and a first workload. Each part of the file that has no effect
+    in a fleet is printed on a line of its own.
 
     Example: sparecraft import compose compose.yaml --to my-shop
     """

@@ -25,7 +25,7 @@ _err = Console(stderr=True)
 ToOption = Annotated[
     Path | None,
     typer.Option(
-        "--to", help="The design: a new folder, or one that is there and whose [load] it replaces."
+        "--to", help="The design: a new folder, or an existing one, whose [load] is replaced."
     ),
 ]
 
@@ -34,15 +34,15 @@ def har(
     file: Annotated[Path, typer.Argument(help="The HAR file.")],
     to: ToOption = None,
     host: Annotated[
-        str | None, typer.Option(help="The service's host; else that of the first request.")
+        str | None, typer.Option(help="The service's host; default: that of the first request.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make operations of a HAR file's requests.
+    """Make operations from the requests of a HAR file.
 
-    They are asked as often as they were seen.
-    Secrets (Authorization, cookies, query values, passwords) are removed, and listed. Without --to
-    the operations are printed, and nothing is written.
+    Each is asked as often as it stands in the file. Secrets (Authorization, cookies, query values,
+    passwords) are removed, and listed. Without --to the operations are printed, and nothing is
+    written.
 
     Example: sparecraft import har session.har --to my-shop
     """
@@ -57,24 +57,24 @@ def access_log(
     file: Annotated[Path, typer.Argument(help="The log; .gz is unpacked.")],
     to: ToOption = None,
     matching: Annotated[
-        str | None, typer.Option(help="Only paths that this regular expression finds.")
+        str | None, typer.Option(help="Keep only paths that match this regular expression.")
     ] = None,
     without: Annotated[
-        str | None, typer.Option(help="No paths that this regular expression finds.")
+        str | None, typer.Option(help="Leave out paths that match this regular expression.")
     ] = None,
     trace: Annotated[
         bool,
         typer.Option(
-            "--trace", help="With --to: the times of the log too, as arrivals.csv of the design."
+            "--trace", help="With --to: also keep the log's times, as arrivals.csv of the design."
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make operations of an access log's reads.
+    """Make operations from the reads of an access log.
 
-    They are asked as often as they were seen.
-    Takes the Combined and Common forms (Apache, nginx) and a JSON object a line. Writes are left
-    out, for a log does not have their bodies. Without --to the operations are printed.
+    Each is asked as often as it stands in the log. Formats: Combined and Common (Apache, nginx),
+    and one JSON object per line. Writes are left out, because a log does not have their bodies.
+    Without --to the operations are printed.
 
     Example: sparecraft import access-log access.log.gz --without '^/static' --to my-shop
     """

@@ -24,14 +24,13 @@ def locustfile(
     file: Annotated[Path, typer.Argument(help="The Locust file.")],
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The design's folder to make; its last part names it."),
+        typer.Option("--to", help="Folder of the new design; its last part names the experiment."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design that a Locust file loads.
+    """Make a design whose load is a Locust file, and list its users, tasks and weights.
 
-    Says which users, tasks and weights it has.
-    The file is imported in a child process, without network. What an open loop cannot honour
+    The file is imported in a child process without network. What an open loop cannot honour
     (wait_time, LoadTestShape) is listed. Without --to nothing is written.
 
     Example: sparecraft import locustfile locustfile.py --to my-shop

@@ -17,10 +17,10 @@ TEMPLATE_NAME = "my-shop"  # what the template's experiment is called
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="The folder to make; its last part names the experiment.")
+        Path, typer.Argument(help="Folder of the new design; its last part names the experiment.")
     ],
 ) -> None:
-    """Make a design folder of a small service, commented, to put your own service into.
+    """Make a commented design of a small service, to be replaced by your own.
 
     Example: sparecraft init my-shop
     """

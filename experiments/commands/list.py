@@ -31,9 +31,9 @@ def list_(
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Your designs in this folder, fleets that are up, runs, and the designs that come along.
+    """List your designs in this folder, fleets that are up, runs, and built-in designs.
 
-    The fleets are unknown where the platform does not answer: null in JSON, with the reason.
+    Fleets are unknown if the platform does not answer: null in JSON, with the reason.
 
     Example: sparecraft list --results results
     """

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def nightly(
-    suite: Annotated[Path, typer.Option("--suite", help="The suite's file.")] = Path(
+    suite: Annotated[Path, typer.Option("--suite", help="File of the suite.")] = Path(
         "nightly.toml"
     ),
     site_only: Annotated[
-        bool, typer.Option("--site-only", help="Run nothing; make the site of what is kept.")
+        bool, typer.Option("--site-only", help="Run nothing; make the site from the kept results.")
     ] = False,
     influxdb: InfluxOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a suite of designs for one night, keep what was measured, and make a site of all nights.
+    """Run a suite of designs for one night, keep its results, and make a site of all nights.
 
-    Exit codes: 0 done, 1 an SLO was missed, a plan broke its promise or a change was found, 3 no
-    valid run, or another night or run goes on, 4 a design was not valid, left out or cannot be
-    read; beside 4 an SLO may have been missed too, and the site says so. With --influxdb the whole
+    Exit codes: 0 done; 1 an SLO was missed, a plan broke its promise or a change was found; 3 no
+    run was valid, or another night or run is under way; 4 a design was not valid, was left out or
+    cannot be read (an SLO may have been missed too: see the site). With --influxdb the whole
     history is also written there, for Grafana's dashboard of nights.
 
     Example: sparecraft nightly --suite nightly.toml

@@ -38,18 +38,18 @@ RunArgument = Annotated[
     Path,
     typer.Argument(
         metavar="RUN",
-        help="A run: results/EXPERIMENT/RUN; or an experiment's name, for its latest",
+        help="A run: results/EXPERIMENT/RUN; or an experiment's name, for its latest run.",
         autocompletion=run_folders,
     ),
 ]
-ResultsOption = Annotated[Path, typer.Option("--results", help="Where runs are kept.")]
+ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of all runs.")]
 SeedOption = Annotated[
     int | None,
     typer.Option(
         "--seed",
         min=0,
-        help="Draw arrivals, neighbours and faults from this seed, as an earlier run did; else "
-        "from the design's, or from a new one.",
+        help="Seed of arrivals, neighbours and faults, to repeat an earlier run's; default: "
+             "the design's, or a new one.",
     ),
 ]
 InfluxOption = Annotated[
@@ -60,12 +60,12 @@ InfluxOption = Annotated[
         help="An InfluxDB, such as http://127.0.0.1:8086 or http://USER:PASSWORD@127.0.0.1:8086",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RegionOption = Annotated[
     str | None,
-    typer.Option("--region", help="AWS region; else that of the environment or profile."),
+    typer.Option("--region", help="AWS region; default: that of the environment or profile."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Answer the question with yes.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 
 
 def words(value: Any) -> str:

@@ -17,18 +17,17 @@ from experiments.testbed.platforms.local.images import Image
 def prune(
     all_unused: Annotated[
         bool,
-        typer.Option("--all", help="Also images that the next run would use; it builds them anew."),
+        typer.Option("--all", help="Include images that the next run would use, and would then build again."),
     ] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove what is listed, after a question.")
+        bool, typer.Option("--remove", help="Remove the listed images, after a question.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List Docker images of Sparecraft that no machine uses, with their size; with --remove,
-    remove them.
+    """List (or --remove) Docker images of Sparecraft that no machine uses, with their size.
 
-    Without --all only those whose place a newer build has taken.
+    Without --all: only images that a newer build has replaced.
 
     Example: sparecraft prune --remove
     """

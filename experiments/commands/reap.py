@@ -19,15 +19,15 @@ from experiments.testbed.platforms.ec2.resources import TaggedResource
 def reap(
     region: RegionOption = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove what is listed, after a question.")
+        bool, typer.Option("--remove", help="Remove the listed resources, after a question.")
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List (or --remove) expired EC2 resources of one region.
 
-    Machines end themselves in time; their network, disks and keys are left to this. Exit code 1
-    where something has outlived and was not removed.
+    Machines end themselves in time; this removes their networks, disks and keys. Exit code 1 if
+    something has expired and was not removed.
 
     Example: sparecraft reap --region eu-central-1 --remove
     """

@@ -39,8 +39,8 @@ def replay(
         Path,
         typer.Argument(
             metavar="RUN|NIGHTS",
-            help="A run: results/EXPERIMENT/RUN; an experiment's name, for its latest; or a "
-            "suite's folder of nights.",
+            help="A run: results/EXPERIMENT/RUN; an experiment's name, for its latest run; or a "
+                 "suite's folder of nights.",
             autocompletion=run_folders,
         ),
     ],
@@ -49,8 +49,8 @@ def replay(
 ) -> None:
     """Load a finished run, or the history of nights, into an InfluxDB, for Grafana and `watch`.
 
-    Without --influxdb one is started on loopback with a temporary folder, and ended with Ctrl-C.
-    Once more into the same InfluxDB changes nothing.
+    Without --influxdb one is started on loopback with a temporary folder, until Ctrl-C. Loading the
+    same data again changes nothing.
 
     Example: sparecraft replay results/mediawiki-noisy/latest
     """

@@ -48,9 +48,9 @@ def run(
         bool,
         typer.Option(
             "--close",
-            help="Go on with the plan: change the fleet in place to the planned one, measure it "
-            "with the same arrivals, neighbours and faults, and say whether the plan's promise "
-            "was kept. On this host's Docker only.",
+            help="Then change the fleet in place to the planned one, measure it with the same "
+                 "arrivals, neighbours and faults, and report whether the plan's promise was "
+                 "kept. Platform local only.",
         ),
     ] = False,
     interference: Annotated[
@@ -64,10 +64,10 @@ def run(
             "--quiet-wait",
             min=0.0,
             max=600.0,
-            help="On a shared machine: how long each block may wait for seconds in which other "
-            "guests take at most 5 % of its cores and other work on it at most 15 %. In kinds "
-            "compare and schemes a block that these, or a late load generator, spoil all the same "
-            "is set aside and measured again.",
+            help="On a shared host: how long each block may wait until other guests take at most "
+                 "5 % of the cores and other work at most 15 %. In kinds compare and schemes a "
+                 "block that is disturbed nevertheless, or by a late load generator, is set "
+                 "aside and measured again.",
         ),
     ] = 0.0,
     attach: Annotated[
@@ -75,9 +75,9 @@ def run(
         typer.Option(
             "--attach",
             metavar="WHERE",
-            help="Measure a fleet that is there, and change and remove none of it: a file of "
-            "`terraform output -json`, the folder of the Terraform configuration that made it, or "
-            "a workspace of infra/stacks/local.",
+            help="Measure an existing fleet, and change and remove nothing of it: a file of "
+                 "`terraform output -json`, the folder of the Terraform configuration that made "
+                 "it, or a workspace of infra/stacks/local.",
         ),
     ] = None,
     target: Annotated[
@@ -85,8 +85,8 @@ def run(
         typer.Option(
             "--target",
             metavar="URL",
-            help="Send the design's load to a service that somebody else runs, http://HOST:PORT, "
-            "and make no fleet: latencies, errors and the SLO, without agents and arbiters.",
+            help="Load a service that somebody else runs, http://HOST:PORT, and make no fleet: "
+                 "latencies, errors and the SLO, without agents and arbiters.",
         ),
     ] = None,
     allow_hosts: Annotated[
@@ -94,25 +94,27 @@ def run(
         typer.Option(
             "--allow-host",
             metavar="HOST",
-            help="With --target: the host once more, where it is not this machine. Only ask "
-            "services that are yours to load.",
+            help="With --target: repeat the host if it is not this machine. Load only services "
+                 "that you may load.",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Say what it would do, to whom, and how it is undone; touch nothing."
+            "--dry-run",
+            help="Show what would be disturbed, on which machines, and how it is undone; "
+            "change nothing.",
         ),
     ] = False,
     results: ResultsOption = RESULTS,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.
+    """Provision a design's fleet, disturb it, measure it, plan from it, report, remove it.
 
-    With `--platform ec2` the fleet's price is shown and asked for, its first load machine runs the
-    design, and the results are brought here; where the connection is lost the same command goes on.
-    A fleet that `sparecraft up` made stays.
+    With `--platform ec2` the price is shown first, and has to be confirmed; then the fleet's first
+    load machine runs the design, and the results are copied here. If the connection is lost, the
+    same command resumes. A fleet that `sparecraft up` made stays up.
 
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """

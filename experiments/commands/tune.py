@@ -29,16 +29,16 @@ def _option(key: str, text: str, *flags: str) -> Any:
 def tune(
     design: DesignArgument,
     chosen: Chosen,
-    target: Annotated[Target | None, typer.Option(help="The latency that is to be lower.")] = None,
+    target: Annotated[Target | None, typer.Option(help="The latency to minimise.")] = None,
     exhaustive: Annotated[
-        bool | None, typer.Option("--exhaustive", help="Then measure every feasible r, to compare.")
+        bool | None, typer.Option("--exhaustive", help="Afterwards measure every feasible r, to compare.")
     ] = None,
     start: Annotated[
         Start | None,
         _option("start", "Begin at r = 1 everywhere, or at the simulator's optimum."),
     ] = None,
     arm: Annotated[
-        str | None, typer.Option(help="Whose policy and tokens; else the design's last arm.")
+        str | None, typer.Option(help="Arm with the policy and tokens to use; default: the last one.")
     ] = None,
     collision_max: Annotated[
         float | None, _option("collision_max", "Limit of the collision probability (Eq. 1).")
@@ -60,7 +60,7 @@ def tune(
 ) -> None:
     """Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step.
 
-    What is not given is what the design's [tune] says, else that table's default.
+    Values that are not given come from the design's [tune], then from that table's defaults.
 
     Example: sparecraft tune mediawiki-noisy --target p95
     """

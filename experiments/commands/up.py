@@ -15,7 +15,8 @@ def up(
 ) -> None:
     """Provision a design's fleet and wait until every machine is ready.
 
-    Where that costs money it first shows how much an hour and at the most, and asks.
+    If it costs money, the price per hour and the highest total are shown first, and have to be
+    confirmed.
 
     Example: sparecraft up mediawiki-noisy --yes
     """

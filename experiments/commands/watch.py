@@ -27,18 +27,18 @@ def watch(
         str | None,
         typer.Argument(help="An experiment's name; without one, the fleet that is up."),
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="A run; else the newest.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="A run; default: the newest.")] = None,
     influxdb: InfluxOption = None,
-    page: Annotated[bool, typer.Option("--page", help="A page with charts, on 127.0.0.1.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Serve a page with charts, on 127.0.0.1.")] = False,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The page's port; 0: a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: a free one.")
     ] = 0,
-    once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot, then end.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Watch a run: latency per arm beside the SLO, burn rates, errors, active faults, cost.
 
-    The figures are those of the Grafana dashboard, by the same queries. --json prints one look.
+    The values are those of the Grafana dashboard, by the same queries. --json prints one snapshot.
     With --influxdb it shows what `sparecraft replay` loaded.
 
     Example: sparecraft watch mediawiki-noisy --page

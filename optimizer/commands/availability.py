@@ -43,50 +43,50 @@ def availability(
         typer.Option(help="Extra active nodes (ara) or pool nodes (pf on-prem)."),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="Instead of --extra: find the least that reaches this.")
+        float | None, typer.Option(help="Instead of --extra: find the smallest size that reaches this.")
     ] = None,
     crash_per_year: Annotated[
         float | None, typer.Option(help="Crashes per node and year of 365 d.")
     ] = None,
-    failover_s: Annotated[float | None, typer.Option(help="Mean fail-over time; 15.")] = None,
+    failover_s: Annotated[float | None, typer.Option(help="Mean fail-over time; default: 15.")] = None,
     repair_s: Annotated[
-        float | None, typer.Option(help="Mean repair time (on-prem); never if not given.")
+        float | None, typer.Option(help="Mean repair time (on-prem); default: never repaired.")
     ] = None,
-    horizon_s: Annotated[float, typer.Option(help="Time looked at; a year.")] = YEAR_S,
+    horizon_s: Annotated[float, typer.Option(help="Time horizon; default: a year.")] = YEAR_S,
     standby_fraction: Annotated[
         float | None, typer.Option(help="Crash rate of a waiting node: 0 cold, 1 hot.")
     ] = None,
     common_cause: Annotated[
-        float | None, typer.Option(help="beta: share of the crashes that are common shocks.")
+        float | None, typer.Option(help="beta: share of crashes that are common shocks.")
     ] = None,
     common_cause_nodes: Annotated[
-        int | None, typer.Option(help="Nodes that a shock takes down; all if not given.")
+        int | None, typer.Option(help="Nodes that a shock takes down; default: all.")
     ] = None,
-    repair_crew: Annotated[int | None, typer.Option(help="Repairs at the same time; 1.")] = None,
+    repair_crew: Annotated[int | None, typer.Option(help="Repairs at the same time; default: 1.")] = None,
     limp_per_year: Annotated[
-        float | None, typer.Option(help="How often a node starts to limp.")
+        float | None, typer.Option(help="Limping episodes per node and year.")
     ] = None,
-    limp_recovery_s: Annotated[float | None, typer.Option(help="How long it limps.")] = None,
+    limp_recovery_s: Annotated[float | None, typer.Option(help="Mean length of an episode.")] = None,
     limp_capacity: Annotated[
-        float | None, typer.Option(help="Share of its capacity that it then has; 0.")
+        float | None, typer.Option(help="Share of its capacity that a limping node has; default: 0.")
     ] = None,
     rates: Annotated[
         Path | None,
-        typer.Option(help="A TOML file with a [rates] table: numbers, or what was observed."),
+        typer.Option(help="A TOML file with a [rates] table: numbers, or observations."),
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="With observed rates: interval, or size at confidence.")
+        float | None, typer.Option(help="With observed rates: interval, or size, at this confidence.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --confidence: of the draws; 1.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --confidence: seed of the draws; default: 1.")] = None,
     course: Annotated[
-        int | None, typer.Option(min=1, help="Also P(enough nodes up) at so many times.")
+        int | None, typer.Option(min=1, help="Also compute P(enough nodes up) at this many times.")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw that time course: an SVG file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw that time course into this SVG file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Expected share of a year with enough nodes up (PCRAFT), from all up, with its error bound.
+    """Compute the expected share of a year with enough nodes up (PCRAFT), with error bound.
 
-    Exit code 1 if no size reaches the target.
+    All nodes are up at the beginning. Exit code 1 if no size reaches the target.
 
     Example: sparecraft availability --mechanism pf --scheme on-prem --nodes 10 --target 0.999
     --crash-per-year 1

@@ -55,40 +55,40 @@ def integrity(
         float | None, typer.Option(help="Share of faults that are detected and retried.")
     ] = None,
     node: Annotated[
-        Node | None, typer.Option(help="Table I's three shares of this node type instead.")
+        Node | None, typer.Option(help="Instead: Table I's three shares of this node type.")
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(help="The three shares as injections found them: a run's folder (bitflips)."),
+        typer.Option(help="Instead: the three shares measured by a run of kind bitflips."),
     ] = None,
     variant: Annotated[
-        str | None, typer.Option(help="Whose, of that run: native (if none is said), ilr, tx, log.")
+        str | None, typer.Option(help="Variant of that run: native (default), ilr, tx, log.")
     ] = None,
     scheme: Annotated[Scheme, typer.Option(help="Where new nodes come from.")] = Scheme.cloud,
     pool: Annotated[
-        int | None, typer.Option(help="On-prem: cold nodes for this one; without, no end of them.")
+        int | None, typer.Option(help="On-prem: cold nodes for this one; default: any number.")
     ] = None,
     repair_s: Annotated[
-        float | None, typer.Option(help="A crashed node is back in the pool after; without, never.")
+        float | None, typer.Option(help="Time until a crashed node is back in the pool; default: never.")
     ] = None,
     hardware_crash_per_year: Annotated[
-        float | None, typer.Option(help="Crashes per node and year beside the transient faults.")
+        float | None, typer.Option(help="Crashes per node and year besides transient faults.")
     ] = None,
-    sdc_recovery_s: Annotated[float, typer.Option(help="Until a corrupt state is put right.")] = (
+    sdc_recovery_s: Annotated[float, typer.Option(help="Time until a corrupt state is repaired.")] = (
         6 * 3600.0
     ),
     crash_recovery_s: Annotated[
-        float, typer.Option(help="Until a crashed node is replaced.")
+        float, typer.Option(help="Time until a crashed node is replaced.")
     ] = 15.0,
-    retry_s: Annotated[float, typer.Option(help="One retried transaction.")] = 2.5e-6,
+    retry_s: Annotated[float, typer.Option(help="Time of one retried transaction.")] = 2.5e-6,
     retry_abort_p: Annotated[
         float,
-        typer.Option(help="Share of retries that crash; Table I's crash share holds them already."),
+        typer.Option(help="Share of retries that crash; Table I's crash share includes them."),
     ] = 0.0,
-    horizon_s: Annotated[float, typer.Option(help="From a correct node on.")] = FAULT_MONTH_S,
+    horizon_s: Annotated[float, typer.Option(help="Time horizon, from a correct node on.")] = FAULT_MONTH_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).
+    """Compute the share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).
 
     Example: sparecraft integrity --faults-per-month 3 --node native
     """

@@ -30,7 +30,7 @@ _SIMULATE = {"trials": "--simulate", "simulation": "--simulate"}  # by the model
 def limplock(
     nodes: Annotated[int, typer.Option(help="Nodes of the store, the crashed one included.")],
     blocks: Annotated[
-        int, typer.Option(help="Blocks on a node: so many are copied again when it crashes.")
+        int, typer.Option(help="Blocks on a node, all copied again when it crashes.")
     ],
     requests: Annotated[int, typer.Option(help="Reads, or writes, of one user.")] = 1,
     replicas: Annotated[int, typer.Option(help="Nodes that hold a block.")] = 3,
@@ -38,45 +38,45 @@ def limplock(
     limping: Annotated[int, typer.Option(help="Nodes with a slow network card.")] = 1,
     simulate: Annotated[
         int | None,
-        typer.Option(metavar="TRIALS", help="Also simulate the protocol, so many crashes."),
+        typer.Option(metavar="TRIALS", help="Also simulate this many crashes."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the simulation; 1.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the simulation; default: 1.")] = None,
     limp_per_year: Annotated[
-        float | None, typer.Option(help="How often a node starts to limp: hours per year, MTTDL.")
+        float | None, typer.Option(help="Limping episodes per node and year; adds hours per year and MTTDL.")
     ] = None,
     limp_hours: Annotated[
-        float | None, typer.Option(help="How long it limps until it is healed or taken out.")
+        float | None, typer.Option(help="Mean length of an episode.")
     ] = None,
     repair_hours: Annotated[
-        float | None, typer.Option(help="Copying a crashed node's blocks while none limps.")
+        float | None, typer.Option(help="Hours to copy a crashed node's blocks while none limps.")
     ] = None,
     crash_per_year: Annotated[
-        float | None, typer.Option(help="Crashes per node and year of 365 d; 1.")
+        float | None, typer.Option(help="Crashes per node and year of 365 d; default: 1.")
     ] = None,
     slowdown: Annotated[
-        float | None, typer.Option(help="How many times longer that takes in limplock; 309.")
+        float | None, typer.Option(help="Factor by which limplock slows that copy; default: 309.")
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The slowdown that a limplock run measured, instead."),
+        typer.Option(metavar="RUN", help="Instead of --slowdown: the one that a limplock run measured."),
     ] = None,
-    row: Annotated[str | None, typer.Option(help="With --measured: of which row, F8.")] = None,
+    row: Annotated[str | None, typer.Option(help="With --measured: row, such as F8.")] = None,
     scenario: Annotated[
-        str | None, typer.Option(help="With --measured: at which severity, 100.")
+        str | None, typer.Option(help="With --measured: severity, such as 100.")
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="With --measured: who limps, if the row has several.")
+        str | None, typer.Option(help="With --measured: limping part, if the row has several.")
     ] = None,
     arm: Annotated[
-        str | None, typer.Option(help="With --measured: which, if the run has several.")
+        str | None, typer.Option(help="With --measured: arm, if the run has several.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Probability that limping nodes lock up a block store (limplock paper, Table 2).
+    """Compute the probability that limping nodes lock up a block store (limplock, Table 2).
 
-    Its reads, its writes, and copying a crashed node's blocks again. With --limp-per-year,
+    It covers reads, writes, and copying a crashed node's blocks again. With --limp-per-year,
     --limp-hours and --repair-hours also: hours in limplock per year, and years until data are lost;
-    with --measured at the slowdown that a run measured, and at both its bounds.
+    with --measured at the measured slowdown and at both its bounds.
 
     Example: sparecraft limplock --nodes 100 --blocks 3200 --limp-per-year 0.1 --limp-hours 24
     --repair-hours 0.12

@@ -40,55 +40,55 @@ def plan(
     ] = None,
     input_: Annotated[
         Path | None,
-        typer.Option("--input", help="A plan.toml; with --from it overrules what was measured."),
+        typer.Option("--input", help="A plan.toml; with --from it overrides measured values."),
     ] = None,
     capacity: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="A capacity run instead: what nodes carry (PCRAFT)."),
+        typer.Option(metavar="RUN", help="Instead: a capacity run, for the load that a node carries (PCRAFT)."),
     ] = None,
     workload: Annotated[
-        str | None, typer.Option(help="With --capacity: which, if the run has several.")
+        str | None, typer.Option(help="With --capacity: workload, if the run has several.")
     ] = None,
     arrival_per_s: Annotated[
         float | None, typer.Option("--arrival", help="With --capacity: requests per second.")
     ] = None,
-    availability: Annotated[float | None, typer.Option(help="SLO, e.g. 0.999.")] = None,
-    p95_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
-    p99_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
+    availability: Annotated[float | None, typer.Option(help="SLO of availability, e.g. 0.999.")] = None,
+    p95_ms: Annotated[float | None, typer.Option(help="SLO of a page's latency.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="SLO of a page's latency.")] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Keep all limits this surely, e.g. 0.9.")
+        float | None, typer.Option(help="Probability of keeping all limits, e.g. 0.9.")
     ] = None,
-    scheme: Annotated[Scheme | None, typer.Option(help="Where the fleet will live.")] = None,
+    scheme: Annotated[Scheme | None, typer.Option(help="Replacement of failed machines: cloud or on-prem.")] = None,
     book: Annotated[
-        str | None, typer.Option(help="Prices: ec2, on-prem or a file; else by the scheme.")
+        str | None, typer.Option(help="Prices: ec2, on-prem or a file; default: by the scheme.")
     ] = None,
-    region: Annotated[str | None, typer.Option(help="Of the price book.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region of the price book.")] = None,
     tfvars: Annotated[
-        Path | None, typer.Option(help="Also write the plan as a fleet.tfvars here.")
+        Path | None, typer.Option(help="Also write the plan as this fleet.tfvars.")
     ] = None,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="Cost against nines and against the tail.")
+        bool, typer.Option("--pareto", help="Also compute cost against availability and against the tail.")
     ] = False,
     figures: Annotated[
         Path | None,
-        typer.Option(help="A folder for figures (SVG): with --pareto its fronts; the schedule."),
+        typer.Option(help="Folder for figures (SVG): the fronts of --pareto, the schedule."),
     ] = None,
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="Plan again with each input changed.")
+        bool, typer.Option("--sensitivity", help="Also plan with each input changed.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="Also write plan.json here.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Also write this plan.json.")] = None,
     example: Annotated[
         bool, typer.Option("--example", help="Print a plan.toml to begin with, and stop.")
     ] = False,
     law_only: Annotated[
         bool,
-        typer.Option("--law-only", help="Do not simulate: faster, and the latency law decides."),
+        typer.Option("--law-only", help="Do not simulate; the latency law decides, which is faster."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both.
+    """Find the cheapest fleet that meets the SLOs, from a run, a plan.toml, or both.
 
-    Planned from a run, fleets are simulated until the cheapest that keeps the SLO is known.
+    With a run, fleets are simulated until the cheapest one that keeps the SLO is known.
 
     Example: sparecraft plan --from results/mediawiki-noisy/latest --p95-ms 300
     """

@@ -15,7 +15,7 @@ from core.terminal import JsonOption, out, print_json, say, told_by_option
 from core.units import HOURS_PER_MONTH
 from optimizer.prices import Instance, PriceBook, price_book
 
-BookOption = Annotated[str, typer.Option(help="ec2, on-prem, or a price book's file.")]
+BookOption = Annotated[str, typer.Option(help="Price book: ec2, on-prem, or a file.")]
 REFRESHED = Path("prices/ec2.toml")
 
 
@@ -41,10 +41,10 @@ def prices() -> None:
 @group.command(name="list")
 def list_(
     book: BookOption = "ec2",
-    region: Annotated[str | None, typer.Option(help="One region; without it, all.")] = None,
+    region: Annotated[str | None, typer.Option(help="One region; default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The book's machines, cheapest first; also without `list`.
+    """List the price book's machines, cheapest first; `prices` alone does the same.
 
     Example: sparecraft prices list --region us-east-1
     """
@@ -64,17 +64,17 @@ def list_(
 @group.command()
 def refresh(
     region: Annotated[
-        list[str] | None, typer.Option(help="A region; may be repeated. Without it, the book's.")
+        list[str] | None, typer.Option(help="A region; may be repeated; default: the book's.")
     ] = None,
     book: BookOption = "ec2",
-    output: Annotated[Path, typer.Option(help="The book to write, whole or not at all.")] = (
+    output: Annotated[Path, typer.Option(help="The price book to write.")] = (
         REFRESHED
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Today's EC2 prices from AWS, as a new book.
+    """Get today's EC2 prices from AWS's pricing API, as a new price book.
 
-    Of the book's types, from AWS's pricing API.
+    It has the instance types of the book that is given.
 
     Example: sparecraft prices refresh --region us-east-1 --output ec2.toml
     """

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from optimizer.reproduce.tables import Cell
 
 FiguresOption = Annotated[
-    Path | None, typer.Option("--figures", help="Also draw the figures, as SVG, into this folder.")
+    Path | None, typer.Option("--figures", help="Also draw the figures (SVG) into this folder.")
 ]
 group = typer.Typer(no_args_is_help=True)
 
 
 @group.callback()
 def reproduce() -> None:
-    """The papers' tables and curves, computed again beside theirs.
+    """Compute the papers' tables and curves again, and show them beside the papers' values.
 
     Example: sparecraft reproduce pcraft
     """
@@ -33,9 +33,9 @@ def reproduce() -> None:
 
 @group.command()
 def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
-    """Tables II and III cell for cell, and figures 5 to 7.
+    """Compute PCRAFT's Tables II and III, cell by cell, and its figures 5 to 7.
 
-    In both readings of 6/year.
+    Both readings of "6/year" are used.
 
     Example: sparecraft reproduce pcraft --figures figures
     """
@@ -92,13 +92,13 @@ def spare(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="What is simulated as sPARE's: tad-paper (if none is said), to the letter, or tad."
+            help="Policy simulated as sPARE's: tad-paper (default, to the letter) or tad."
         ),
     ] = None,
 ) -> None:
-    """Equations 1 to 3, the capacities, section 6 simulated.
+    """Compute sPARE's equations 1 to 3 and capacities, and simulate its section 6.
 
-    The capacities are those of section 4.2; all stands beside the paper's.
+    The capacities are those of section 4.2. The paper's values stand beside all results.
 
     Example: sparecraft reproduce spare --figures figures
     """
@@ -156,9 +156,9 @@ def limplock(
         bool, typer.Option(help="Also simulate clusters of 10 to 10,000 nodes, half a minute.")
     ] = True,
 ) -> None:
-    """Table 2's formulas, Fig. 3's curves, both simulated.
+    """Compute limplock's Table 2 and Fig. 3, by formula and by simulation.
 
-    How often one limping node locks up a block store: beside what the text says of it.
+    They say how often one limping node locks up a block store. The paper's values stand beside.
 
     Example: sparecraft reproduce limplock --figures figures
     """

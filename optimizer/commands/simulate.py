@@ -23,10 +23,10 @@ _ONLY_WITH = {"--arm": "--from", "--predict": "--from", "--threads": "--input"}
 
 def simulate(
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="A scenario, or a list of them: JSON.")
+        Path | None, typer.Option("--input", help="JSON file of a scenario, or of a list of them.")
     ] = None,
     example: Annotated[
-        bool, typer.Option("--example", help="Print scenarios to begin with.")
+        bool, typer.Option("--example", help="Print example scenarios.")
     ] = False,
     from_run: Annotated[
         Path | None,
@@ -36,17 +36,17 @@ def simulate(
     ] = None,
     replay: Annotated[
         Path | None,
-        typer.Option(help="An arbiter's trace: is every decision made again as it was?"),
+        typer.Option(help="An arbiter's trace; check that every decision is repeated."),
     ] = None,
     arm: Annotated[
-        str | None, typer.Option(help="With --from: the arm that is fitted; baseline if none.")
+        str | None, typer.Option(help="With --from: the arm to fit; default: baseline.")
     ] = None,
     predict: Annotated[
-        str | None, typer.Option(help="With --from: the arm that is predicted; all others if none.")
+        str | None, typer.Option(help="With --from: the arm to predict; default: all others.")
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="With --input: scenarios at a time; one a core if not given."),
+        typer.Option(min=1, help="With --input: scenarios at a time; default: one per core."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
