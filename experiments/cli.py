@@ -37,7 +37,6 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "nightly": f"{_HERE}.nightly:nightly",
         "list": f"{_HERE}.list:list_",
         "report": f"{_HERE}.report:report",
-        "open": f"{_HERE}.open:open_",
         "watch": f"{_HERE}.watch:watch",
         "replay": f"{_HERE}.replay:replay",
         "compare": f"{_HERE}.compare:compare",

@@ -1,27 +1,93 @@
-"""`sparecraft report`: a run's page anew from its files."""
+"""`sparecraft report`: a run's page, written again from its files, or the newest page's path."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core.errors import InputError
 from core.runfiles.folder import run_folder
 from core.runfiles.result import read_result
 from core.terminal import print_json
 from experiments import kinds
-from experiments.commands.options import JsonOption, RunArgument, out
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
+from experiments.design import is_path
+from experiments.record.records import was_cut_short
+
+_PAGE = "report.html"
 
 
 def report(
-    run: RunArgument,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="A run: results/EXPERIMENT/RUN; or an experiment's name, for its latest run.",
+            autocompletion=run_folders,
+        ),
+    ] = None,
+    path: Annotated[
+        bool,
+        typer.Option(
+            "--path",
+            help="Write nothing: print path and URL of the newest report, of RUN if it is given.",
+        ),
+    ] = False,
+    results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html anew from a run's files, and print its summary.
+    """Write report.html again from a run's files, and print its summary.
+
+    With --path and an experiment's name: the report of its newest run that reached its end.
 
     Example: sparecraft report mediawiki-noisy
     """
-    run = run_folder(run)
-    result = read_result(run)
+    if path:
+        _print_path(newest(run, results).resolve(), as_json)
+        return
+    if run is None:
+        hint = "`sparecraft list` shows the runs; --path prints the newest report's path."
+        raise InputError("RUN", expected="a run", got="none", hint=hint)
+    folder = run_folder(Path(run), results)
+    result = read_result(folder)
     kind = kinds.find(result["kind"])
-    page = kind.write_page(run)
+    page = kind.write_page(folder)
     if as_json:
         print_json(result)
     else:
         kind.print_result(result, out, page)
+
+
+def _print_path(page: Path, as_json: bool) -> None:
+    if as_json:
+        print_json({"path": str(page), "url": page.as_uri()})
+        return
+    for line in (str(page), page.as_uri()):
+        out.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def newest(what: str | None, results: Path) -> Path:
+    """Return the newest report, of `what` if it is given. Raises InputError if there is none."""
+    if what is not None and (Path(what) / _PAGE).is_file():
+        return Path(what) / _PAGE
+    if what is None:
+        of = list(results.glob("*"))
+    else:
+        of = [Path(what) if is_path(what) else results / what]
+    patterns = (f"*/{_PAGE}", f"*/*/{_PAGE}")
+    found = {page.resolve() for one in of for pattern in patterns for page in one.glob(pattern)}
+    if not found:
+        raise InputError(
+            what or str(results),
+            expected=f"a run with a {_PAGE}",
+            got="none",
+            hint="`sparecraft list` shows the runs; `sparecraft report RUN` writes the page again.",
+        )
+
+    def rank(page: Path) -> tuple[bool, str]:
+        """Of one experiment, runs that reached their end first; a run's name is its time."""
+        return what is not None and not was_cut_short(page.parent), page.parent.name
+
+    return max(found, key=rank)

@@ -93,7 +93,7 @@ def _follow(watcher: Watcher, once: bool) -> None:
                 gone += 1
     if gone:
         out.print("InfluxDB no longer answers: the run is over, or its fleet is gone.")
-        out.print("`sparecraft open` says where the report is.")
+        out.print("`sparecraft report --path` prints the path of the report.")
 
 
 def _serve(watcher: Watcher, port: int) -> None:

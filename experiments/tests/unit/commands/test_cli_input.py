@@ -23,7 +23,7 @@ READERS = (
     ("nightly", "--suite"),
     ("replay",),
     ("report",),
-    ("open",),
+    ("report", "--path"),
     ("adopt",),
     ("plan", "--input"),
     ("plan", "--from"),

@@ -307,17 +307,17 @@ def test_list_and_compare_show_of_many_arms_the_best(results: Path) -> None:
     assert "gains of" not in two
 
 
-def test_open_names_the_newest_report(results: Path) -> None:
+def test_report_names_the_newest_page(results: Path) -> None:
     newest = results / "mediawiki-noisy" / "20260102T000000Z" / "report.html"
     for words in ((), ("mediawiki-noisy",), (str(newest.parent),)):
-        found = _json("open", *words, "--results", str(results))
+        found = _json("report", "--path", *words, "--results", str(results))
         assert found == {"path": str(newest.resolve()), "url": newest.resolve().as_uri()}
-    assert refusal("open", "redis-noisy", "--results", str(results)).exit_code == 2
+    assert refusal("report", "--path", "redis-noisy", "--results", str(results)).exit_code == 2
     manifest = newest.parent / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "cut_short": True}))
     whole = results / "mediawiki-noisy" / "20260101T000000Z" / "report.html"
     for words, page in (((), newest), (("mediawiki-noisy",), whole)):
-        found = _json("open", *words, "--results", str(results))
+        found = _json("report", "--path", *words, "--results", str(results))
         assert found["path"] == str(page.resolve())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from experiments.commands.open import newest
+from experiments.commands.report import newest
 from experiments.design import designs_available, load_design
 from experiments.design.design import DESIGNS
 from experiments.tests.called import call, refusal
@@ -74,7 +74,7 @@ def test_init_makes_no_design_that_a_built_in_one_would_hide(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == []
 
 
-def test_open_looks_below_a_path_and_nowhere_else(
+def test_report_looks_below_a_path_and_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "results" / "shop" / "R" / "report.html"
