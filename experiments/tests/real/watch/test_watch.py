@@ -303,7 +303,7 @@ class _Entry:
     def __init__(self, *up: str) -> None:
         self._up = list(up)
 
-    def made(self) -> list[str]:
+    def experiments(self) -> list[str]:
         return self._up
 
 
