@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from bench.process import ROOT, arbiter, haproxy, program, running
-from bench.turns import compared, medians, ratio, spread, measure_turns
+from bench.turns import compared, measure_turns, medians, ratio, spread
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import ROOT, arbiter, program, running, takes_connections
-from bench.turns import compared, medians, ratio, measure_turns
+from bench.turns import compared, measure_turns, medians, ratio
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)

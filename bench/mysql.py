@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import arbiter, haproxy, program, running
-from bench.turns import medians, ratio, measure_turns
+from bench.turns import measure_turns, medians, ratio
 
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012

@@ -19,7 +19,7 @@ from typing import Any
 from bench import program
 from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.purchase import Purchase, with_purchases
-from optimizer.plan.inputs.schedule import Hours, DeclaredQuota, DeclaredSchedule, hourly_problem
+from optimizer.plan.inputs.schedule import DeclaredQuota, DeclaredSchedule, Hours, hourly_problem
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.schedule import Design, HourlyProblem, HourlyTier, Period
 from optimizer.plan.solve.schedule_model import ScheduleModel

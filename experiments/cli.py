@@ -146,9 +146,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Find the cheapest fleet that stays available and keeps its tail latency low, "
-         "by measurements beside noisy neighbours and under hardware faults.",
-    epilog="`sparecraft glossary WORD` explains words such as arm, r, NodT, TAD and "
-           "PCRAFT.",
+    "by measurements beside noisy neighbours and under hardware faults.",
+    epilog="`sparecraft glossary WORD` explains words such as arm, r, NodT, TAD and PCRAFT.",
 )
 
 

@@ -49,7 +49,7 @@ def check(
         typer.Option(
             "--deep",
             help="Also start one machine of each role in Docker, ask each operation once, and "
-                 "remove all. Exit code 1 if an answer is wrong.",
+            "remove all. Exit code 1 if an answer is wrong.",
         ),
     ] = False,
     as_json: JsonOption = False,

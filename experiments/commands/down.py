@@ -36,11 +36,15 @@ def down(
         str | None,
         typer.Argument(
             help="An experiment's name or its design's folder; without one, all fleets, after a "
-                 "question."
+            "question."
         ),
     ] = None,
     all_fleets: Annotated[
-        bool, typer.Option("--all", help="Remove every fleet of the platform that was made here, without a question.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Remove every fleet of the platform that was made here, without a question.",
+        ),
     ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,

@@ -19,7 +19,7 @@ def halt(
         str | None,
         typer.Argument(
             help="Name of an experiment, a design or a suite; without one, all your runs on this "
-                 "host."
+            "host."
         ),
     ] = None,
     reason: Annotated[

@@ -26,15 +26,15 @@ def compose(
         list[str] | None,
         typer.Option(
             metavar="SERVICE=PROTOCOL[:PORT]",
-            help="Protocol and port of a service, if the file does not give them; may be "
-                 "repeated.",
+            help="Protocol and port of a service, if the file does not give them; may be repeated.",
         ),
     ] = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="A Compose profile to include; may be repeated.")
     ] = None,
     env_file: Annotated[
-        Path | None, typer.Option(help="File of variables, instead of .env beside the Compose file.")
+        Path | None,
+        typer.Option(help="File of variables, instead of .env beside the Compose file."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,8 +102,8 @@ def _answer(said: str, place: str) -> Answer:
 
 
 def _ask(service: Service) -> Answer | None:
-    """Asks on the terminal where nothing tells what the service speaks."""
-    from experiments.importers.compose.tiers import can_be_known, ports_of
+    """Ask on the terminal if nothing shows the protocol of the service."""
+    from experiments.importers.compose.tiers import is_recognised, ports_of
 
     if is_recognised(service):
         return None

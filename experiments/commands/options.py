@@ -49,7 +49,7 @@ SeedOption = Annotated[
         "--seed",
         min=0,
         help="Seed of arrivals, neighbours and faults, to repeat an earlier run's; default: "
-             "the design's, or a new one.",
+        "the design's, or a new one.",
     ),
 ]
 InfluxOption = Annotated[

@@ -17,7 +17,9 @@ from experiments.testbed.platforms.local.images import Image
 def prune(
     all_unused: Annotated[
         bool,
-        typer.Option("--all", help="Include images that the next run would use, and would then build again."),
+        typer.Option(
+            "--all", help="Include images that the next run would use, and would then build again."
+        ),
     ] = False,
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove the listed images, after a question.")

@@ -40,7 +40,7 @@ def replay(
         typer.Argument(
             metavar="RUN|NIGHTS",
             help="A run: results/EXPERIMENT/RUN; an experiment's name, for its latest run; or a "
-                 "suite's folder of nights.",
+            "suite's folder of nights.",
             autocompletion=run_folders,
         ),
     ],

@@ -49,8 +49,8 @@ def run(
         typer.Option(
             "--close",
             help="Then change the fleet in place to the planned one, measure it with the same "
-                 "arrivals, neighbours and faults, and report whether the plan's promise was "
-                 "kept. Platform local only.",
+            "arrivals, neighbours and faults, and report whether the plan's promise was "
+            "kept. Platform local only.",
         ),
     ] = False,
     interference: Annotated[
@@ -65,9 +65,9 @@ def run(
             min=0.0,
             max=600.0,
             help="On a shared host: how long each block may wait until other guests take at most "
-                 "5 % of the cores and other work at most 15 %. In kinds compare and schemes a "
-                 "block that is disturbed nevertheless, or by a late load generator, is set "
-                 "aside and measured again.",
+            "5 % of the cores and other work at most 15 %. In kinds compare and schemes a "
+            "block that is disturbed nevertheless, or by a late load generator, is set "
+            "aside and measured again.",
         ),
     ] = 0.0,
     attach: Annotated[
@@ -76,8 +76,8 @@ def run(
             "--attach",
             metavar="WHERE",
             help="Measure an existing fleet, and change and remove nothing of it: a file of "
-                 "`terraform output -json`, the folder of the Terraform configuration that made "
-                 "it, or a workspace of infra/stacks/local.",
+            "`terraform output -json`, the folder of the Terraform configuration that made "
+            "it, or a workspace of infra/stacks/local.",
         ),
     ] = None,
     target: Annotated[
@@ -86,7 +86,7 @@ def run(
             "--target",
             metavar="URL",
             help="Load a service that somebody else runs, http://HOST:PORT, and make no fleet: "
-                 "latencies, errors and the SLO, without agents and arbiters.",
+            "latencies, errors and the SLO, without agents and arbiters.",
         ),
     ] = None,
     allow_hosts: Annotated[
@@ -95,7 +95,7 @@ def run(
             "--allow-host",
             metavar="HOST",
             help="With --target: repeat the host if it is not this machine. Load only services "
-                 "that you may load.",
+            "that you may load.",
         ),
     ] = None,
     dry_run: Annotated[

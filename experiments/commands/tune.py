@@ -31,14 +31,16 @@ def tune(
     chosen: Chosen,
     target: Annotated[Target | None, typer.Option(help="The latency to minimise.")] = None,
     exhaustive: Annotated[
-        bool | None, typer.Option("--exhaustive", help="Afterwards measure every feasible r, to compare.")
+        bool | None,
+        typer.Option("--exhaustive", help="Afterwards measure every feasible r, to compare."),
     ] = None,
     start: Annotated[
         Start | None,
         _option("start", "Begin at r = 1 everywhere, or at the simulator's optimum."),
     ] = None,
     arm: Annotated[
-        str | None, typer.Option(help="Arm with the policy and tokens to use; default: the last one.")
+        str | None,
+        typer.Option(help="Arm with the policy and tokens to use; default: the last one."),
     ] = None,
     collision_max: Annotated[
         float | None, _option("collision_max", "Limit of the collision probability (Eq. 1).")

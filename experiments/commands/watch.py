@@ -29,7 +29,9 @@ def watch(
     ] = None,
     run: Annotated[str | None, typer.Option("--run", help="A run; default: the newest.")] = None,
     influxdb: InfluxOption = None,
-    page: Annotated[bool, typer.Option("--page", help="Serve a page with charts, on 127.0.0.1.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Serve a page with charts, on 127.0.0.1.")
+    ] = False,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: a free one.")
     ] = 0,

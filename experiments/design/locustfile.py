@@ -2,7 +2,7 @@
 
 The file is its user's own code, and Locust changes the standard library of the process that imports
 it. So a child process reads it, with a time limit and no network
-(`experiments/load/workers/locust/file_inspector.py`), and says which users, tasks and weights it has.
+(`experiments/load/workers/locust/file_inspector.py`), and lists its users, tasks and weights.
 """
 
 from __future__ import annotations

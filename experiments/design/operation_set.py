@@ -256,7 +256,9 @@ def _population(load: Load, directory: Path) -> Population:
             Session(
                 one.name,
                 one.weight,
-                tuple(SessionStep(number_of[step.operation], *step.think_range) for step in one.steps),
+                tuple(
+                    SessionStep(number_of[step.operation], *step.think_range) for step in one.steps
+                ),
             )
             for one in load.sessions
         ),

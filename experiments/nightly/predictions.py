@@ -83,7 +83,9 @@ def _values(
         yield from _value(f"cpu/{tier}", one, "ci_low", "ci_high")
 
 
-def _value(name: str, one: Mapping[str, Any], low: str, high: str) -> Iterator[tuple[str, PredictedValue]]:
+def _value(
+    name: str, one: Mapping[str, Any], low: str, high: str
+) -> Iterator[tuple[str, PredictedValue]]:
     if one["predicted"] is not None and one["measured"] is not None:
         yield (
             name,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from experiments.nightly.history import PredictedValue, History, Prediction
+from experiments.nightly.history import History, PredictedValue, Prediction
 from experiments.nightly.predictions_figures import error_figure, prediction_figure
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (

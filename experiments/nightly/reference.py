@@ -37,7 +37,9 @@ def reference_per_s() -> float:
     return 1.0 / statistics.median(times_s)
 
 
-def _kernel(table: np.ndarray, indices: np.ndarray, text: bytes, reading: int, writing: int) -> None:
+def _kernel(
+    table: np.ndarray, indices: np.ndarray, text: bytes, reading: int, writing: int
+) -> None:
     total = 0
     for number in range(_COUNT):
         total += number

@@ -10,7 +10,7 @@ from experiments.nightly.figures import arms_of
 from experiments.nightly.history import History, Percentile, Run
 from experiments.nightly.levels import FEASIBLE, MET, Series, all_series
 from experiments.nightly.pooling import night_gain
-from experiments.nightly.words import metric_words, level_words
+from experiments.nightly.words import level_words, metric_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,

@@ -273,8 +273,8 @@ def _sent_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
             records = records.filter(pl.col("outcome") != "dropped")
             records = records.unique(["name", "outcome"], keep="first", maintain_order=True)
         return [
-            OperationReply(one["name"], one["outcome"], one["status"], one["bytes"], one["latency_ms"],
-                  one["reason"] or "")
+            OperationReply(one["name"], one["outcome"], one["status"], one["bytes"],
+                           one["latency_ms"], one["reason"] or "")
             for one in records.iter_rows(named=True)
         ]  # fmt: skip
 

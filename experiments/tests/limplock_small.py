@@ -88,7 +88,7 @@ class Three(System):
             raise NotStable("three", expected="a leader", got="none")
         return found
 
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+    def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         del row
         return next(name for name in parts["follower"] if name != injected)
 

@@ -43,12 +43,15 @@ def availability(
         typer.Option(help="Extra active nodes (ara) or pool nodes (pf on-prem)."),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="Instead of --extra: find the smallest size that reaches this.")
+        float | None,
+        typer.Option(help="Instead of --extra: find the smallest size that reaches this."),
     ] = None,
     crash_per_year: Annotated[
         float | None, typer.Option(help="Crashes per node and year of 365 d.")
     ] = None,
-    failover_s: Annotated[float | None, typer.Option(help="Mean fail-over time; default: 15.")] = None,
+    failover_s: Annotated[
+        float | None, typer.Option(help="Mean fail-over time; default: 15.")
+    ] = None,
     repair_s: Annotated[
         float | None, typer.Option(help="Mean repair time (on-prem); default: never repaired.")
     ] = None,
@@ -62,26 +65,36 @@ def availability(
     common_cause_nodes: Annotated[
         int | None, typer.Option(help="Nodes that a shock takes down; default: all.")
     ] = None,
-    repair_crew: Annotated[int | None, typer.Option(help="Repairs at the same time; default: 1.")] = None,
+    repair_crew: Annotated[
+        int | None, typer.Option(help="Repairs at the same time; default: 1.")
+    ] = None,
     limp_per_year: Annotated[
         float | None, typer.Option(help="Limping episodes per node and year.")
     ] = None,
-    limp_recovery_s: Annotated[float | None, typer.Option(help="Mean length of an episode.")] = None,
+    limp_recovery_s: Annotated[
+        float | None, typer.Option(help="Mean length of an episode.")
+    ] = None,
     limp_capacity: Annotated[
-        float | None, typer.Option(help="Share of its capacity that a limping node has; default: 0.")
+        float | None,
+        typer.Option(help="Share of its capacity that a limping node has; default: 0."),
     ] = None,
     rates: Annotated[
         Path | None,
         typer.Option(help="A TOML file with a [rates] table: numbers, or observations."),
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="With observed rates: interval, or size, at this confidence.")
+        float | None,
+        typer.Option(help="With observed rates: interval, or size, at this confidence."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --confidence: seed of the draws; default: 1.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="With --confidence: seed of the draws; default: 1.")
+    ] = None,
     course: Annotated[
         int | None, typer.Option(min=1, help="Also compute P(enough nodes up) at this many times.")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw that time course into this SVG file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw that time course into this SVG file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the expected share of a year with enough nodes up (PCRAFT), with error bound.

@@ -69,14 +69,15 @@ def integrity(
         int | None, typer.Option(help="On-prem: cold nodes for this one; default: any number.")
     ] = None,
     repair_s: Annotated[
-        float | None, typer.Option(help="Time until a crashed node is back in the pool; default: never.")
+        float | None,
+        typer.Option(help="Time until a crashed node is back in the pool; default: never."),
     ] = None,
     hardware_crash_per_year: Annotated[
         float | None, typer.Option(help="Crashes per node and year besides transient faults.")
     ] = None,
-    sdc_recovery_s: Annotated[float, typer.Option(help="Time until a corrupt state is repaired.")] = (
-        6 * 3600.0
-    ),
+    sdc_recovery_s: Annotated[
+        float, typer.Option(help="Time until a corrupt state is repaired.")
+    ] = (6 * 3600.0),
     crash_recovery_s: Annotated[
         float, typer.Option(help="Time until a crashed node is replaced.")
     ] = 15.0,
@@ -85,7 +86,9 @@ def integrity(
         float,
         typer.Option(help="Share of retries that crash; Table I's crash share includes them."),
     ] = 0.0,
-    horizon_s: Annotated[float, typer.Option(help="Time horizon, from a correct node on.")] = FAULT_MONTH_S,
+    horizon_s: Annotated[
+        float, typer.Option(help="Time horizon, from a correct node on.")
+    ] = FAULT_MONTH_S,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).

@@ -42,11 +42,10 @@ def limplock(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the simulation; default: 1.")] = None,
     limp_per_year: Annotated[
-        float | None, typer.Option(help="Limping episodes per node and year; adds hours per year and MTTDL.")
+        float | None,
+        typer.Option(help="Limping episodes per node and year; adds hours per year and MTTDL."),
     ] = None,
-    limp_hours: Annotated[
-        float | None, typer.Option(help="Mean length of an episode.")
-    ] = None,
+    limp_hours: Annotated[float | None, typer.Option(help="Mean length of an episode.")] = None,
     repair_hours: Annotated[
         float | None, typer.Option(help="Hours to copy a crashed node's blocks while none limps.")
     ] = None,
@@ -58,7 +57,9 @@ def limplock(
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Instead of --slowdown: the one that a limplock run measured."),
+        typer.Option(
+            metavar="RUN", help="Instead of --slowdown: the one that a limplock run measured."
+        ),
     ] = None,
     row: Annotated[str | None, typer.Option(help="With --measured: row, such as F8.")] = None,
     scenario: Annotated[

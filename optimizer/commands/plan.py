@@ -44,7 +44,10 @@ def plan(
     ] = None,
     capacity: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Instead: a capacity run, for the load that a node carries (PCRAFT)."),
+        typer.Option(
+            metavar="RUN",
+            help="Instead: a capacity run, for the load that a node carries (PCRAFT).",
+        ),
     ] = None,
     workload: Annotated[
         str | None, typer.Option(help="With --capacity: workload, if the run has several.")
@@ -52,13 +55,17 @@ def plan(
     arrival_per_s: Annotated[
         float | None, typer.Option("--arrival", help="With --capacity: requests per second.")
     ] = None,
-    availability: Annotated[float | None, typer.Option(help="SLO of availability, e.g. 0.999.")] = None,
+    availability: Annotated[
+        float | None, typer.Option(help="SLO of availability, e.g. 0.999.")
+    ] = None,
     p95_ms: Annotated[float | None, typer.Option(help="SLO of a page's latency.")] = None,
     p99_ms: Annotated[float | None, typer.Option(help="SLO of a page's latency.")] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Probability of keeping all limits, e.g. 0.9.")
     ] = None,
-    scheme: Annotated[Scheme | None, typer.Option(help="Replacement of failed machines: cloud or on-prem.")] = None,
+    scheme: Annotated[
+        Scheme | None, typer.Option(help="Replacement of failed machines: cloud or on-prem.")
+    ] = None,
     book: Annotated[
         str | None, typer.Option(help="Prices: ec2, on-prem or a file; default: by the scheme.")
     ] = None,
@@ -67,7 +74,10 @@ def plan(
         Path | None, typer.Option(help="Also write the plan as this fleet.tfvars.")
     ] = None,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="Also compute cost against availability and against the tail.")
+        bool,
+        typer.Option(
+            "--pareto", help="Also compute cost against availability and against the tail."
+        ),
     ] = False,
     figures: Annotated[
         Path | None,
@@ -82,7 +92,9 @@ def plan(
     ] = False,
     law_only: Annotated[
         bool,
-        typer.Option("--law-only", help="Do not simulate; the latency law decides, which is faster."),
+        typer.Option(
+            "--law-only", help="Do not simulate; the latency law decides, which is faster."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

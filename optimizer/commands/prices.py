@@ -67,9 +67,7 @@ def refresh(
         list[str] | None, typer.Option(help="A region; may be repeated; default: the book's.")
     ] = None,
     book: BookOption = "ec2",
-    output: Annotated[Path, typer.Option(help="The price book to write.")] = (
-        REFRESHED
-    ),
+    output: Annotated[Path, typer.Option(help="The price book to write.")] = (REFRESHED),
     as_json: JsonOption = False,
 ) -> None:
     """Get today's EC2 prices from AWS's pricing API, as a new price book.

@@ -25,9 +25,7 @@ def simulate(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="JSON file of a scenario, or of a list of them.")
     ] = None,
-    example: Annotated[
-        bool, typer.Option("--example", help="Print example scenarios.")
-    ] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print example scenarios.")] = False,
     from_run: Annotated[
         Path | None,
         typer.Option(

@@ -224,7 +224,9 @@ def _check(station: Station) -> None:
 def _check_stable(station: Station, where: str) -> None:
     limp = station.limp_speed if station.limping else 1.0
     if station.sends_by_speed:
-        busiest = max(_shared_load(station), station.written / (_remaining_share(station.tier) * limp))
+        busiest = max(
+            _shared_load(station), station.written / (_remaining_share(station.tier) * limp)
+        )
     else:
         busiest = station.load / (_remaining_share(station.tier) * limp)
     if not busiest < 1.0:

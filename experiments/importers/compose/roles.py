@@ -49,7 +49,9 @@ def write_role(
     if calls := [_call(tier, tiers[name], at) for at, name in enumerate(tier.calls, 1)]:
         told["calls"] = calls
     if service.healthcheck is not None:
-        told["ready"] = {"timeout_s": min(max(service.healthcheck.start_s, _READY_S[0]), _READY_S[1])}
+        told["ready"] = {
+            "timeout_s": min(max(service.healthcheck.start_s, _READY_S[0]), _READY_S[1])
+        }
     if tier.protocol in ("tcp", "mysql"):
         told["fit"] = {"token_hold": "connection"}
     for one in service.mounts:
@@ -94,7 +96,9 @@ def _process(service: Service) -> dict[str, Any]:
         "command": service.command,
         "user": service.user,
         "workdir": service.workdir,
-        "healthcheck": () if service.no_healthcheck else service.healthcheck and service.healthcheck.words,
+        "healthcheck": ()
+        if service.no_healthcheck
+        else service.healthcheck and service.healthcheck.words,
         "restart": service.restart or None,
     }
     return {

@@ -142,7 +142,7 @@ def silent_table(variant: str, origins: Rows) -> Table | None:
             Cell(str(one["line"]) if one["line"] else MISSING), named(one["stream"]),
             named(one["opcode"]), Cell(number(one["count"])),
         )
-        for one in places
+        for one in origins
     )  # fmt: skip
     head = ("function", "line", "stream", "instruction", "silent")
     return Table(f"silent-{variant}", f"{variant}: where silent corruptions began", head, shown)

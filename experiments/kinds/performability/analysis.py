@@ -37,7 +37,8 @@ def analyse(folder: Path) -> Findings:
     year = year_of(run)
     fills = manifest.get("fills") or []
     against = [
-        *generator_reasons(load), *_missing_blocks(run, faults), *_not_quiet(run), *not_as_warm(fills),
+        *generator_reasons(load), *_missing_blocks(run, faults),
+        *_not_quiet(run), *not_as_warm(fills),
     ]  # fmt: skip
     verdicts = not_measured(manifest["verdicts"], against)
     body = {

@@ -20,7 +20,7 @@ from experiments.design.schedule import Block, pair_seed, stream
 from experiments.kinds.calibration import calibrate
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
-from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Replicator
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Replicator, Rules
 from experiments.kinds.tune.result import SEARCH, result_json
 from experiments.kinds.tune.section import TuneSection
 from experiments.kinds.tune.simulated import simulated_optimum

@@ -1,8 +1,8 @@
 """Alg. 1 of sPARE where measuring is expensive and noisy: windows in, a trajectory out.
 
-The search knows no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
-`OutOfTime`; windows with the same `pair` meet the same arrivals, pages and neighbours. What was
-found stays in `contests` and `windows`, however the search ends.
+The search has no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
+`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results stay
+in `contests` and `windows`, however the search ends.
 """
 
 from __future__ import annotations

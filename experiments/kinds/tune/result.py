@@ -120,7 +120,9 @@ def _step(number: int, step: Contest) -> dict[str, Any]:
     }
 
 
-def _exhaustive(replicator: Replicator, rounds: Sequence[Sequence[Measured]]) -> dict[str, Any] | None:
+def _exhaustive(
+    replicator: Replicator, rounds: Sequence[Sequence[Measured]]
+) -> dict[str, Any] | None:
     """Every feasible r over the complete rounds, and the chosen one against the least of them.
 
     The least of several noisy figures looks lower than it is, so the ratio errs upwards.

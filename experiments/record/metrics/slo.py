@@ -154,7 +154,9 @@ def _judged(
     return name, met, share, text if met is not None else f"{text}: undecided"
 
 
-def block_positions(requests: pl.DataFrame, block_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_positions(
+    requests: pl.DataFrame, block_s: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The block and the stretch of time that each request belongs to, numbered from 0.
 
     Parameters: requests (n,) of one arm, with repeat and intended_s; block_s float [s].

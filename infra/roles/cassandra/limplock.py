@@ -17,7 +17,7 @@ from typing import Any
 from core.errors import InputError
 from experiments.kinds.limplock.clients.jvm import exported, read_jvm, samples
 from experiments.kinds.limplock.clients.process import Clients, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetric, Parts, System
 from experiments.kinds.limplock.row import Load, Row
 
 _CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}

@@ -13,7 +13,7 @@ import httpx
 
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
-from experiments.kinds.limplock.clients.system import Parts, PageMetric
+from experiments.kinds.limplock.clients.system import PageMetric, Parts
 from experiments.kinds.limplock.row import Row
 
 _PORT = 2379

@@ -18,7 +18,7 @@ from core.errors import InputError
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.clients.process import Clients, Lane, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetric, Parts, System
 from experiments.kinds.limplock.row import Load, Row
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870

@@ -23,7 +23,7 @@ from experiments.design.workloads import module_at
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.clients.process import Clients, Lane, Task
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric, System
+from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetric, Parts, System
 from experiments.kinds.limplock.row import Load, Row
 
 _placement = module_at(Path(__file__).with_name("placement.py"))

@@ -13,7 +13,7 @@ from typing import Any
 from experiments.kinds.limplock.clients.jvm import look_at_jvm
 from experiments.kinds.limplock.clients.leader_follower import LeaderFollower
 from experiments.kinds.limplock.clients.process import Clients
-from experiments.kinds.limplock.clients.system import Node, NotStable, Parts, PageMetric
+from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetric, Parts
 from experiments.kinds.limplock.row import Row
 
 _PORT = 2181

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import PlannerError
 from core.tolerances import CENT
-from optimizer.plan.inputs.schedule import Hours, DeclaredSchedule, hourly_problem
+from optimizer.plan.inputs.schedule import DeclaredSchedule, Hours, hourly_problem
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.schedule import (
     ENERGY,

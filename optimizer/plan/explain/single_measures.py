@@ -57,7 +57,9 @@ def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, 
 
 def spares_alone(problem: Problem, plain: Path) -> Problem:
     """The problem with more machines than `plain` as the only way out."""
-    return _restricted(problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0))
+    return _restricted(
+        problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0)
+    )
 
 
 def replication_alone(problem: Problem, plain: Path) -> Problem:

@@ -76,7 +76,9 @@ def _refuse_idle(file: PlanFile) -> None:
             )  # fmt: skip
 
 
-def _offered(file: PlanFile, number: int, variants: Sequence[DeclaredVariant]) -> tuple[Variant, ...]:
+def _offered(
+    file: PlanFile, number: int, variants: Sequence[DeclaredVariant]
+) -> tuple[Variant, ...]:
     """A tier's variants; one that offers none is native, as in Table I."""
     if not variants:
         native = DeclaredVariant(name="native", nodt=1.0, nodt_source="itself", pcraft="native")

@@ -106,7 +106,9 @@ def dose_of(
     return Dose(mechanism.what, unit, put, bound, mechanism.share_least, tuple(mechanism.verdicts))
 
 
-def _metric_max(metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame) -> float | None:
+def _metric_max(
+    metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame
+) -> float | None:
     """The most that machines with this part said of it while the part limped."""
     found = [
         float(value)

@@ -26,7 +26,9 @@ _ROOM_S = 20.0  # of the paper's last stretch at least
 Course = Mapping[str, Any]
 
 
-def courses(left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame) -> list[dict[str, Any]]:
+def courses(
+    left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame
+) -> list[dict[str, Any]]:
     """Of each repeat under a fault: operations done per second, in bins of BIN_S from the fault on,
     what it did without the fault, and when servers died.
 

@@ -245,7 +245,9 @@ class Repeat:
         seen = self.outcome.probes
         while True:
             start, index = self._events.now, len(seen)
-            seen.append(ClientRequest(node, operation, needs, start, self._cluster.fault_s, "timeout"))
+            seen.append(
+                ClientRequest(node, operation, needs, start, self._cluster.fault_s, "timeout")
+            )
             outcome = "ok"
             try:
                 yield from ask()

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from experiments.kinds.limplock.judge.rule import Rule, Verdict, judge_operation, noise
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, slowdown
+from experiments.kinds.limplock.judge.slowdown import Duration, Slowdown, slowdown
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.windows import Window, later_bases
 

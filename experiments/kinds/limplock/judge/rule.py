@@ -29,7 +29,7 @@ from pydantic import Field
 from core.config_file import Share, Strict
 from experiments.kinds.limplock.judge.dose import Class, Dose
 from experiments.kinds.limplock.judge.probes import ProbeFinding, Stream, probe_findings
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, slowdown
+from experiments.kinds.limplock.judge.slowdown import Duration, Slowdown, slowdown
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
 _SPREAD_LEAST = 2  # base values, without which nothing says how much they differ

@@ -101,7 +101,9 @@ def relative(base: Window, faulty: Window, rule: Search) -> Duration | None:
     makes no zone. None where the base was cut short, whose length is not known, and where the
     operation was over before its fault was to begin."""
     missed = rule.axis == "start" and faulty.took_s <= value_of(faulty.scenario)
-    return None if base.cut or missed else Duration(faulty.took_s / base.took_s, at_least=faulty.cut)
+    return (
+        None if base.cut or missed else Duration(faulty.took_s / base.took_s, at_least=faulty.cut)
+    )
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Strict, refusal
-from experiments.kinds.limplock.judge.slowdown import Slowdown, Duration, median, slowdown
+from experiments.kinds.limplock.judge.slowdown import Duration, Slowdown, median, slowdown
 
 Measure = Callable[[float], Sequence[Duration]]
 

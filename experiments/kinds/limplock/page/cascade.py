@@ -73,7 +73,9 @@ def _figure(some: Sequence[Scenario], looks: Mapping[str, LineStyle]) -> Figure:
     )  # fmt: skip
 
 
-def _graphs(graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, LineStyle], size: Size) -> Any:
+def _graphs(
+    graphs: Sequence[Sequence[Scenario]], looks: Mapping[str, LineStyle], size: Size
+) -> Any:
     columns = 1 if size.small else min(4, len(graphs))
     width = (size.plot_width - _BETWEEN_PX * (columns - 1)) / columns
     return alt.concat(*(

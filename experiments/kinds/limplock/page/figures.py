@@ -243,7 +243,9 @@ def _throughput(asked: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
     ]  # fmt: skip
 
 
-def _probed(asked: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float, end_s: float) -> Rows:
+def _probed(
+    asked: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float, end_s: float
+) -> Rows:
     """Of each machine: the median of the operation that is slowest in each stretch of time."""
     width_s = _width_s(zero_s, end_s)
     binned = (
@@ -270,7 +272,9 @@ def _drawn_as(name: str, looks: Mapping[str, LineStyle]) -> dict[str, Any]:
     return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
 
 
-def _metric_panels(left: RunInputs, told: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float) -> list[_Panel]:
+def _metric_panels(
+    left: RunInputs, told: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float
+) -> list[_Panel]:
     """White-box metrics that say anything: those that came to a limit, then the first."""
     found = []
     series = Metrics(told)

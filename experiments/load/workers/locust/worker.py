@@ -69,7 +69,7 @@ class Work:
         self.complete = False
         self._runner = runner
         self._plan: LoadPlan | None = None
-        self._runner: PlanRunner | None = None
+        self._plan_runner: PlanRunner | None = None
         self._records = LineSender(runner)
         self._go = AsyncResult()
         self._closed = False
@@ -85,9 +85,9 @@ class Work:
         try:
             record = self._records.append
             loop = OpenLoop(self._plan, clock=time.monotonic, record=record)
-            self._runner = PlanRunner(self._records, loop)
+            self._plan_runner = PlanRunner(self._records, loop)
             self._runner.send_message("ready", {"priority": settle()})
-            self._runner.run(*self._go.get())
+            self._plan_runner.run(*self._go.get())
             self.complete = not self._closed
         except Exception as error:
             logging.exception("the load worker failed")
@@ -99,9 +99,9 @@ class Work:
         if self._closed:
             return
         self._closed = True
-        ended = self._runner.end() if self._runner else {"launched": 0}
+        ended = self._plan_runner.end() if self._plan_runner else {"launched": 0}
         self._records.flush()
-        cpu = self._runner.cpu() if self._runner else {}
+        cpu = self._plan_runner.cpu() if self._plan_runner else {}
         self._runner.send_message("finished", {**ended, **cpu, "error": error})
 
     def _on_share(self, msg: Any, **_: Any) -> None:

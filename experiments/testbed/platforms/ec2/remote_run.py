@@ -73,7 +73,9 @@ class RemoteRun:
         self._narrator = narrator
         self._note = platform.stack.state_directory / _FILE
         self._noted = noted = self._read()
-        is_made = noted.begun or not noted.own_fleet if noted else bool(platform.stack.state_resources())
+        is_made = (
+            noted.begun or not noted.own_fleet if noted else bool(platform.stack.state_resources())
+        )
         self._offer = None if is_made else offer(design, platform, given, narrator)
         self.question = self._offer.question if self._offer else ""
 

@@ -17,8 +17,13 @@ from experiments.testbed import runs
 from experiments.testbed.platforms import terraform
 from experiments.testbed.platforms.journal import MachineJournal, Note
 from experiments.testbed.platforms.local import docker, jars, variants
+from experiments.testbed.platforms.local.addresses import (
+    choose_addresses,
+    networks_of,
+    ports_line,
+    ports_of,
+)
 from experiments.testbed.platforms.local.engines import Engine, engines_of
-from experiments.testbed.platforms.local.addresses import choose_addresses, networks_of, ports_line, ports_of
 from experiments.testbed.platforms.terraform import Progress, Stack
 
 STACK = ROOT / "infra" / "stacks" / "local"

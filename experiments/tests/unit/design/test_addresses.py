@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from core.errors import EnvironmentMissing
-from experiments.testbed.platforms.local.addresses import PORTS, choose_addresses, networks_of, ports_of
+from experiments.testbed.platforms.local.addresses import (
+    PORTS,
+    choose_addresses,
+    networks_of,
+    ports_of,
+)
 
 
 def _addresses(stated: dict[str, Any], kept: dict[str, Any], *others: dict[str, Any]) -> Any:

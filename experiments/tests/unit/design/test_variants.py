@@ -28,7 +28,9 @@ def test_what_arms_ask_for(name: str, expected: set[tuple[str, str]]) -> None:
 
 
 def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
-    assert variants.used_variants(tmp_path, load_design("redis-variants").fleet, find_roles()) == set()
+    assert (
+        variants.used_variants(tmp_path, load_design("redis-variants").fleet, find_roles()) == set()
+    )
 
 
 def test_a_program_that_cannot_be_compiled_is_named(

@@ -11,7 +11,14 @@ import pytest
 from core.errors import InputError
 from experiments.design.prediction import PLANNED_FOLDER
 from experiments.nightly.folders import prune, told_apart
-from experiments.nightly.history import PredictedValue, History, Prediction, Writer, broken, read_history
+from experiments.nightly.history import (
+    History,
+    PredictedValue,
+    Prediction,
+    Writer,
+    broken,
+    read_history,
+)
 from experiments.nightly.predictions_page import (
     by_figure,
     by_group,
@@ -30,7 +37,9 @@ pytestmark = pytest.mark.usefixtures("few_draws")
 FOLDER = f"mediawiki-noisy/{PLANNED_FOLDER}/one"
 
 
-def figure(measured: float, predicted: float = 100.0, *, covered: bool | None = None) -> PredictedValue:
+def figure(
+    measured: float, predicted: float = 100.0, *, covered: bool | None = None
+) -> PredictedValue:
     low, high = (None, None) if covered is None else (predicted / 2, predicted * 1.5)
     return PredictedValue(predicted=predicted, low=low, high=high, measured=measured,
                   measured_low=measured * 0.9, measured_high=measured * 1.2,

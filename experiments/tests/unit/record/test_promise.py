@@ -184,7 +184,9 @@ def test_without_a_distribution_the_law_s_error_is_the_interval() -> None:
     assert found is not None
     assert found.point == 558.0
     assert found.high / found.point == pytest.approx(found.point / found.low)
-    kept = PlannersError(0.68, 4.0, "").probability_within(558.0, found.high)  # as the plan computes it
+    kept = PlannersError(0.68, 4.0, "").probability_within(
+        558.0, found.high
+    )  # as the plan computes it
     assert kept == pytest.approx(0.95)
 
 

@@ -45,9 +45,11 @@ def test_an_engine_that_takes_too_long_is_an_error_of_ours(
 
 def test_an_end_of_a_network_is_a_container_and_no_machine() -> None:
     names = ("web-1", "vxlan-1949158", "vxlan")
-    found = [docker.Found("container", f"sc-{EXPERIMENT}-{name}", EXPERIMENT) for name in names]
+    found = [
+        docker.OwnedObject("container", f"sc-{EXPERIMENT}-{name}", EXPERIMENT) for name in names
+    ]
     assert [one.is_machine for one in found] == [True, False, True]
-    assert not docker.Found("network", f"sc-{EXPERIMENT}-data", EXPERIMENT).is_machine
+    assert not docker.OwnedObject("network", f"sc-{EXPERIMENT}-data", EXPERIMENT).is_machine
 
 
 def test_a_file_of_hosts_gives_the_stack_its_variables(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class _Case:
     scheme: str
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         return self.needed + (self.extra if self.mechanism == "ara" else 0)
 
     @property

@@ -91,7 +91,7 @@ def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_wo
     assert sure.rates is not None
     rates = sure.rates.sample(rng, worlds)
 
-    def probability_within(option: Option) -> float:
+    def kept(option: Option) -> float:
         """The share of worlds in which this tier keeps both limits."""
         grid = np.linspace(0.1, 1.6, 31)
         p99 = [plain.case.with_load(f).limited(()).latency((option,))[99] for f in grid]

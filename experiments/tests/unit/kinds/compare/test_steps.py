@@ -12,10 +12,10 @@ from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.headline import headline, is_a_chain
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.steps import (
+    closing_lines,
     main_sentence,
     requests_to_servers,
     steps_table,
-    closing_lines,
 )
 from experiments.kinds.compare.verdict import verdict
 from experiments.record.metrics.summary import summarize_run

@@ -208,7 +208,9 @@ def test_a_repeat_is_given_the_order_of_the_designs_seed() -> None:
     design = load_design("limplock-zookeeper")
     testbed = SimpleNamespace(design=design, keep=lambda _: None)
     section = LimplockSection(rows=("Z3",))
-    drawn = Rows(cast(Any, testbed), section)._drawn(Block(0, 2, "new", 0), section.chosen_rows()[0], "x")
+    drawn = Rows(cast(Any, testbed), section)._drawn(
+        Block(0, 2, "new", 0), section.chosen_rows()[0], "x"
+    )
     seed = design.experiment.design.seed
     assert drawn == shuffled(section.scenarios, seed, "Z3", "x", "new", 2)
 

@@ -13,7 +13,7 @@ import pytest
 from core.errors import DiskFull
 from experiments.design import Design, load_design
 from experiments.kinds.limplock.clients import process
-from experiments.kinds.limplock.clients.process import Clients, OperationTime, Lane, Task, command
+from experiments.kinds.limplock.clients.process import Clients, Lane, OperationTime, Task, command
 from experiments.kinds.limplock.measure import blocks
 from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.section import LimplockSection

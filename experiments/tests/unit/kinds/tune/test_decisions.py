@@ -25,7 +25,7 @@ from experiments.kinds.tune.evidence import (
 )
 from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
 from experiments.kinds.tune.page import headline
-from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Rules, Replicator
+from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Replicator, Rules
 from experiments.kinds.tune.result import SEARCH, result_json
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.kinds.tune.steady import steady_state
@@ -129,7 +129,9 @@ def test_an_arm_without_requests_is_refused() -> None:
 SQUARE = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2)]
 
 
-def replicator(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int = 10_000) -> Replicator:
+def replicator(
+    factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int = 10_000
+) -> Replicator:
     """A replicator on a service whose latency is that of `window` times a factor for each r."""
     begun = itertools.count()
 
