@@ -31,9 +31,9 @@ class CompareKind(Kind[SectionT]):
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:
         """By the work that the newest valid run of the design measured."""
-        from experiments.kinds.compare.utilisation import foreseen
+        from experiments.kinds.compare.utilisation import predicted_utilisation
 
-        return foreseen(design, results)
+        return predicted_utilisation(design, results)
 
     def measure(self, testbed: Testbed, section: SectionT) -> None:
         """Every block of the design."""

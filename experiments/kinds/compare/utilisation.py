@@ -1,4 +1,4 @@
-"""Utilisation of an arm's tiers: foreseen, measured, and foreseen of a design by an earlier run."""
+"""Utilisation of tiers by arm: predicted, measured, and predicted for a design from an earlier run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.report.text import interval, milliseconds, number, percent
 
 
 def utilisation_table(run: RunFolder) -> Table | None:
-    """CPU of each arm's tiers, foreseen and measured; None where no machine was sampled."""
+    """CPU of each arm's tiers, predicted and measured; None where no machine was sampled."""
     found = run.summary.get("utilisation") or {}
     tiers = list(next(iter(found.values()), {}))
     if not any(one["samples"] for arm in found.values() for one in arm.values()):
@@ -26,7 +26,7 @@ def utilisation_table(run: RunFolder) -> Table | None:
     calibrated = run.summary.get("calibration") is not None
     head = ["arm"]
     for tier in tiers:
-        head += [f"{tier}, foreseen"] if calibrated else []
+        head += [f"{tier}, predicted"] if calibrated else []
         head += [f"{tier}, measured"]
     rows = []
     for arm, of in found.items():
@@ -66,7 +66,7 @@ def calibration_words(found: Mapping[str, Any]) -> str:
     )
 
 
-def foreseen(design: Design, results: Path) -> dict[str, Any]:
+def predicted_utilisation(design: Design, results: Path) -> dict[str, Any]:
     """Utilisation by arm and tier that a run of the design will have.
 
     By the work of the newest valid run of the same tiers' roles and user in `results`, whose name

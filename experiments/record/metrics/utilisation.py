@@ -49,7 +49,7 @@ def utilisation(
     blocks: Mapping[str, Spans],
     manifest: Mapping[str, Any],
 ) -> dict[str, dict[str, Any]]:
-    """By arm and tier: foreseen by the run's calibration (None without one), measured, samples.
+    """By arm and tier: predicted by the run's calibration (None without one), measured, samples.
 
     Parameters: blocks, when each arm was measured.
     """

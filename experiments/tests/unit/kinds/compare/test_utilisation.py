@@ -17,7 +17,7 @@ from experiments.kinds.compare import KIND
 from experiments.kinds.compare.adopt import adopt
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import write_report
-from experiments.kinds.compare.utilisation import foreseen
+from experiments.kinds.compare.utilisation import predicted_utilisation
 from experiments.record.manifest import spec_json
 from experiments.tests.adopt_fixture import source_run
 from experiments.tests.report_fixture import FakeRun, fake_run
@@ -90,18 +90,18 @@ def test_a_run_at_a_stated_rate_has_no_rate_to_watch(tmp_path: Path) -> None:
 
 
 def test_without_an_earlier_run_an_asked_share_bounds_each_arms(tmp_path: Path) -> None:
-    found = foreseen(asked(tmp_path), tmp_path / "results")
+    found = predicted_utilisation(asked(tmp_path), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (True, None)
     assert found["arms"]["baseline"] == {"web": 0.12, "db": 0.12}
     assert found["arms"]["replicated"] == pytest.approx({"web": 0.24, "db": 0.24})
-    assert foreseen(design(tmp_path / "rate"), tmp_path / "results")["arms"] == {}
+    assert predicted_utilisation(design(tmp_path / "rate"), tmp_path / "results")["arms"] == {}
 
 
 def test_an_earlier_run_says_what_a_rate_will_use(tmp_path: Path) -> None:
     run = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0)
     folder = beside(tmp_path / "results", run)
     offered = read_result(folder)["compare"]["arms"]["baseline"]["offered_per_s"]
-    found = foreseen(design(tmp_path / "design"), tmp_path / "results")
+    found = predicted_utilisation(design(tmp_path / "design"), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (False, folder.name)
     at_5 = ON_WEB_AND_DB * (4 * 0.4) / offered * 5.0 / (4 * 0.6)  # the design has larger machines
     assert found["arms"]["baseline"]["web"] == pytest.approx(at_5, rel=1e-6)
@@ -112,7 +112,7 @@ def test_an_earlier_calibration_says_the_rate_of_an_asked_share(tmp_path: Path) 
     run = short_run()
     run.manifest["calibration"] = CALIBRATION
     beside(tmp_path / "results", run)
-    found = foreseen(asked(tmp_path), tmp_path / "results")
+    found = predicted_utilisation(asked(tmp_path), tmp_path / "results")
     assert found["rate_per_s"] == pytest.approx(0.12 * 4 * 0.6 / 0.06)
     assert found["arms"]["baseline"]["web"] == pytest.approx(0.12)
 
@@ -123,7 +123,7 @@ def test_runs_that_are_not_valid_or_of_other_users_say_nothing(tmp_path: Path) -
     broken.manifest["verdicts"]["injection"] = {"ok": False, "reasons": ["none was"]}
     beside(tmp_path / "results", other, "20261121T093000Z")
     beside(tmp_path / "results", broken, "20261122T093000Z")
-    assert foreseen(asked(tmp_path), tmp_path / "results")["run"] is None
+    assert predicted_utilisation(asked(tmp_path), tmp_path / "results")["run"] is None
 
 
 def test_a_full_tier_is_warned_of_where_copies_fill_it(tmp_path: Path) -> None:
