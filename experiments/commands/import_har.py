@@ -92,7 +92,7 @@ def access_log(
 
 def _trace(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
     if to is None:
-        raise InputError("--trace", expected="it with --to", got="it alone", hint="Give --to.")
+        raise InputError("--trace", expected="--to beside it", got="none", hint="Give --to.")
     found = traffic.trace()
     if not found:
         raise InputError(

@@ -29,9 +29,9 @@ def with_target(
     if given:
         raise InputError(
             "--target",
-            expected="no word on a fleet: none is made, and none is looked at",
+            expected="no option about a fleet, because none is made or used",
             got=f"{' and '.join(given)} beside it",
-            hint="Take that out.",
+            hint="Leave that out.",
         )
     made = as_endpoint(design)
     if without := left_out(design.experiment):

@@ -169,9 +169,9 @@ def _check_attach(attach: str | None, chosen: Chosen, keep: bool, close: bool) -
     if attach is not None and others:
         raise InputError(
             "--attach",
-            expected="no other word on the fleet: it is where it is, and stays",
+            expected="no other option about the fleet, which exists and stays",
             got=f"{' and '.join(others)} beside it",
-            hint="Take that out.",
+            hint="Leave that out.",
         )
 
 

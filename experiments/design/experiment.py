@@ -168,7 +168,7 @@ class Load(Requests):
             check_names(self.operations, self.sessions)
         for key in ("sessions", "parameters", "tls_name"):
             if getattr(self, key) and not self.operations:
-                raise refusal("it beside [[load.operations]]", got="it alone", key=key)
+                raise refusal("[[load.operations]] beside it", got="none", key=key)
         if self.sessions and self.workers > 1:
             raise refusal(
                 "workers = 1 with sessions: a user's steps are sent by one",
@@ -188,7 +188,7 @@ class Load(Requests):
     def _locustfile_alone(self) -> Load:
         if self.locustfile is None:
             if self.task_timeout_s is not None:
-                raise refusal("it beside a locustfile", got="it alone", key="task_timeout_s")
+                raise refusal("a locustfile beside it", got="none", key="task_timeout_s")
             return self
         if self.user != LOCUSTFILE:
             hint = "Say one of them: a locustfile has users of its own."

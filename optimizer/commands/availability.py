@@ -182,13 +182,13 @@ class _ModelRequest:
         if confidence is not None and not rates.uncertain:
             raise InputError(
                 "--confidence",
-                expected="it with rates that were observed (--rates FILE), which are uncertain",
-                got="rates that are all certain",
+                expected="observed rates beside it (--rates FILE)",
+                got="rates without uncertainty",
                 hint="Leave it out.",
             )
         if seed is not None and confidence is None:
             raise InputError(
-                "--seed", expected="it with --confidence", got="it alone", hint="Leave it out."
+                "--seed", expected="--confidence beside it", got="none", hint="Leave it out."
             )
 
     def notes(self, rates: FailureRates, extra: int | None) -> list[str]:

@@ -91,7 +91,7 @@ def limplock(
     from optimizer import limplock as model
 
     if seed is not None and simulate is None:
-        raise InputError("--seed", expected="it with --simulate", got="without it")
+        raise InputError("--seed", expected="--simulate beside it", got="none")
     arguments = (*fields(model.Cluster), *fields(model.LimpRates))
     with told_by_option({one.name: option_of(one.name) for one in arguments} | _SIMULATE):
         cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
@@ -137,8 +137,8 @@ def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates |
         if value is None:
             raise InputError(
                 option_of(name),
-                expected="it beside " + ", ".join(map(option_of, given)),
-                got="without it",
+                expected="this option beside " + ", ".join(map(option_of, given)),
+                got="none",
                 hint="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
             )
     given.pop("measured", None)
@@ -154,7 +154,7 @@ def _measured(
     given = {name: value for name, value in choice.items() if value is not None}
     if run is None:
         for name in given:
-            raise InputError(option_of(name), expected="it with --measured", got="without it")
+            raise InputError(option_of(name), expected="--measured beside it", got="none")
         return None
     for name, value in given.items():
         if not value:
@@ -162,7 +162,7 @@ def _measured(
     if slowdown is not None:
         raise InputError(
             "--slowdown",
-            expected="it, or --measured",
+            expected="this option or --measured",
             got="both",
             hint="Leave one of them out.",
         )
@@ -170,8 +170,8 @@ def _measured(
         if name not in given:
             raise InputError(
                 option_of(name),
-                expected="it beside --measured",
-                got="without it",
+                expected="this option beside --measured",
+                got="none",
                 hint="The run's page has its rows and scenarios.",
             )
     row = given["row"]

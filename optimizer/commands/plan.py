@@ -119,14 +119,14 @@ def plan(
     over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
     for name, value in (("--workload", workload), ("--arrival", arrival_per_s)):
         if value is not None and capacity is None:
-            raise InputError(name, expected="it with --capacity", got="without it")
+            raise InputError(name, expected="--capacity beside it", got="none")
     if capacity is not None:
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:
         asked = _read_request(from_run, input_, over)
     if figures is not None and not pareto and not asked.load.hours:
         raise InputError(
-            "--figures", expected="with --pareto, or [load] day or week", got="without them"
+            "--figures", expected="--pareto, or [load] day or week, beside it", got="neither"
         )
     with _progress() as say:
         say("planning")

@@ -109,7 +109,7 @@ def spare(
     if policy is not None and not simulation:
         raise InputError(
             "--policy",
-            expected="it with the simulation",
+            expected="the simulation beside it",
             got="--no-simulation",
             hint="Leave one of them out.",
         )

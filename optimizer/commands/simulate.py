@@ -105,7 +105,7 @@ def _check(given: Collection[str]) -> None:
     for name, other in _ONLY_WITH.items():
         if name in given and other not in given:
             raise InputError(
-                name, expected=f"it with {other}", got="without it", hint="Leave it out."
+                name, expected=f"{other} beside it", got="none", hint="Leave it out."
             )
 
 

@@ -76,7 +76,7 @@ def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> Pr
         return book
     if book.costs:
         raise InputError(
-            "prices.purchase", expected="it with a book of rented machines", got="owned ones"
+            "prices.purchase", expected="a price book of rented machines", got="owned ones"
         )
     names = [way.name for way in ways]
     if len(set(names)) < len(names):

@@ -91,7 +91,7 @@ def _without_effect(source: ConfigFile, number: int, key: str, beside: str) -> I
         "remedies",
         number,
         key,
-        expected=f"it beside {beside}",
-        got="it without",
+        expected=f"{beside} beside it",
+        got="none",
         hint="State both.",
     )

@@ -116,7 +116,7 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     region = region_of(book, plan.prices.region)
     if plan.prices.speeds and plan.slo.latency_ms:
         raise file.source.error(
-            "prices", "speeds", expected="it without latency limits: their law is of equal cores",
+            "prices", "speeds", expected="no latency limits beside it: their law assumes equal cores",
             got="both", hint="Leave the speeds, or p95_ms and p99_ms, out.",
         )  # fmt: skip
     book = with_speeds(book, region, plan.prices.speeds)
@@ -174,8 +174,8 @@ def _request(
     if slo.confidence is not None and not figures and not missing:
         raise InputError(
             file.source.place("slo", "confidence") if file is not None else "slo.confidence",
-            expected="it where something is uncertain: a latency limit, observed rates, the demand",
-            got="figures that are all certain",
+            expected="an uncertain input: a latency limit, observed rates, the demand",
+            got="exact inputs only",
             hint="Leave it out, or state what was observed (plan.toml [rates], [load] spread).",
         )
     planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
@@ -197,7 +197,7 @@ def _request(
         check_first(file.source, service, slo)
         if load.spread and slo.confidence is None:
             raise file.source.error(
-                "load", "spread", expected="it beside [slo] confidence", got="none",
+                "load", "spread", expected="[slo] confidence beside it", got="none",
                 hint="State the confidence, or leave the spread out.",
             )  # fmt: skip
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
@@ -205,7 +205,7 @@ def _request(
         check_state(file, named, available=slo.availability is not None)
         _check_schedule(file, case)
         if plan is not None and plan.hosts and case.scheme != Scheme.on_prem:
-            raise file.source.error("hosts", expected="it with scheme on-prem", got=case.scheme)
+            raise file.source.error("hosts", expected="the scheme on-prem", got=case.scheme)
         _check_arch(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
@@ -249,7 +249,7 @@ def _check_schedule(file: PlanFile, case: Case) -> None:
     stated = file.stated.schedule
     if stated is not None and case.scheme != Scheme.cloud:
         raise file.source.error(
-            "schedule", expected="it with rented machines (scheme = cloud)", got=case.scheme,
+            "schedule", expected="rented machines (scheme = cloud)", got=case.scheme,
             hint="Leave it out: an owned machine costs the same in every hour.",
         )  # fmt: skip
     for number, quota in enumerate(stated.quotas if stated is not None else ()):

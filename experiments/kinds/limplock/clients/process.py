@@ -237,7 +237,7 @@ class Clients:
         kind = ClientEnded if got == _GONE else MeasurementFailed
         return kind(
             "the store's client",
-            expected="to do what it is told",
+            expected="that it runs until its end",
             got=f"{got}; it printed: {self._tail()}",
             hint=f"Its log is {self._log}.",
         )
