@@ -104,9 +104,7 @@ def _check(given: Collection[str]) -> None:
         )
     for name, other in _ONLY_WITH.items():
         if name in given and other not in given:
-            raise InputError(
-                name, expected=f"{other} beside it", got="none", hint="Leave it out."
-            )
+            raise InputError(name, expected=f"{other} beside it", got="none", hint="Leave it out.")
 
 
 def _replay(trace: Path, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""Utilisation of tiers by arm: predicted and measured, and predicted from an earlier run.
+"""Utilisation of tiers by arm: predicted and measured, and predicted from an earlier run."""
 
 from __future__ import annotations
 

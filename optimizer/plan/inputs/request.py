@@ -116,7 +116,7 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     region = region_of(book, plan.prices.region)
     if plan.prices.speeds and plan.slo.latency_ms:
         raise file.source.error(
-            "prices", "speeds", expected="no latency limits beside it: their law assumes equal cores",
+            "prices", "speeds", expected="no latency limits beside it, whose law is of equal cores",
             got="both", hint="Leave the speeds, or p95_ms and p99_ms, out.",
         )  # fmt: skip
     book = with_speeds(book, region, plan.prices.speeds)
