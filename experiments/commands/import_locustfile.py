@@ -28,10 +28,11 @@ def locustfile(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design whose load is a Locust file, and list its users, tasks and weights.
+    """Make a design whose load is a Locust file.
 
-    The file is imported in a child process without network. What an open loop cannot honour
-    (wait_time, LoadTestShape) is listed. Without --to nothing is written.
+    The file is imported in a child process without network. Its users, tasks and weights are
+    listed, and parts that an open loop cannot honour (wait_time, LoadTestShape). Without --to
+    nothing is written.
 
     Example: sparecraft import locustfile locustfile.py --to my-shop
     """

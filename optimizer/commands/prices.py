@@ -44,7 +44,9 @@ def list_(
     region: Annotated[str | None, typer.Option(help="One region; default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the price book's machines, cheapest first; `prices` alone does the same.
+    """List machines of the price book, cheapest first.
+
+    `sparecraft prices` alone does the same.
 
     Example: sparecraft prices list --region us-east-1
     """
@@ -70,9 +72,9 @@ def refresh(
     output: Annotated[Path, typer.Option(help="The price book to write.")] = (REFRESHED),
     as_json: JsonOption = False,
 ) -> None:
-    """Get today's EC2 prices from AWS's pricing API, as a new price book.
+    """Get today's EC2 prices from AWS as a new price book.
 
-    It has the instance types of the book that is given.
+    It has the instance types of the given book, with prices of AWS's pricing API.
 
     Example: sparecraft prices refresh --region us-east-1 --output ec2.toml
     """

@@ -33,7 +33,7 @@ def reproduce() -> None:
 
 @group.command()
 def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
-    """Compute PCRAFT's Tables II and III, cell by cell, and its figures 5 to 7.
+    """Compute PCRAFT's Tables II and III and figures 5 to 7.
 
     Both readings of "6/year" are used.
 
@@ -96,9 +96,9 @@ def spare(
         ),
     ] = None,
 ) -> None:
-    """Compute sPARE's equations 1 to 3 and capacities, and simulate its section 6.
+    """Compute sPARE's equations and capacities, and simulate it.
 
-    The capacities are those of section 4.2. The paper's values stand beside all results.
+    Equations 1 to 3, the capacities of section 4.2, section 6 simulated. The paper's values stand beside all results.
 
     Example: sparecraft reproduce spare --figures figures
     """
@@ -156,9 +156,10 @@ def limplock(
         bool, typer.Option(help="Also simulate clusters of 10 to 10,000 nodes, half a minute.")
     ] = True,
 ) -> None:
-    """Compute limplock's Table 2 and Fig. 3, by formula and by simulation.
+    """Compute limplock's Table 2 and figure 3.
 
-    They say how often one limping node locks up a block store. The paper's values stand beside.
+    By formula and by simulation: how often one limping node locks up a block store. The paper's
+    values stand beside.
 
     Example: sparecraft reproduce limplock --figures figures
     """

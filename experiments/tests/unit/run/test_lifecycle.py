@@ -139,7 +139,7 @@ def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
 
     monkeypatch.setattr(Testbed, "collect", lambda _: called("collect"))
     platform: Any = SimpleNamespace(
-        name="local", is_attached=False, down=lambda _: called("down"), left=list
+        name="local", is_attached=False, down=lambda _: called("down"), remaining=list
     )
     outcome = carried_out(WithFleet(), tmp_path, platform)
     assert calls == ["collect", "down"]
@@ -157,7 +157,7 @@ def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
         raise BROKEN
 
     said = io.StringIO()
-    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, left=list)
+    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
     with pytest.raises(Interrupted) as caught:
         carried_out(
             WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
@@ -179,7 +179,9 @@ def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
 
     monkeypatch.setattr(Testbed, "collect", collect)
     said = io.StringIO()
-    platform: Any = SimpleNamespace(name="local", is_attached=False, down=lambda _: [], left=list)
+    platform: Any = SimpleNamespace(
+        name="local", is_attached=False, down=lambda _: [], remaining=list
+    )
     with pytest.raises(Interrupted) as caught:
         carried_out(
             WithFleet(KeyboardInterrupt()), tmp_path, platform, Narrator(Console(file=said))
@@ -201,7 +203,7 @@ def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
         downs.append("down")
         return []
 
-    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, left=list)
+    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
     kind, asked = WithFleet(ends), load_design(SMALL)
     try:
         run_experiment(

@@ -46,7 +46,7 @@ def etcd(*told: Mapping[str, float]) -> System:
     said = dict(zip((node.name for node in NODES), told, strict=True))
 
     class Told(adapter_of(ROLE)):  # type: ignore[misc]
-        def _told(self, node: str) -> Mapping[str, float]:
+        def _metrics(self, node: str) -> Mapping[str, float]:
             return said[node]
 
     return Told(NODES, {})
