@@ -98,7 +98,8 @@ def spare(
 ) -> None:
     """Compute sPARE's equations and capacities, and simulate it.
 
-    Equations 1 to 3, the capacities of section 4.2, section 6 simulated. The paper's values stand beside all results.
+    Equations 1 to 3, the capacities of section 4.2, section 6 simulated. The paper's values stand
+    beside all results.
 
     Example: sparecraft reproduce spare --figures figures
     """
