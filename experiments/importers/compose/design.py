@@ -131,7 +131,9 @@ def import_compose(
         notes.add((), f"the variable {variable} is not set: it is empty (first at {first})")
     for place, name in whole.outside:
         notes.add_at(place, f"{name} is read, though it lies outside of the project's folder")
-    raise_all([*dependency_cycles(services), *_sources_missing(services), *_ports_taken(services)])
+    raise_all(
+        [*dependency_cycles(services), *_sources_missing(services), *_port_conflicts(services)]
+    )
     chosen = _in_profiles(services, profiles, notes)
     left_out: dict[str, str] = {}
     tiers = tiers_of(chosen, source, ask, left_out)

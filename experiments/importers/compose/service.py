@@ -176,7 +176,7 @@ class _Reader:
         return self.source.error("services", self.name, *key, expected=expected, got=got, hint=hint)
 
     def service(self) -> Service:
-        probe, no_probe = self.probe()
+        healthcheck, no_healthcheck = self.healthcheck()
         told = self.told
         deploy = told.get("deploy") or {}
         return Service(
