@@ -15,4 +15,9 @@ VARIABLE = "SPARECRAFT_TEST_EXAMPLES"
 
 def examples(count: int) -> settings:
     """The decorator of a random test that draws `count` examples where the variable is not set."""
-    return settings(max_examples=max(5, round(count * float(os.environ.get(VARIABLE, "1")))))
+    return settings(max_examples=max(5, round(count * share())))
+
+
+def share() -> float:
+    """The share of the stated numbers that is drawn."""
+    return float(os.environ.get(VARIABLE, "1"))

@@ -35,6 +35,15 @@ linted_tests() { # arguments of cargo test
     cargo test --quiet --locked --manifest-path agents/Cargo.toml --workspace "$@"
 }
 
+# Tests in the folders of a kind, such as unit, or 'unit|real', in all rooms or in $wings; modules in other folders are not
+# imported.
+tests_in() { # kind, arguments of pytest
+  local folders among
+  read -ra among <<<"${wings:-core experiments optimizer grafana infra}"
+  mapfile -t folders < <(find "${among[@]}" -regextype posix-extended -type d -regex ".*/tests/($1)" | sort)
+  python -m pytest -q "${@:2}" "${folders[@]}"
+}
+
 # Runs jobs side by side. The first one's output is seen; what the others say comes after it, and last what failed.
 at_once() { # functions
   local logs job failed=() passed=()

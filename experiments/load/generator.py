@@ -26,12 +26,11 @@ import polars as pl
 
 from core.errors import DiskFull, InputError, MeasurementFailed
 from experiments.design.workers import DEFAULT, worker_command
-from experiments.load.plan import LoadPlan, RemoteWorkers, write_plan
+from experiments.load.plan import MASTER_PORT, LoadPlan, RemoteWorkers, write_plan
 from experiments.load.record_reader import ContractViolation, Done, RecordReader, message_of
 from experiments.record.records import REQUESTS, RequestRecord
 
 READY_TIMEOUT_S = 60.0
-MASTER_PORT = 5557  # Locust's own, for workers on other machines
 REMOTE_CONNECT_S = 60.0  # a worker's service starts it anew after each block
 LOG_BYTES_MAX = 16 * 1024 * 1024
 HEARD_BYTES_MAX = 1024 * 1024

@@ -35,13 +35,13 @@ from experiments.load.drawn import Timing, draw
 from experiments.load.protocols import check_protocol
 from experiments.load.tls import PlanTls
 from experiments.paths import ROOT
-from experiments.record.records import write_bytes
 
 # Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range, and
 # on a load machine of a fleet on EC2, which this file says, the range of its own network.
 ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
 EC2_NETWORK = ipaddress.ip_network("10.0.0.0/8")
 ROLE_FILE = Path("/etc/sparecraft/role.env")
+MASTER_PORT = 5557  # Locust's own, for workers on other machines
 
 
 @dataclass(frozen=True)
@@ -311,6 +311,8 @@ def _from_root(file: Path) -> str:
 
 def write_plan(path: Path, plan: LoadPlan) -> None:
     """Write a plan for a load worker, or for repeating it by hand."""
+    from experiments.record.records import write_bytes  # a worker only reads, and needs no polars
+
     write_bytes(path, PLAN.dump_json(plan) + b"\n")
 
 

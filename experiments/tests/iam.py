@@ -50,11 +50,12 @@ def mapper_allows(
 ) -> bool:
     """The same by Principal Mapper alone."""
     keys = CaseInsensitiveDict(dict(context))
+    filled = [_filled(policy, context) for policy in policies]
 
     def any_says(effect: str) -> bool:
         return any(
-            policy_has_matching_statement(_filled(policy, context), effect, action, resource, keys)
-            for policy in policies
+            policy_has_matching_statement(policy, effect, action, resource, keys)
+            for policy in filled
         )
 
     return any_says("Allow") and not any_says("Deny")
@@ -63,9 +64,10 @@ def mapper_allows(
 def _filled(policy: Policy, context: Mapping[str, str | list[str]]) -> dict[str, Any]:
     """With what its variables stand for, which Principal Mapper knows in resources only."""
     text = json.dumps(policy)
+    variables = {name.lower() for name in re.findall(r"\$\{([^}]+)\}", text)}
     for name, value in context.items():
-        if isinstance(value, str):
+        if name.lower() in variables and isinstance(value, str):
             put = json.dumps(value)[1:-1].replace("\\", r"\\")
             text = re.sub(re.escape(f"${{{name}}}"), put, text, flags=re.IGNORECASE)
-    filled: dict[str, Any] = json.loads(text)
+    filled: dict[str, Any] = json.loads(text) if variables else dict(policy)
     return filled

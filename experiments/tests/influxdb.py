@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import httpx
 
 from experiments.record.telemetry.local import LocalInflux
+from experiments.tests.started import free_port
 
 
 class Influx(LocalInflux):
-    """One server, and what may happen to it."""
+    """One server, and what may happen to it; its port is nobody else's while it is down."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._address = f"127.0.0.1:{free_port()}"
 
     def create_database(self) -> None:
         """As the role's start script does, and an empty one."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,11 @@ def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
+    found = list[int]()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            found += map(int, file.read_text().split())
+    return found
 
 
 def alive(pids: Iterable[int]) -> list[int]:
@@ -141,9 +144,3 @@ def _ends(pid: int) -> bool:
     ended, _, _ = select.select([watch], [], [], 60)
     os.close(watch)
     return bool(ended)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

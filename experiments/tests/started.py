@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,17 @@ from typing import Any
 
 LIMIT_S = 120.0
 _POLL_S = 0.02
+_HELD: list[socket.socket] = []
+
+
+def free_port() -> int:
+    """A port of loopback that nobody else is given: it stays bound here, and a server that sets
+    SO_REUSEADDR, as servers do, listens there all the same."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    _HELD.append(held)
+    return int(held.getsockname()[1])
 
 
 def until(what: str, condition: Callable[[], object]) -> None:
@@ -36,6 +48,17 @@ def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     until(f"{pattern!r} in {log}", is_told)
     assert found is not None
     return found.group(1)
+
+
+def until_listening(process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a program listens at the port."""
+    with socket.socket() as probe:
+
+        def is_listening() -> bool:
+            assert process.poll() is None, f"{process.args!r} ended"
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until(f"{process.args!r} that listens", is_listening)
 
 
 @contextmanager

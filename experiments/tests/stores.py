@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.tests.load_fixture import free_port
-from experiments.tests.started import until
+from experiments.tests.started import free_port, until_listening
 
 MEMCACHED = ("memcached", "-l", "127.0.0.1", "-p", "{port}", "-U", "0", "-u", "nobody")
 REDIS = ("redis-server", "--port", "{port}", "--save", "")
@@ -64,7 +62,7 @@ def started(name: str, *options: str) -> Iterator[int]:
     command = [program(name), *(option.format(port=port) for option in options)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            _until_listening(process, port)
+            until_listening(process, port)
             yield port
         finally:
             process.kill()
@@ -88,13 +86,3 @@ def mysql(folder: Path) -> Iterator[int]:
     )
     with started("mariadbd", *options) as port:
         yield port
-
-
-def _until_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    with socket.socket() as probe:
-
-        def is_listening() -> bool:
-            assert process.poll() is None, f"{process.args!r} ended"
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-        until(f"{process.args!r} that listens", is_listening)

@@ -36,8 +36,7 @@ from locust.exception import StopUser
 from locust.runners import WorkerRunner
 
 from core.errors import EnvironmentMissing
-from experiments.load.generator import MASTER_PORT
-from experiments.load.plan import PLAN, LoadPlan
+from experiments.load.plan import MASTER_PORT, PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel
 from experiments.load.workers.locust.open_loop import OpenLoop, Records
 from experiments.load.workers.locust.plan_runner import PlanRunner

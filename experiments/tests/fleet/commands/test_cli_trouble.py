@@ -11,7 +11,7 @@ import pytest
 from experiments.paths import ROOT
 from experiments.testbed.platforms.local import docker
 from experiments.tests.adopt_fixture import source_run
-from experiments.tests.called import sparecraft
+from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.disks import mounted
 from experiments.tests.engine import docker as call_docker
 
@@ -49,9 +49,9 @@ def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
     tmp_path: Path, file: str, old: str, new: str, named: str
 ) -> None:
     design = _copy(tmp_path, file, old, new)
-    done = sparecraft("run", str(design), "--results", str(tmp_path / "results"))
-    assert done.returncode == 2, done.stderr
-    said = " ".join(done.stderr.split())
+    error = refusal("run", str(design), "--results", str(tmp_path / "results"))
+    assert error.exit_code == 2
+    said = " ".join(str(error).split())
     assert named in said
     assert file in said.replace(" ", "")
     assert "expected" in said
@@ -59,8 +59,8 @@ def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
 
 def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: Path) -> None:
     run = source_run(tmp_path / "run")
-    done = sparecraft("adopt", str(run), "--to", str(tmp_path / "planned"))
-    assert done.returncode == 0, done.stderr
+    done = call("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert done.exit_code == 0, done.output
     assert f"sparecraft run {tmp_path}/planned" in done.stdout
     assert {path.name for path in (tmp_path / "planned").iterdir()} == {
         "fleet.tfvars",
@@ -71,10 +71,10 @@ def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: P
 
 def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
     run = source_run(tmp_path / "run", feasible=False, reasons=["no fleet within 20 nodes"])
-    done = sparecraft("adopt", str(run))
-    assert done.returncode == 2
-    assert "no fleet within 20 nodes" in " ".join(done.stderr.split())
-    assert sparecraft("adopt", str(tmp_path / "none")).returncode == 2
+    error = refusal("adopt", str(run))
+    assert error.exit_code == 2
+    assert "no fleet within 20 nodes" in " ".join(str(error).split())
+    assert refusal("adopt", str(tmp_path / "none")).exit_code == 2
 
 
 def test_version_is_printed() -> None:
@@ -177,6 +177,6 @@ def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: 
 
 
 def test_down_of_a_name_that_nothing_has_is_refused() -> None:
-    slip = sparecraft("down", "tst-never-made")
-    assert slip.returncode == 2, slip.stdout
-    assert "tst-never-made" in slip.stderr
+    slip = refusal("down", "tst-never-made")
+    assert slip.exit_code == 2
+    assert "tst-never-made" in str(slip)

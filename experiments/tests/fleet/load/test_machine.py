@@ -26,8 +26,7 @@ from typer.testing import Result
 from core.errors import EnvironmentMissing, InputError, Interrupted
 from core.runfiles.result import read_result
 from experiments.design.workloads import find_workloads
-from experiments.load.generator import MASTER_PORT
-from experiments.load.plan import RemoteWorkers
+from experiments.load.plan import MASTER_PORT, RemoteWorkers
 from experiments.paths import ROOT
 from experiments.record.result import passed, validity
 from experiments.testbed.platforms import entry

@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.arbiters import ARBITER, EXAMPLES, free_ports
+from experiments.tests.arbiters import ARBITER, EXAMPLES
+from experiments.tests.started import free_port
 
 PORTS = re.compile(r"\b(8080|8081|8082|8083|9300|6379|6380|6381)\b")
 _BETWEEN = "\x1e\n"
-# What goes before a block's commands. `ready` waits until the last one in the background listens,
-# at as many places as a moment before.
+# What goes before a block's commands. `ready` waits until the last one in the background listens at
+# so many places, or an arbiter has said where.
 _PRELUDE = r"""
 listens() {
   for fd in /proc/$!/fd/*; do
@@ -30,13 +31,12 @@ listens() {
     awk -v inode="${inode:-none}" '$4 == "00010000" && $7 == inode' /proc/net/unix
   done | wc -l
 }
-ready() {
-  local now=0 before
-  for _ in $(seq 200); do
-    before=$now now=$(listens)
-    if [ "$now" -gt 0 ] && [ "$now" = "$before" ]; then return; fi
+ready() { # places, log
+  for _ in $(seq 1000); do
+    if grep -q 'admin on' "$2" || [ "$(listens)" -ge "$1" ]; then return; fi
     sleep 0.05
   done
+  exit 1
 }
 trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
 exec 2>&1
@@ -72,7 +72,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         fixed = PORTS.pattern.strip(r"\b()").split("|")
-        self._ports = dict(zip(fixed, free_ports(len(fixed)), strict=True))
+        self._ports = {one: str(free_port()) for one in fixed}
         self.folder = folder
         (folder / "arbiter").mkdir()
         shutil.copytree(EXAMPLES, folder / "arbiter" / "examples")
@@ -84,7 +84,7 @@ class Place:
     def here(self, text: str) -> str:
         """The text with this folder's ports and paths."""
         text = text.replace("/tmp/", f"{self.folder}/")
-        return PORTS.sub(lambda port: str(self._ports[port[1]]), text)
+        return PORTS.sub(lambda port: self._ports[port[1]], text)
 
     def script(self, block: Block) -> str:
         lines = [_PRELUDE]
@@ -92,7 +92,8 @@ class Place:
             command = self.here(command)
             if command.endswith("&"):
                 # What it says in the background is looked at in the end.
-                command = f"exec {command.removesuffix('&')} > said.{number} 2>&1 & ready"
+                said, places = f"said.{number}", _places(command)
+                command = f"exec {command.removesuffix('&')} > {said} 2>&1 & ready {places} {said}"
             lines += [f"printf '{_BETWEEN[:-1]}\\n'", command]
         return "\n".join(lines) + "\n"
 
@@ -113,6 +114,14 @@ class Place:
             if path.exists():
                 printed[number] += path.read_text()
         return printed
+
+
+def _places(command: str) -> int:
+    """At how many places its program listens; an arbiter says it."""
+    if command.startswith("arbiter "):
+        return 1_000
+    ports = command.partition("server.py ")[2].removesuffix("&").split()
+    return len(ports) or 1
 
 
 def pattern_of(lines: tuple[str, ...]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from experiments.commands.import_locustfile import make_locust_design
 from experiments.design import load_design
 from experiments.design.experiment import LOCUSTFILE, OPERATIONS
+from experiments.run import deep_check
 from experiments.run.deep_check import NAME_LENGTH_MAX, asked_once, small_name, smallest
 from experiments.tests.locust_fixture import ORDINARY, answering
 from experiments.tests.operations_fixture import BUY, LOG_IN, PAGE, SESSION, USERS, read
@@ -40,7 +43,10 @@ def test_steps_after_one_that_failed_are_not_asked(tmp_path: Path) -> None:
     assert len(shop.asked) == 1
 
 
-def test_a_user_of_each_class_of_a_locust_file_does_some_tasks(tmp_path: Path) -> None:
+def test_a_user_of_each_class_of_a_locust_file_does_some_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deep_check, "_FILE_GAP_S", 0.1)
     file = tmp_path / "users.py"
     file.write_text(ORDINARY)
     make_locust_design(file, tmp_path / "shop")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.arbiters import ARBITER, free_ports, started
+from experiments.tests.arbiters import ARBITER, started
+from experiments.tests.started import free_port
 
 CLIENTS = ROOT / "experiments" / "tests" / "clients"
 BUILT = ROOT / "build" / "clients"
@@ -159,7 +160,7 @@ def test_nine_tenths_of_the_reads_of_a_current_client_are_cloned(
 ) -> None:
     if case.language not in PACKAGED:
         subprocess.run([str(ROOT / "ci" / "clients"), case.language], check=True)
-    *ports, clients, admin = free_ports(4)
+    *ports, clients, admin = (free_port() for _ in range(4))
     file = tmp_path / "arbiter.toml"
     file.write_text(config(case, clients, admin, ports))
     with ExitStack() as running:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.arbiters import ARBITER, EXAMPLES, free_ports, started
+from experiments.tests.arbiters import ARBITER, EXAMPLES, started
+from experiments.tests.started import free_port
 
 README = ROOT / "agents" / "arbiter" / "README.md"
 HAPROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"
@@ -45,7 +46,7 @@ class Front:
     """HAProxy and an arbiter, with ports of their own; the servers are started apart."""
 
     def __init__(self, folder: Path) -> None:
-        edge, web, admin, *servers = free_ports(5)
+        edge, web, admin, *servers = (free_port() for _ in range(5))
         self._folder, self._edge, self._web, self._servers = folder, edge, web, servers
         pem = certificate(folder)
         text = example().replace("/etc/haproxy/web.pem", str(pem))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from core.errors import MeasurementFailed
 from experiments.load.plan import PlanTarget
 from experiments.load.tls import plan_tls
 from experiments.tests.certificates import Authority
-from experiments.tests.load_fixture import begun, ended, follow, run, waiting
+from experiments.tests.load_fixture import LEAD_S, begun, ended, follow, run, waiting
 from experiments.tests.locust_fixture import ORDINARY, answering, file_plan, one_user
 from experiments.tests.rest_shop import rest_shop
 
@@ -33,13 +34,12 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
     path.write_text(ORDINARY)
     with answering() as server:
         plan = file_plan(path, server.url, WEIGHTS, count=60, gap_s=0.15, users=12)
-        handle = waiting(tmp_path, plan)
+        t0_s = time.monotonic()
+        handle = waiting(tmp_path, plan, t0_s)
         handle.wait_ready()
         before = Counter(server.paths())
-        handle.stop()
         assert before == {"/login": 6, "/browsing/started": 3}, "on_start, before any arrival"
-        server.asked.clear()
-        handle = begun(tmp_path, plan)
+        handle.go(time.monotonic() - t0_s + LEAD_S)
         records, status = ended(handle)
         asked = server.asked
     assert status.state == "done", status

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,15 +43,19 @@ def plan_of(url: str, dialogue: Dialogue) -> LoadPlan:
     return replace(plan, operations=operations)
 
 
-@contextmanager
-def entry(protocol: str, folder: Path) -> Iterator[str]:
-    """The URL of a real server."""
-    if protocol == "mysql":
-        with mysql(folder) as port:
-            yield with_session(f"mysql://127.0.0.1:{port}/", SESSION)
-    else:
-        with started(*(MEMCACHED if protocol == "memcached" else REDIS)) as port:
-            yield f"{protocol}://127.0.0.1:{port}/"
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """URLs of real servers, by their protocol."""
+    with (
+        started(*MEMCACHED) as memcached,
+        started(*REDIS) as redis,
+        mysql(tmp_path_factory.mktemp("mysql")) as database,
+    ):
+        yield {
+            "memcached": f"memcached://127.0.0.1:{memcached}/",
+            "redis": f"redis://127.0.0.1:{redis}/",
+            "mysql": with_session(f"mysql://127.0.0.1:{database}/", SESSION),
+        }
 
 
 @pytest.mark.parametrize(
@@ -64,20 +67,18 @@ def entry(protocol: str, folder: Path) -> Iterator[str]:
     ],
 )
 def test_a_server_s_answers_have_their_outcome_and_size(
-    tmp_path: Path, protocol: str, dialogue: Dialogue
+    tmp_path: Path, entries: dict[str, str], protocol: str, dialogue: Dialogue
 ) -> None:
-    with entry(protocol, tmp_path) as url:
-        records, _ = run(tmp_path / "run", plan_of(url, dialogue))
+    records, _ = run(tmp_path, plan_of(entries[protocol], dialogue))
     expected = [outcome for _, _, outcome, _ in dialogue]
     assert records["outcome"].to_list() == expected
     for record, (request, _, _, size) in zip(records.to_dicts(), dialogue, strict=True):
         assert size in (None, record["bytes"]), request
 
 
-def test_who_is_not_let_in_is_told_by_the_outcome(tmp_path: Path) -> None:
-    with entry("mysql", tmp_path) as url:
-        wrong = url.replace("wiki-read", "guessed")
-        records, _ = run(tmp_path / "run", plan_of(wrong, MYSQL_DIALOGUE[:2]))
+def test_who_is_not_let_in_is_told_by_the_outcome(tmp_path: Path, entries: dict[str, str]) -> None:
+    wrong = entries["mysql"].replace("wiki-read", "guessed")
+    records, _ = run(tmp_path, plan_of(wrong, MYSQL_DIALOGUE[:2]))
     assert records["outcome"].to_list() == ["bad_status"] * 2
 
 

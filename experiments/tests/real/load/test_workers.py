@@ -24,13 +24,12 @@ from experiments.tests.load_fixture import (
     children,
     ended,
     follow,
-    free_port,
     make_plan,
     shared,
     waiting,
 )
 from experiments.tests.servers import serving
-from experiments.tests.started import LIMIT_S
+from experiments.tests.started import LIMIT_S, free_port
 
 LOCUST = {1: 1, 2: 3, 3: 4}  # processes of so many workers: a master beside several
 NATIVE = {1: 1, 2: 1, 3: 1}  # threads of one

@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,13 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
 
 def _generator_of(pid: int) -> int:
     """The load generator among the children of a run."""
-    [found] = [
-        child
-        for child in children(pid)
-        if b"loadworker" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
-    return found
+    found = list[int]()
+    for child in children(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+            if b"loadworker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    [one] = found
+    return one
 
 
 def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 from experiments.design import load_design
 from experiments.kinds.limplock.clients.process import Clients, Task, command
 from experiments.paths import ROOT
-from experiments.tests.load_fixture import free_port
-from experiments.tests.started import until
+from experiments.tests.started import free_port, until
 
 pytestmark = pytest.mark.long
 
