@@ -35,7 +35,7 @@ KEPT = Path("/var/lib/sparecraft/away")
 SAID_MAX = 6_000  # bytes of output in one answer: Systems Manager cuts one at 24,000
 DESIGN_MAX = 64 * 1024**2  # bytes
 RESULTS_MAX = 2 * 1024**3  # bytes, packed
-_PID_S = 60.0  # from a run's beginning until its process is known, on a busy machine
+_PID_S = 30.0  # from a run's beginning until its process is known; a command has 60
 _MODULE = "experiments.testbed.platforms.ec2.remote_runner"
 
 
