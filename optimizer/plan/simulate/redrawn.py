@@ -109,7 +109,9 @@ class Redrawn:
                 speed = speed_at(speed, self._threads, spec.cpus, fleet.cores, off)
             if speed >= 1.0 or (one.is_fault and not faults):
                 continue
-            for server, spans in enumerate(self._spans(index, place, fleet.servers, number, end_s)):
+            for server, spans in enumerate(
+                self._spans(index, position, fleet.servers, number, end_s)
+            ):
                 for start_s, stop_s in spans:
                     yield slow(one.kind, speed, server, start_s, stop_s - start_s)
 
