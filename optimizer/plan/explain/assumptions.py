@@ -38,7 +38,7 @@ def assumptions(asked: PlanRequest, binding: Sequence[str] = ()) -> tuple[str, .
         "failures": [
             *_on_shocks(case),
             *on_state(case),
-            *asked.said,
+            *asked.remarks,
             *_on_failures(case, asked.rates),
         ],
         "latency": _on_latency(case),

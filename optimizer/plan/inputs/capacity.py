@@ -165,13 +165,13 @@ def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:
             got=", ".join(f"p{q}_ms" for q in plan.slo.latency_ms),
             hint="Leave it out, or measure with this limit: [slo] p95_ms of the capacity design.",
         )
-    tiers, said = [], []
+    tiers, remarks = [], []
     for number, tier in enumerate(plan.tiers):
         if tier.capacity is not None:
             tier, text = _filled(tier, number, file)
-            said.append(text)
+            remarks.append(text)
         tiers.append(tier)
-    return file.having(tiers=tiers), tuple(said)
+    return file.having(tiers=tiers), tuple(remarks)
 
 
 def _filled(tier: DeclaredTier, number: int, file: PlanFile) -> tuple[DeclaredTier, str]:

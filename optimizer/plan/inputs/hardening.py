@@ -48,17 +48,19 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
         months = faults.node_months
         rate = Figure(faults.count / months, faults.count, months, is_share=False)
         how = f"{faults.count} in {months:g} node-months"
-    said = [
+    remarks = [
         f"transient faults: {rate.value:.4g} per node and 30 d ({how}; {faults.source}); a corrupt "
         f"node answers wrongly for {faults.sdc_recovery_s / 3600:g} h on average, and all of it"
     ]
-    said += [f"tier {t.name}: {v.said}" for t, o in zip(tiers, offered, strict=True) for v in o]
-    said.append(
+    remarks += [
+        f"tier {t.name}: {v.remark}" for t, o in zip(tiers, offered, strict=True) for v in o
+    ]
+    remarks.append(
         "crashes by transient faults are taken for crashes of the machine (PCRAFT Fig. 2): they "
         "take a standby, and [rates] repair_s until it is back; retries take no time"
     )
-    said.append("of the copies of a request one is used, as likely a wrong one as its node is")
-    return Hardening(asked, rate, faults.sdc_recovery_s, tuple(offered), tuple(said))
+    remarks.append("of the copies of a request one is used, as likely a wrong one as its node is")
+    return Hardening(asked, rate, faults.sdc_recovery_s, tuple(offered), tuple(remarks))
 
 
 def _refuse_idle(file: PlanFile) -> None:
@@ -123,11 +125,11 @@ def _outcomes(
 ) -> tuple[Figure, Figure, str]:
     if stated.pcraft is not None:
         shares = NODE_TYPES[stated.pcraft]
-        said = (
+        remark = (
             f"a fault corrupts {shares.corrupt_p:.4%}, crashes {shares.crash_p:.4%} (PCRAFT Table "
             f"I, {stated.pcraft}: no counts are printed, so taken as certain)"
         )
-        return Figure(shares.corrupt_p), Figure(shares.crash_p), said
+        return Figure(shares.corrupt_p), Figure(shares.crash_p), remark
     if stated.run is not None:
         assert stated.of is not None
         place = file.source.place("tiers", *key, "run")
@@ -140,5 +142,5 @@ def _outcomes(
         assert stated.injections is not None
         corrupt, crash, of = stated.corrupt, stated.crash, stated.injections
         source = str(stated.source)
-    said = f"of {of:,} faults {corrupt:,} corrupted, {crash:,} crashed ({source})"
-    return Figure(corrupt / of, corrupt, of), Figure(crash / of, crash, of), said
+    remark = f"of {of:,} faults {corrupt:,} corrupted, {crash:,} crashed ({source})"
+    return Figure(corrupt / of, corrupt, of), Figure(crash / of, crash, of), remark

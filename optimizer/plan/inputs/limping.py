@@ -46,23 +46,23 @@ def with_measured_limping(source: ConfigFile) -> tuple[ConfigFile, tuple[str, ..
 
     Raises: InputError as `measured_share`, and for a speed that no bound tells.
     """
-    values, said = dict(source.values), []
+    values, remarks = dict(source.values), []
     if isinstance(rates := values.get("rates"), dict):
         values["rates"], text = _in_numbers(rates, source, "rates")
-        said += text
+        remarks += text
     if isinstance(remedies := values.get("remedies"), list):
         values["remedies"] = list(remedies)
         for number, remedy in enumerate(remedies):
             if isinstance(remedy, dict):
                 values["remedies"][number], text = _in_numbers(remedy, source, "remedies", number)
-                said += text
-    return source.having(values), tuple(said)
+                remarks += text
+    return source.having(values), tuple(remarks)
 
 
 def _in_numbers(
     table: Mapping[str, Any], source: ConfigFile, *key: str | int
 ) -> tuple[dict[str, Any], list[str]]:
-    found, said = dict(table), []
+    found, remarks = dict(table), []
     for name in KEYS:
         asked = table.get(name)
         if isinstance(asked, dict):
@@ -72,8 +72,8 @@ def _in_numbers(
             if name == "limp_speed" and not found[name]:
                 expected = "a slowdown with an upper bound, as the speed is above 0"
                 raise InputError(place, expected=expected, got="waits that were cut short")
-            said.append(f"{_name(table, *key)}: {text}")
-    return found, said
+            remarks.append(f"{_name(table, *key)}: {text}")
+    return found, remarks
 
 
 def _name(table: Mapping[str, Any], *key: str | int) -> str:

@@ -78,7 +78,7 @@ class Bound:
     asked: UsersSlo
 
     @property
-    def said(self) -> str:
+    def remark(self) -> str:
         """For people."""
         year, asked = self.year, self.asked
         most = "any number" if self.machines is None else f"at most {self.machines}"

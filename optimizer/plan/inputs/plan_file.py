@@ -153,9 +153,9 @@ class Declared(Strict):
 class PlanFile:
     """A plan.toml that has been read: what it states, and where each key stands."""
 
-    def __init__(self, source: ConfigFile, stated: Declared, said: tuple[str, ...] = ()) -> None:
-        """`said`: what runs that it names were taken to say."""
-        self.source, self.stated, self.said = source, stated, said
+    def __init__(self, source: ConfigFile, stated: Declared, remarks: tuple[str, ...] = ()) -> None:
+        """`remarks`: what runs that it names were taken to say."""
+        self.source, self.stated, self.remarks = source, stated, remarks
 
     @property
     def folder(self) -> Path:
@@ -164,7 +164,7 @@ class PlanFile:
 
     def having(self, **changes: Any) -> PlanFile:
         """The same file with other values; its keys keep their lines."""
-        return PlanFile(self.source, self.stated.model_copy(update=changes), self.said)
+        return PlanFile(self.source, self.stated.model_copy(update=changes), self.remarks)
 
 
 def read_plan(path: Path) -> PlanFile:
@@ -174,7 +174,7 @@ def read_plan(path: Path) -> PlanFile:
 
 def checked(source: ConfigFile) -> PlanFile:
     """The plan.toml of these values. Raises InputError."""
-    source, said = with_measured_limping(source)
+    source, remarks = with_measured_limping(source)
     stated = check(source, Declared)
     source.refuse_all(_problems(stated))
     try:
@@ -189,7 +189,7 @@ def checked(source: ConfigFile) -> PlanFile:
         stated = stated.model_copy(
             update={"limits": limits.model_copy(update={"max_replicas": fewer})}
         )
-    return PlanFile(source, stated, said)
+    return PlanFile(source, stated, remarks)
 
 
 def _check_effect(source: ConfigFile, stated: Declared) -> None:

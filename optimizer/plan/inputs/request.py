@@ -49,7 +49,7 @@ class PlanRequest:
     service: ServiceFit
     mode: str  # results | plan.toml | results and plan.toml
     stated: tuple[str, ...] = ()  # figures of plan.toml that stand in for measured ones
-    said: tuple[str, ...] = ()  # of failures, assumed on the way here
+    remarks: tuple[str, ...] = ()  # of failures, assumed on the way here
     carried: tuple[str, ...] = ()  # what nodes carry, from capacity runs
     level: float | None = None  # of each uncertain figure
     rates: UncertainRates | None = None
@@ -92,14 +92,14 @@ def request_for_service(
     stated: Mapping[str, Any] = {}
     if isinstance(rates, FailureRates):
         known: UncertainRates = _certain(rates)
-        said: tuple[str, ...] = ()
+        remarks: tuple[str, ...] = ()
     else:
         stated = {**service.stated_rates, **(rates or {})}
-        known, said = _stated_rates(stated, service.scheme)
+        known, remarks = _stated_rates(stated, service.scheme)
     return _request(
         service, service, slo_from(slo), book, choices.get("region"),
         choices.get("limits") or Limits(), known,
-        mode="results", said=(*said, *_idle(stated, service.scheme)),
+        mode="results", remarks=(*remarks, *_idle(stated, service.scheme)),
     )  # fmt: skip
 
 
@@ -111,7 +111,8 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     service, said_instead = (
         (stated_service(file), ()) if measured is None else merged(measured, file)
     )
-    known, said = _stated_rates({**service.stated_rates, **plan.rates}, service.scheme)
+    given = {**service.stated_rates, **plan.rates}
+    known, remarks = _stated_rates(given, service.scheme)
     book = book_of(plan.prices.book, service.scheme, file.folder)
     region = region_of(book, plan.prices.region)
     if plan.prices.speeds and plan.slo.latency_ms:
@@ -124,14 +125,14 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     asked = _request(
         service, measured, plan.slo, book, region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
-        said=(*file.said, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
+        remarks=(*file.remarks, *remarks, *_idle(given, service.scheme)),
         file=file,
     )  # fmt: skip
     asked = replace(_promised(asked, file), stated=said_instead, carried=carried)
     hardening = hardening_of(file, asked.case.tiers)
     if hardening is None:
         return asked
-    return replace(asked, hardening=hardening, said=(*asked.said, *hardening.said))
+    return replace(asked, hardening=hardening, remarks=(*asked.remarks, *hardening.remarks))
 
 
 def _promised(asked: PlanRequest, file: PlanFile) -> PlanRequest:
@@ -148,7 +149,7 @@ def _promised(asked: PlanRequest, file: PlanFile) -> PlanRequest:
         )  # fmt: skip
     bound = bound_of(wanted, file.folder, place)
     case = replace(asked.case, users=bound)
-    return replace(asked, case=case, said=(*asked.said, bound.said))
+    return replace(asked, case=case, remarks=(*asked.remarks, bound.remark))
 
 
 def _request(
@@ -161,7 +162,7 @@ def _request(
     rates: UncertainRates,
     *,
     mode: str,
-    said: tuple[str, ...],
+    remarks: tuple[str, ...],
     file: PlanFile | None = None,
 ) -> PlanRequest:
     """One way in for all: the case, or what is missing for it."""
@@ -216,7 +217,7 @@ def _request(
         case=case,
         service=service,
         mode=mode,
-        said=said,
+        remarks=remarks,
         rates=rates,
         load=load,
         schedule=plan.schedule if plan else None,
@@ -330,12 +331,12 @@ def _stated_rates(stated: Mapping[str, Any], scheme: str) -> tuple[UncertainRate
     """The rates, and what PCRAFT's defaults had to stand in for."""
     given = {key: value for key, value in stated.items() if value is not None}
     defaults = FailureRates()
-    said = tuple(
+    remarks = tuple(
         f"{text.format(getattr(defaults, key))}: a default, not measured"
         for key, text in _DEFAULT_RATES.items()
         if key not in given and not (key == "repair_s" and scheme == Scheme.cloud)
     )
-    return rates_from(given), (*said, *_from_failovers(given))
+    return rates_from(given), (*remarks, *_from_failovers(given))
 
 
 def _idle(stated: Mapping[str, Any], scheme: str) -> tuple[str, ...]:

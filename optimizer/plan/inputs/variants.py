@@ -71,13 +71,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to build a tier: throughput over native's, what faults do; `said` for people."""
+    """One way to build a tier: throughput over native's, what faults do; `remark` for people."""
 
     name: str
     nodt: float
     corrupt: Figure
     crash: Figure
-    said: str
+    remark: str
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Hardening:
     faults: Figure  # per node and 30 d
     sdc_s: float
     offered: tuple[tuple[Variant, ...], ...]
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def level(self) -> float:

@@ -74,7 +74,7 @@ def from_run(scenario: str, arm: str = "new", row: str = "Z3", run: str = "run")
 def test_the_upper_end_of_a_slowdown_is_the_share_that_is_left(folder: Path) -> None:
     measured = asked(folder, f"limp_capacity = {from_run('10')}")
     assert _limp_capacity(measured) == pytest.approx(0.4)
-    [said] = [text for text in measured.said if "limping" in text]
+    [said] = [text for text in measured.remarks if "limping" in text]
     assert "0.4 of one" in said
     assert "1.6 to 2.5" in said
     assert "20261124T000000Z" in said
@@ -83,7 +83,7 @@ def test_the_upper_end_of_a_slowdown_is_the_share_that_is_left(folder: Path) -> 
 def test_where_waits_were_cut_short_a_limping_machine_counts_as_nothing(folder: Path) -> None:
     measured = asked(folder, f"limp_capacity = {from_run('1000')}")
     assert _limp_capacity(measured) == 0.0
-    assert any("nothing" in text for text in measured.said)
+    assert any("nothing" in text for text in measured.remarks)
 
 
 def test_a_remedy_is_an_arm_of_the_run(folder: Path) -> None:
@@ -95,7 +95,7 @@ limp_capacity = {from_run("10", arm="hedged")}
     question = asked(folder, f"limp_capacity = {from_run('10')}", more)
     [remedy] = question.case.remedies
     assert remedy.limp_capacity == pytest.approx(0.8)
-    assert any(text.startswith("remedy hedged") for text in question.said)
+    assert any(text.startswith("remedy hedged") for text in question.remarks)
 
 
 @pytest.mark.parametrize(
