@@ -196,9 +196,9 @@ def _of_a_path(error: OSError) -> SparecraftError:
     kind = InputError if isinstance(error, wrong) else EnvironmentMissing
     return kind(
         str(error.filename),
-        expected="a path that can be used here",
+        expected="a path that can be used",
         got=str(error.strerror),
-        hint="Give another, or see to what is there and who may read and write it.",
+        hint="Check that it exists, and its permissions, or give another.",
     )
 
 
