@@ -151,9 +151,9 @@ def test_a_run_that_does_not_say_it_is_refused(
 def test_a_folder_without_such_a_run_and_choices_without_a_run_are_refused(run: Path) -> None:
     with pytest.raises(InputError, match="kind limplock"):
         output_of(*ASKED, *RATES, *_of(run / "elsewhere", "1000"))
-    with pytest.raises(InputError, match="it with --measured") as refused:
+    with pytest.raises(InputError, match="expected --measured") as refused:
         output_of(*ASKED, *RATES, "--row", "F8")
     assert refused.value.place == "--row"
-    with pytest.raises(InputError, match="it beside --measured") as refused:
+    with pytest.raises(InputError, match="this option beside --measured") as refused:
         output_of(*ASKED, *_of(run, "1000"))
     assert refused.value.place == "--limp-per-year"
