@@ -86,6 +86,7 @@ ARBITERS = pl.Schema(
     {
         "time_s": pl.Float64,
         "tier": pl.String,
+        "protocol": pl.String,
         "policy": pl.String,
         "replicas": pl.Int32,
         "server": pl.String,
@@ -100,6 +101,9 @@ ARBITERS = pl.Schema(
         "latency_count": pl.Int64,
         "received": pl.Int64,
         "answered": pl.Int64,
+        "reads": pl.Int64,  # as the protocol tells; what it does not tell is in neither
+        "reads_of_one": pl.Int64,  # of these, for one certain server
+        "writes": pl.Int64,
         "replicas_sent": pl.Int64,
         "replicas_wasted": pl.Int64,
         "wasted_us": pl.Int64,
@@ -214,10 +218,14 @@ def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]
     tier = {
         "time_s": time_s,
         "tier": stats["tier"],
+        "protocol": stats.get("protocol"),
         "policy": stats["policy"],
         "replicas": stats["replicas"],
         "received": requests["received"],
         "answered": requests["answered"],
+        "reads": requests.get("reads"),
+        "reads_of_one": requests.get("reads_of_one"),
+        "writes": requests.get("writes"),
         "replicas_sent": stats["replicas_sent"],
         "replicas_wasted": stats["replicas_wasted"],
         "wasted_us": stats["wasted_us"],

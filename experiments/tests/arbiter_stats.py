@@ -7,7 +7,10 @@ STATS = {
     "replicas": 2,
     "tokens_per_server": 1,
     "uptime_s": 12.3,
-    "requests": {"received": 10, "answered": 9, "failed": 1, "cloned": 8},
+    "requests": {
+        "received": 10, "answered": 9, "failed": 1, "cloned": 8, "reads": 8, "reads_of_one": 1,
+        "writes": 2,
+    },
     "replicas_sent": 18,
     "replicas_not_needed": 2,
     "replicas_wasted": 7,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _MARGIN_S = 1.0
 _LEAST = 100  # requests behind a capacity, a rate or a slowdown
 _LEAST_BEYOND = 10  # samples beyond a percentile
+_WITH_REPLICAS = ("mysql", "redis")  # protocols of which one server is asked to write, for all
 
 
 def fit(results: Results) -> ServiceFit:
@@ -211,6 +212,12 @@ class _TierRecords:
         hold = self._token_hold_s()
         if not hold.sufficient:
             thin.append(f"tier {self.tier.name}: token hold time from {hold.samples} polls")
+        writes, of_one = self._access_shares()
+        if 0 < writes.samples < writes.least:
+            thin.append(
+                f"tier {self.tier.name}: share of writes from {writes.samples} requests, "
+                f"{writes.least} needed; taken as none"
+            )
         windows = self._windows(self.results.interference)
         lengths = [w.end_s - w.start_s for w in windows]
         return TierFit(
@@ -229,6 +236,9 @@ class _TierRecords:
             interference_share=share,
             gamma=gamma,
             interference_run_s=float(np.mean(lengths)) if lengths else 0.0,
+            write_share=writes,
+            one_share=of_one,
+            writes_everywhere=self.series.protocol != "http",
         )
 
     @property
@@ -275,6 +285,33 @@ class _TierRecords:
         value = total / copies if copies > 0 and total > 0 else None
         return Estimate(value, int(total), _standard_error(ratios), _LEAST)
 
+    def _access_shares(self) -> tuple[Estimate, Estimate]:
+        """Of the requests that read or write, as the arbiter tells them apart: writes, and reads
+        for one certain machine."""
+        series = self.series
+        counters = np.stack([series.reads, series.writes, series.reads_of_one])
+        grown = [[self._gain(series.time_s, one, [b]) for one in counters] for b in self.blocks]
+        read, written, of_one = np.sum(grown, axis=0) if grown else np.zeros(3)
+        enough = [(r + w, w, one) for r, w, one in grown if r + w >= _LEAST / 10]
+        told = int(read + written)
+
+        def share(part: float, of_blocks: list[float]) -> Estimate:
+            value = float(part / told) if told else None
+            return Estimate(value, told, _standard_error(of_blocks), _LEAST)
+
+        return (
+            share(written, [w / total for total, w, _ in enough]),
+            share(of_one, [one / total for total, _, one in enough]),
+        )
+
+    def _applied(self, time_s: Array) -> Array:
+        """Writes until each time that a machine executes without an arbiter asking it, as a replica
+        does: the machines' mean."""
+        if self.series.protocol not in _WITH_REPLICAS:
+            return np.zeros(len(time_s))
+        others = 1.0 - 1.0 / len(self.series.servers)
+        return others * np.interp(time_s, self.series.time_s, self.series.writes)
+
     def _processing_s(self) -> Estimate:
         return self._per_executed("cpu_cores")
 
@@ -302,7 +339,8 @@ class _TierRecords:
                 continue
             quiet = ~touched(time_s, self._disturbed(machine), _MARGIN_S)
             lengths = np.diff(time_s)
-            requests = np.diff(np.interp(time_s, server.time_s, server.requests))
+            asked = np.interp(time_s, server.time_s, server.requests)
+            requests = np.diff(asked + self._applied(time_s))
             for block in self.blocks:
                 kept = quiet & inside(time_s, [block]) & (lengths < 5.0)
                 amount = float((rate[1:] * lengths)[kept].sum())

@@ -48,11 +48,15 @@ class TierSeries:
 
     time_s: Array
     received: Array
+    reads: Array
+    reads_of_one: Array  # of the reads, for one certain machine
+    writes: Array
     accepted: Array
     tokens_in_use: Array
     replicas: Array
     tad: NDArray[np.bool_]
     servers: Mapping[str, Series]
+    protocol: str | None = None  # None in runs until 29 November 2026, which tell no writes either
 
 
 def _cumulative(counter: Array) -> Array:
@@ -75,12 +79,28 @@ def tier_series(arbiters: pl.DataFrame, tier: str) -> TierSeries:
     return TierSeries(
         time_s=column(polls, "time_s"),
         received=_cumulative(column(polls, "received")),
+        reads=_cumulative(_if_any(polls, "reads")),
+        reads_of_one=_cumulative(_if_any(polls, "reads_of_one")),
+        writes=_cumulative(_if_any(polls, "writes")),
         accepted=_cumulative(column(polls, "client_accepted")),
         tokens_in_use=column(polls, "tokens_in_use"),
         replicas=column(polls, "replicas"),
         tad=(polls["policy"] == "tad").to_numpy(),
         servers=servers,
+        protocol=_protocol(polls),
     )
+
+
+def _if_any(frame: pl.DataFrame, name: str) -> Array:
+    """A column that older runs lack: zeros then."""
+    return column(frame, name) if name in frame.columns else np.zeros(frame.height)
+
+
+def _protocol(polls: pl.DataFrame) -> str | None:
+    if "protocol" not in polls.columns or not polls.height:
+        return None
+    told = polls["protocol"][0]
+    return None if told is None else str(told)
 
 
 def _series(part: pl.DataFrame) -> Series:

@@ -41,9 +41,9 @@ class TierFit:
     gamma: Estimate  # speed under interference over speed without, in (0, 1]
     interference_run_s: float  # mean length of one neighbour's run, 0 without any
     tokens: int = 1  # of a server, the most that an arm had
-    write_share: Estimate = Estimate(
-        None, 0
-    )  # of its requests; none known: all are taken for reads
+    write_share: Estimate = Estimate(None, 0)  # of its requests; none known: taken for reads
+    one_share: Estimate = Estimate(None, 0)  # of its requests: reads for one certain machine
+    writes_everywhere: bool = True  # every machine executes each write
 
 
 @dataclass(frozen=True)

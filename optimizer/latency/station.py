@@ -8,7 +8,8 @@ speed a share f of time, independently. The four kinds of server and their speed
   whole 1   whole, slowed gamma   limping sigma   limping, slowed sigma gamma
 
   load of a kind    rho = lambda T / V (r (1 - w) / (n + m) + w), w the share of writes, which every
-                    server executes; of a primary as a bound for the others.
+                    server executes, and of reads for one certain server; of a primary's load as a
+                    bound for the others'.
                     round-robin: every server gets the same, so rho_s = rho / s.  TAD shares by
                     speed, so that all are equally loaded:
                     rho_s = rho (n + m) / ((n + m sigma) (1 - f (1 - gamma)))   (sPARE 4.2),
@@ -73,6 +74,13 @@ class TierLatency:
     gamma: float = 1.0
     run_s: float = 0.0
     write_share: float = 0.0  # of the requests: each is executed by every server, and never copied
+    one_share: float = 0.0  # of the requests: reads for one certain server, never copied
+
+    @property
+    def unspread(self) -> float:
+        """The share of requests that load a server whole, however many there are: the certain one,
+        and so the others at most."""
+        return min(1.0, self.write_share + self.one_share)
 
 
 @dataclass(frozen=True)
@@ -109,18 +117,18 @@ class Station:
     def load(self) -> float:
         """rho of an undisturbed server, if all that are up get the same."""
         tier, copies = self.tier, self.sent or self.replicas
-        demand = self.request_per_s * copies * tier.processing_s * (1.0 - tier.write_share)
+        demand = self.request_per_s * copies * tier.processing_s * (1.0 - tier.unspread)
         return demand / (self.up * self.cores) + self.written
 
     @property
     def written(self) -> float:
-        """The part of writes in it: as much on every server, however many there are."""
-        return self.request_per_s * self.tier.write_share * self.tier.processing_s / self.cores
+        """The part of writes and of one server's reads in it: as much on every server."""
+        return self.request_per_s * self.tier.unspread * self.tier.processing_s / self.cores
 
     @property
     def parts(self) -> tuple[tuple[float, Station], ...]:
-        """Reads and writes, with their shares, where reads alone are copied; else the whole."""
-        share = self.tier.write_share
+        """What is copied and what is not, with their shares, where there is both; or the whole."""
+        share = self.tier.unspread
         if not share or self.replicas == 1 or self.sent is not None:
             return ((1.0, self),)
         alone = replace(self, replicas=1, sent=self.replicas)
@@ -208,7 +216,7 @@ def _check(station: Station) -> None:
         require_positive(f"{where}{name}", getattr(tier, name))
     require_positive(f"{where}cores", station.cores)
     require_positive(f"{where}limp_speed", station.limp_speed)
-    for name in ("interference_share", "gamma", "write_share"):
+    for name in ("interference_share", "gamma", "write_share", "one_share"):
         require_share(f"{where}{name}", getattr(tier, name))
     require_share(f"{where}limp_speed", station.limp_speed)
     for name, value in (("request_per_s", station.request_per_s), ("run_s", tier.run_s)):

@@ -134,6 +134,21 @@ impl Page {
                 requests.cloned,
             ),
             (
+                "arbiter_reads_total",
+                "Requests that only read, as the protocol tells.",
+                requests.reads,
+            ),
+            (
+                "arbiter_reads_of_one_total",
+                "Of these, those that one certain server had to answer.",
+                requests.reads_of_one,
+            ),
+            (
+                "arbiter_writes_total",
+                "Requests that change data, as the protocol tells.",
+                requests.writes,
+            ),
+            (
                 "arbiter_replicas_sent_total",
                 "Replicas written to servers.",
                 stats.replicas_sent,

@@ -230,6 +230,16 @@ pub struct Requests {
     pub failed: u64,
     /// Those that could be sent to more than one server.
     pub cloned: u64,
+    /// Those that were sent on and only read, as their protocol tells: HTTP's safe methods, commands
+    /// and statements that change no data. Of Redis with those of pinned clients.
+    pub reads: u64,
+    /// Of `reads`, those that one certain server had to answer: MySQL's primary, of a connection that
+    /// wrote or in a transaction; Redis' primary, of a pinned client or where only it can say;
+    /// memcached's reference.
+    pub reads_of_one: u64,
+    /// Those that were sent on to change data: other methods, commands and statements that write. What
+    /// belongs to the connection alone (`BEGIN`, `SET`, `HELLO`), and what is not known, is in neither.
+    pub writes: u64,
 }
 
 /// Client connections.

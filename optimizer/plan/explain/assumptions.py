@@ -37,7 +37,7 @@ def assumptions(asked: PlanRequest, binding: Sequence[str] = ()) -> tuple[str, .
         "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
         "failures": [
             *_on_shocks(case),
-            *on_state(case),
+            *on_state(asked),
             *asked.remarks,
             *_on_failures(case, asked.rates),
         ],

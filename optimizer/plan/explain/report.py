@@ -232,7 +232,7 @@ def _tier_inputs(tier: TierFit) -> dict[str, Any]:
     figures = (
         *("requests_per_copy", "connections_per_copy", "processing_s", "service_cv2"),
         "card_kbit",
-        *("token_hold_s", "interference_share", "gamma", "write_share"),
+        *("token_hold_s", "interference_share", "gamma", "write_share", "one_share"),
     )
     return {
         "nodes": tier.spec.nodes or None,

@@ -1,14 +1,18 @@
-"""The tiers' data in a plan: after how long a machine serves again, what writes take."""
+"""The tiers' data in a plan: after how long a machine serves again, what more machines do not
+take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from optimizer.plan.inputs.demand import is_stated
 from optimizer.plan.solve.options import rates_of
 
 if TYPE_CHECKING:
+    from optimizer.fit import Estimate
     from optimizer.plan.inputs.case import Case
+    from optimizer.plan.inputs.request import PlanRequest
     from optimizer.plan.solve.options import Option, TierDemand
     from optimizer.plan.solve.problem import Path
 
@@ -16,8 +20,9 @@ if TYPE_CHECKING:
 def state_of(case: Case, path: Path) -> dict[str, Any] | None:
     """`state` of plan.json, by tier; None where no tier has data or writes that are planned with.
 
-    Shares are of the year. `carries_per_s_most`: requests a second at which writes alone fill each
-    machine, whatever their number, with the plan's machines and replicas above.
+    Shares are of the year, but for `write_share` and `one_share`, which are of the requests.
+    `carries_per_s_most`: requests a second at which writes and reads for one certain machine alone
+    fill it, however many there are, with the plan's machines and replicas above.
     """
     found = {
         option.tier: _tier(case, demand, option)
@@ -38,6 +43,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, Any]:
         "copy_s": state.copy_s or None,
         "serves_again_s": rates.failover_s,
         "write_share": demand.latency.write_share,
+        "one_share": demand.latency.one_share,
         "writes_use": option.written,
         "carries_per_s_most": (
             demand.request_per_s * option.upstream * most / option.written
@@ -53,11 +59,22 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, Any]:
     }
 
 
-def on_state(case: Case) -> Iterator[str]:
+def _source(share: Estimate) -> str:
+    """The source of a share of writes."""
+    return "stated" if is_stated(share) else f"of {share.samples:,} in the run"
+
+
+def on_state(asked: PlanRequest) -> Iterator[str]:
     """Assumptions on the tiers' data."""
-    for demand in case.tiers:
+    case = asked.case
+    for tier, demand in zip(asked.service.tiers, case.tiers, strict=False):
         state, name = demand.state, f"tier {demand.name}"
-        share = demand.latency.write_share
+        share, found = demand.latency.write_share, tier.write_share
+        if not share and found.value and found.sufficient:
+            yield (
+                f"{name}: {found.value:.1%} of its requests are writes ({_source(found)}); one "
+                "machine executes each: planned as reads (`writes`, if all machines execute each)"
+            )
         if share:
             where = (
                 "its primary executes them, and every other machine applies them at the same cost "
@@ -66,9 +83,18 @@ def on_state(case: Case) -> Iterator[str]:
                 else "every machine executes each"
             )
             yield (
-                f"{name}: {share:.0%} of its requests are writes; {where}; they are not copied, "
-                "take as long as a read, and wait for one machine"
+                f"{name}: {share:.1%} of its requests are writes ({_source(found)}); {where}; they "
+                "are not copied, take as long as a read, and wait for one machine; a simulation "
+                "takes them for reads"
             )
+        if one := demand.latency.one_share:
+            yield (
+                f"{name}: {one:.1%} of its requests ({_source(tier.one_share)}) are reads for one "
+                "certain machine, as of connections that wrote: no further machine takes any of "
+                "them (a bound for the others); a simulation spreads them"
+            )
+        if demand.has_state and asked.load.hours:
+            yield f"{name}: machines with data do not come and go, so no hours are planned"
         if state.primary and (takes_s := state.takes_over_s(case.rates)) is not None:
             yield (
                 f"{name}: after the loss of its primary writes wait {takes_s:g} s on average, and "

@@ -261,9 +261,10 @@ class Case:
             least = min(tier.written(one, 1) for one in fitting)
             if least > self.limits.max_utilisation:
                 found.append(
-                    f"tier {tier.name}: writes: alone they use {least:.0%} of its largest machine, "
-                    f"at most {self.limits.max_utilisation:.0%} are allowed, and every machine "
-                    "executes them: more machines do not help, parts of the data would"
+                    f"tier {tier.name}: writes and reads for one certain machine: alone they use "
+                    f"{least:.0%} of its largest machine, at most "
+                    f"{self.limits.max_utilisation:.0%} are allowed: more machines do not help, "
+                    "parts of the data would"
                 )
         return tuple(found)
 

@@ -32,6 +32,7 @@ _PHRASES: Mapping[str, str] = {
     "requests_per_copy": "tier {tier}: requests per page",
     "gamma": "tier {tier}: slowdown",
     "token_hold_s": "tier {tier}: token hold",
+    "writes": "tier {tier}: share of writes",
 }
 
 
@@ -126,7 +127,8 @@ def _stated_fit(tier: DeclaredTier, after: str | None) -> TierFit:
         disk_mbps=values["disk_mbps"],
     )
     figures = {name: stated(values.get(key)) for key, name in FIGURES.items()}
-    return TierFit(spec=spec, interference_run_s=values["run_s"], tokens=1, **figures)
+    run_s = values["run_s"]
+    return TierFit(spec, interference_run_s=run_s, tokens=1, writes_everywhere=True, **figures)
 
 
 def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, ...]]:

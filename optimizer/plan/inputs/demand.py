@@ -84,7 +84,8 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
         interference_share=min(0.95, tier.interference_share.value or 0.0),
         gamma=1.0,
         run_s=tier.interference_run_s,
-        write_share=_write_share(tier),
+        write_share=_share(tier.write_share, planned=tier.writes_everywhere),
+        one_share=_share(tier.one_share),
     )
     if gamma is None:
         return found
@@ -96,9 +97,11 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
     return replace(found, gamma=speed_under_interference(found, tier.spec.cpus, load, gamma))
 
 
-def _write_share(tier: TierFit) -> float:
-    found = tier.write_share
-    return found.value if found.value is not None and found.sufficient else 0.0
+def _share(found: Estimate, *, planned: bool = True) -> float:
+    """A share of the requests; 0 where nobody knows, or what was measured is not planned with."""
+    if not found.sufficient or not (planned or is_stated(found)):
+        return 0.0
+    return found.value or 0.0
 
 
 def speed_under_interference(

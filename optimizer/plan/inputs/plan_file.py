@@ -51,6 +51,7 @@ FIGURES: Mapping[str, str] = {
     "gamma": "gamma",
     "token_hold_s": "token_hold_s",
     "writes": "write_share",
+    "reads_of_one": "one_share",
 }
 MACHINE = ("role", "memory_mb", "nic_mbps", "disk_mbps")
 
@@ -119,6 +120,7 @@ class DeclaredTier(Strict):
     disk_gb: Positive | None = None
     iops: Positive | None = None
     writes: Annotated[float, Field(ge=0, le=1)] | None = None
+    reads_of_one: Annotated[float, Field(ge=0, le=1)] | None = None
     primary: bool | None = None
     promote_s: Positive | None = None
     present: Present | None = None

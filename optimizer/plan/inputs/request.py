@@ -245,9 +245,16 @@ def _check_arch(file: PlanFile, case: Case) -> None:
 
 
 def _check_schedule(file: PlanFile, case: Case) -> None:
-    """Raises InputError for a schedule of owned machines, and for a quota on a type that the region
-    does not have."""
+    """Raises InputError for a schedule of owned machines, or of some that the run saw written to,
+    and for a quota on a type that the region does not have."""
     stated = file.stated.schedule
+    written = [tier for tier in case.tiers if tier.has_state]
+    if stated is not None and written:
+        raise file.source.error(
+            "schedule", expected=f"it without writes to {written[0].name}, which no hour moves",
+            got=f"{written[0].latency.write_share:.1%} in the run",
+            hint="Leave it out, or state writes = 0 of that tier.",
+        )  # fmt: skip
     if stated is not None and case.scheme != Scheme.cloud:
         raise file.source.error(
             "schedule", expected="rented machines (scheme = cloud)", got=case.scheme,

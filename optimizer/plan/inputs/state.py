@@ -1,4 +1,5 @@
-"""The data of a tier in plan.toml: `state`, `data_gb`, `writes`, `primary`; what they rule out."""
+"""The data of a tier in plan.toml: `state`, `data_gb`, `writes`, `reads_of_one`, `primary`; what
+they rule out."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[P
 
     if tier.primary and tier.writes == 0.0:
         yield at("primary", "it beside writes above 0", "writes = 0", "Leave it out.")
+    if (tier.writes or 0.0) + (tier.reads_of_one or 0.0) > 1.0:
+        yield at("reads_of_one", "at most what writes leaves of 1", f"{tier.reads_of_one:g}")
     if tier.promote_s is not None and not tier.primary:
         yield at("promote_s", "it beside primary = true", "no primary", "Leave it out.")
     if tier.data_in is not None and tier.data_gb is None:
@@ -46,7 +49,7 @@ def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[P
             "data_gb", "it without [rates] common_cause", "both",
             "What a shock leaves of the copies is not modelled: leave one of them out.",
         )  # fmt: skip
-    scaled = tier.writes or tier.primary or tier.data_gb
+    scaled = tier.writes or tier.reads_of_one or tier.primary or tier.data_gb
     if stated.schedule is not None and scaled:
         yield Problem(
             ("schedule",), f"it without data of tier {tier.name}, which no hour moves", "both",

@@ -59,25 +59,27 @@ class TierDemand:
 
     def usd_traffic(self, upstream: int, replicas: int) -> tuple[float, float]:
         """USD a month of what crosses zones: whatever the machines, and per active one. A read goes
-        to r of them, a write to each."""
-        usd, share = self.traffic_usd * upstream, self.latency.write_share
-        return usd * (1.0 - share) * replicas, usd * share
+        to r of them or to a certain one, a write to each."""
+        usd, law = self.traffic_usd * upstream, self.latency
+        read = (1.0 - law.unspread) * replicas + law.one_share
+        return usd * read, usd * law.write_share
 
     @property
     def has_state(self) -> bool:
         """True where data or writes are planned with."""
         state = self.state
-        return bool(self.latency.write_share or state.data_gb or state.primary)
+        return bool(self.latency.unspread or state.data_gb or state.primary)
 
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
         """Of a single machine that serves all reads of the tier: of its cores or of its card,
         whichever is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
-        read = self.request_per_s * (1.0 - self.latency.write_share)
+        read = self.request_per_s * (1.0 - self.latency.unspread)
         return read * upstream * replicas * self._busy_s(instance)
 
     def written(self, instance: Instance, upstream: int) -> float:
-        """The load of the tier's writes, of each machine, however many there are."""
-        return self.request_per_s * self.latency.write_share * upstream * self._busy_s(instance)
+        """The load of the tier's writes and of one machine's reads, of each machine, however many
+        there are."""
+        return self.request_per_s * self.latency.unspread * upstream * self._busy_s(instance)
 
     def _busy_s(self, instance: Instance) -> float:
         tier = self.latency

@@ -161,6 +161,10 @@ impl Client {
                 }
             }
         }
+        match request.is_safe {
+            true => front.tier.counters.reads.inc(),
+            false => front.tier.counters.writes.inc(),
+        }
         let received = Instant::now();
         let (r, races) = if request.is_read && !request.streams {
             let r = front.tier.read_replicas(received.into());

@@ -34,6 +34,8 @@ pub fn is_good(status: u16) -> bool {
 pub struct RequestHead {
     /// GET or HEAD without a body: may be cloned.
     pub is_read: bool,
+    /// Its method only reads (RFC 9110, 9.2.1).
+    pub is_safe: bool,
     /// The connection is to become a WebSocket.
     pub upgrades: bool,
     /// A read whose reply may never end, or be long in coming: goes to one server, as it comes.
@@ -208,6 +210,7 @@ impl RequestHead {
             return Err(Refusal::new(417, "expected nothing but 100-continue"));
         }
         self.is_head = method == "HEAD";
+        self.is_safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
         self.is_read = (self.is_head || method == "GET")
             && matches!(framing, Framing::Empty | Framing::Length(0));
         self.upgrades = self.is_read && !self.is_head && minor == 1 && facts.upgrades();

@@ -161,6 +161,16 @@ impl Client {
         }
         let counters = &self.wire.front.tier.counters;
         counters.received.add(u64::from(run.commands));
+        let asked = u64::from(run.commands) - run.fences as u64;
+        match run.class {
+            Class::Write | Class::Decided => counters.writes.add(asked),
+            class => {
+                counters.reads.add(asked);
+                if class == Class::Reference {
+                    counters.reads_of_one.add(asked);
+                }
+            }
+        }
         let received = Instant::now();
         let answered = match run.class {
             Class::Read | Class::Fence => self.read(run, received).await,

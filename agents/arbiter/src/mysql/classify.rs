@@ -31,6 +31,29 @@ pub enum Class {
     Refuse(&'static str),
 }
 
+/// What a statement does to data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Does {
+    /// Nothing, or nobody knows.
+    #[default]
+    Nothing,
+    /// It reads it.
+    Reads,
+    /// It changes it.
+    Writes,
+}
+
+impl Class {
+    /// As the class says it.
+    pub fn does(&self) -> Does {
+        match self {
+            Self::Write(_) => Does::Writes,
+            Self::Read | Self::One | Self::InsertId | Self::LockingRead => Does::Reads,
+            Self::Session(_) | Self::Pin | Self::Lock | Self::Refuse(_) => Does::Nothing,
+        }
+    }
+}
+
 /// Traces that a write leaves in the session, or may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {

@@ -7,7 +7,7 @@ use policy::Refused;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::classify::{classify, Class, Effect, Left};
+use super::classify::{classify, Class, Does, Effect, Left};
 use super::contest::Piece;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
@@ -102,6 +102,7 @@ struct Sending {
     shape: Shape,
     route: Route,
     statement: Statement,
+    does: Does,
     /// The bytes that are sent in its place.
     instead: Option<Packet>,
 }
@@ -112,6 +113,7 @@ impl Sending {
             shape,
             route,
             statement: Statement::None,
+            does: Does::Nothing,
             instead: None,
         }
     }
@@ -187,6 +189,12 @@ impl Client {
             Plan::Nothing => After::Next,
             Plan::Send(sending) => {
                 let received = Instant::now();
+                let (counters, does) = (&self.pool.tier.counters, sending.does);
+                match does {
+                    Does::Reads => counters.reads.inc(),
+                    Does::Writes => counters.writes.inc(),
+                    Does::Nothing => {}
+                }
                 let asked = Asked {
                     packet: sending.instead.as_ref().unwrap_or(&packet),
                     shape: sending.shape,
@@ -195,6 +203,9 @@ impl Client {
                 };
                 let after = self.send(asked, received).await;
                 self.pool.tier.request_ended(received);
+                if does == Does::Reads && self.session.was_writer() {
+                    self.pool.tier.counters.reads_of_one.inc();
+                }
                 after
             }
         }
@@ -317,7 +328,10 @@ impl Client {
             0x02 if body.len() > NAME_BYTES_MAX => refuse("arbiter: a database's name is too long"),
             0x02 => Plan::send(Shape::Results, Route::Session(Effect::Use(body.to_vec()))),
             0x03 => match self.route(packet, body) {
-                Ok(route) => Plan::send(Shape::Results, route),
+                Ok((route, does)) => Plan::Send(Sending {
+                    does,
+                    ..Sending::new(Shape::Results, route)
+                }),
                 Err(refusal) => Plan::Answer(refusal),
             },
             0x04 => Plan::send(Shape::Rows, Route::One),
@@ -335,8 +349,8 @@ impl Client {
         }
     }
 
-    /// The servers for a statement, or the reason for refusing it.
-    fn route(&self, packet: &Packet, sql: &[u8]) -> Result<Route, Packet> {
+    /// The servers for a statement and what it does, or the reason for refusing it.
+    fn route(&self, packet: &Packet, sql: &[u8]) -> Result<(Route, Does), Packet> {
         let refuse =
             |code, state, text: &str| Err(packet::error(packet.next_sequence(), code, state, text));
         let class = classify(sql);
@@ -352,7 +366,8 @@ impl Client {
         // Of several packets only the first is read here: such a text is not judged.
         let is_misread =
             self.may_be_misread || self.pool.may_misread() || packet.payload().len() == PAYLOAD_MAX;
-        Ok(match class {
+        let does = class.does();
+        let route = match class {
             Class::Lock | Class::Write(Left::Locks) => Route::Lock,
             _ if is_misread => Route::Pin,
             Class::Read => Route::Race,
@@ -361,18 +376,19 @@ impl Client {
             Class::Write(Left::Nothing) | Class::LockingRead if has_primary => Route::Write,
             Class::Session(effect) => Route::Session(effect),
             Class::Write(_) | Class::LockingRead | Class::Pin | Class::Refuse(_) => Route::Pin,
-        })
+        };
+        Ok((route, does))
     }
 
     /// All servers prepare it; where it goes when it is executed is its text's matter.
     fn prepare(&mut self, packet: &Packet, sql: &[u8]) -> Plan {
-        let route = match self.route(packet, sql) {
+        let (route, does) = match self.route(packet, sql) {
             // With parameters its text does not say what it does.
-            Ok(Route::Session(_)) if sql.contains(&b'?') => Route::Pin,
-            Ok(route) => route,
+            Ok((Route::Session(_), _)) if sql.contains(&b'?') => (Route::Pin, Does::Nothing),
+            Ok(found) => found,
             Err(refusal) => return Plan::Answer(refusal),
         };
-        let Some(id) = self.statements.add(route, sql) else {
+        let Some(id) = self.statements.add(route, does, sql) else {
             let text = "arbiter: this client has too many prepared statements";
             let error = packet::error(packet.next_sequence(), 1461, "42000", text);
             return Plan::Answer(error);
@@ -420,8 +436,13 @@ impl Client {
             Route::Session(_) => Statement::None,
             _ => Statement::Use(id),
         };
+        let does = match command {
+            0x17 => self.statements.does(id),
+            _ => Does::Nothing,
+        };
         Plan::Send(Sending {
             statement,
+            does,
             instead,
             ..Sending::new(shape, route)
         })

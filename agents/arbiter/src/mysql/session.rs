@@ -75,6 +75,11 @@ impl Session {
         }
     }
 
+    /// True if the last command was for the server that is written to.
+    pub fn was_writer(&self) -> bool {
+        self.was_writer
+    }
+
     /// Chooses the servers to read from, where that is not done yet.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::classify::Does;
 use super::packet::{Fields, Packet, PAYLOAD_MAX};
 use super::types::Route;
 
@@ -28,6 +29,7 @@ pub struct Statements {
 struct Prepared {
     /// The server of its executions.
     route: Route,
+    does: Does,
     /// Sent in place of an execution: the text of a session statement.
     instead: Option<Packet>,
     parameters: usize,
@@ -38,7 +40,7 @@ struct Prepared {
 impl Statements {
     /// A number for a statement that goes there; none where there are too many. A session statement
     /// (`BEGIN`, say) is executed as its text, so that it can be repeated at another server.
-    pub fn add(&mut self, route: Route, sql: &[u8]) -> Option<u32> {
+    pub fn add(&mut self, route: Route, does: Does, sql: &[u8]) -> Option<u32> {
         if self.open.len() >= STATEMENTS_MAX {
             return None;
         }
@@ -46,6 +48,7 @@ impl Statements {
         let is_session = matches!(route, Route::Session(_));
         let prepared = Prepared {
             route,
+            does,
             instead: is_session.then(|| Packet::new(0, &[b"\x03", sql].concat())),
             parameters: 0,
             types: Vec::new(),
@@ -76,6 +79,11 @@ impl Statements {
         let number = Fields(command.payload().get(1..)?).integer(4)? as u32;
         let id = if number == LAST { self.last } else { number };
         self.open.contains_key(&id).then_some(id)
+    }
+
+    /// What an execution of it does.
+    pub fn does(&self, id: u32) -> Does {
+        self.open.get(&id).map_or(Does::Nothing, |one| one.does)
     }
 
     /// The server of an execution, and the packet for it unless the client's own will do.
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn types_that_were_said_once_are_said_each_time() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Race, b"").unwrap();
+        let id = statements.add(Route::Race, Does::Reads, b"").unwrap();
         statements.prepared(id, TWO_PARAMETERS);
         let first = execute(id, Some(b"\x03\0\x0f\0"), b"values");
         assert_eq!(statements.execute(id, &first), Some((Route::Race, None)));
@@ -156,7 +164,9 @@ mod tests {
     fn a_session_statement_is_executed_as_its_text() {
         let mut statements = Statements::default();
         let route = Route::Session(Effect::End);
-        let id = statements.add(route.clone(), b"COMMIT").unwrap();
+        let id = statements
+            .add(route.clone(), Does::Nothing, b"COMMIT")
+            .unwrap();
         let text = Packet::new(0, b"\x03COMMIT");
         let sent = statements.execute(id, &execute(id, None, b""));
         assert_eq!(sent, Some((route, Some(text))));
@@ -165,13 +175,13 @@ mod tests {
     #[test]
     fn a_statement_is_known_until_it_is_closed_or_could_not_be_prepared() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Write, b"").unwrap();
+        let id = statements.add(Route::Write, Does::Writes, b"").unwrap();
         statements.prepared(id, TWO_PARAMETERS);
         let named = |statements: &Statements, id| statements.named(&execute(id, None, b""));
         assert_eq!(named(&statements, id), Some(id));
         assert_eq!(named(&statements, LAST), Some(id), "the last one");
         assert_eq!(named(&statements, id + 1), None);
-        let refused = statements.add(Route::Race, b"").unwrap();
+        let refused = statements.add(Route::Race, Does::Reads, b"").unwrap();
         statements.prepared(refused, b"\xff\x28\x04#42000no");
         assert_eq!(named(&statements, refused), None);
         statements.close(id);
@@ -181,12 +191,12 @@ mod tests {
     #[test]
     fn a_cursor_keeps_the_session_at_its_server_and_their_number_is_bounded() {
         let mut statements = Statements::default();
-        let id = statements.add(Route::Race, b"").unwrap();
+        let id = statements.add(Route::Race, Does::Reads, b"").unwrap();
         let mut payload = execute(id, None, b"").payload().to_vec();
         payload[5] = 1;
         let command = Packet::new(0, &payload);
         assert_eq!(statements.execute(id, &command), Some((Route::Pin, None)));
-        while statements.add(Route::Race, b"").is_some() {}
+        while statements.add(Route::Race, Does::Reads, b"").is_some() {}
         assert_eq!(statements.open.len(), STATEMENTS_MAX);
     }
 }

@@ -10,8 +10,10 @@ pub enum Class {
     /// As `Read`; servers that agree may reply differently: the order of a set, the time that is
     /// left, chance.
     Loose,
-    /// To the primary.
+    /// To the primary: changes data, or may.
     Write,
+    /// To the primary, and changes nothing: what only that server can say.
+    Ask,
     /// The client gets a connection of its own to the primary.
     Pin,
     /// `HELLO` with nothing but a version.
@@ -58,33 +60,39 @@ const LOOSE: [&str; 18] = [
     "ZRANDMEMBER",
 ];
 
-/// For the primary: writes, scripts, cursors (they mean something to one server only), and what
-/// speaks of the server itself. Leaves nothing behind in the connection and does not block. Sorted.
+/// Writes, scripts, and what reaches the clients of all servers. Leaves nothing behind in the
+/// connection and does not block. Sorted.
 #[rustfmt::skip]
-const WRITES: [&str; 110] = [
-    "APPEND", "BITFIELD", "BITOP", "COMMAND", "COPY", "DBSIZE", "DECR", "DECRBY", "DEL",
-    "EVAL", "EVALSHA", "EVALSHA_RO", "EVAL_RO", "EXPIRE", "EXPIREAT", "FCALL", "FCALL_RO",
-    "FLUSHALL", "FLUSHDB", "GEOADD", "GEORADIUS", "GEORADIUSBYMEMBER", "GEOSEARCHSTORE",
-    "GETDEL", "GETEX", "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET", "HSCAN", "HSET",
-    "HSETNX", "INCR", "INCRBY", "INCRBYFLOAT", "INFO", "LASTSAVE", "LINSERT", "LMOVE", "LMPOP",
-    "LPOP", "LPUSH", "LPUSHX", "LREM", "LSET", "LTRIM", "MEMORY", "MOVE", "MSET", "MSETNX",
-    "OBJECT", "PERSIST", "PEXPIRE", "PEXPIREAT", "PFADD", "PFCOUNT", "PFMERGE", "PSETEX",
-    "PUBLISH", "RENAME", "RENAMENX", "RESTORE", "ROLE", "RPOP", "RPOPLPUSH", "RPUSH", "RPUSHX",
-    "SADD", "SCAN", "SDIFFSTORE", "SET", "SETBIT", "SETEX", "SETNX", "SETRANGE", "SINTERSTORE",
-    "SMOVE", "SORT", "SPOP", "SPUBLISH", "SREM", "SSCAN", "SUNIONSTORE", "TIME", "TOUCH",
-    "UNLINK", "XACK", "XADD", "XAUTOCLAIM", "XCLAIM", "XDEL", "XGROUP", "XREADGROUP", "XSETID",
-    "XTRIM", "ZADD", "ZDIFFSTORE", "ZINCRBY", "ZINTERSTORE", "ZMPOP", "ZPOPMAX", "ZPOPMIN",
-    "ZRANGESTORE", "ZREM", "ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCAN",
-    "ZUNIONSTORE",
+const WRITES: [&str; 93] = [
+    "APPEND", "BITFIELD", "BITOP", "COPY", "DECR", "DECRBY", "DEL", "EVAL", "EVALSHA", "EXPIRE",
+    "EXPIREAT", "FCALL", "FLUSHALL", "FLUSHDB", "GEOADD", "GEORADIUS", "GEORADIUSBYMEMBER",
+    "GEOSEARCHSTORE", "GETDEL", "GETEX", "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET",
+    "HSET", "HSETNX", "INCR", "INCRBY", "INCRBYFLOAT", "LINSERT", "LMOVE", "LMPOP", "LPOP",
+    "LPUSH", "LPUSHX", "LREM", "LSET", "LTRIM", "MOVE", "MSET", "MSETNX", "PERSIST", "PEXPIRE",
+    "PEXPIREAT", "PFADD", "PFMERGE", "PSETEX", "PUBLISH", "RENAME", "RENAMENX", "RESTORE",
+    "RPOP", "RPOPLPUSH", "RPUSH", "RPUSHX", "SADD", "SDIFFSTORE", "SET", "SETBIT", "SETEX",
+    "SETNX", "SETRANGE", "SINTERSTORE", "SMOVE", "SORT", "SPOP", "SPUBLISH", "SREM",
+    "SUNIONSTORE", "UNLINK", "XACK", "XADD", "XAUTOCLAIM", "XCLAIM", "XDEL", "XGROUP",
+    "XREADGROUP", "XSETID", "XTRIM", "ZADD", "ZDIFFSTORE", "ZINCRBY", "ZINTERSTORE", "ZMPOP",
+    "ZPOPMAX", "ZPOPMIN", "ZRANGESTORE", "ZREM", "ZREMRANGEBYLEX", "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE", "ZUNIONSTORE",
 ];
 
-/// Subcommands for the primary that only ask, or whose effect is not the connection's. Sorted.
+/// For the primary, and nothing is changed: cursors (they mean something to one server only), scripts
+/// that only read, and what speaks of the server itself. Sorted.
+#[rustfmt::skip]
+const OF_PRIMARY: [&str; 17] = [
+    "COMMAND", "DBSIZE", "EVALSHA_RO", "EVAL_RO", "FCALL_RO", "HSCAN", "INFO", "LASTSAVE", "MEMORY",
+    "OBJECT", "PFCOUNT", "ROLE", "SCAN", "SSCAN", "TIME", "TOUCH", "ZSCAN",
+];
+
+/// Subcommands for the primary that change no data. Sorted.
 #[rustfmt::skip]
 const ASKS: [(&str, &[&str]); 9] = [
     ("ACL", &["CAT", "DRYRUN", "GENPASS", "GETUSER", "HELP", "LIST", "LOG", "USERS", "WHOAMI"]),
     ("CLIENT", &["LIST"]),
     ("CONFIG", &["GET", "HELP"]),
-    ("FUNCTION", &["DELETE", "DUMP", "HELP", "LIST", "LOAD", "STATS"]),
+    ("FUNCTION", &["DUMP", "HELP", "LIST", "STATS"]),
     ("LATENCY", &["DOCTOR", "GRAPH", "HELP", "HISTOGRAM", "HISTORY", "LATEST"]),
     ("MODULE", &["HELP", "LIST"]),
     ("PUBSUB", &["CHANNELS", "HELP", "NUMPAT", "NUMSUB", "SHARDCHANNELS", "SHARDNUMSUB"]),
@@ -126,11 +134,11 @@ const REFUSED: [(&str, &[&str]); 24] = [
 /// Refused of a client without a connection of its own only.
 const REFUSED_UNPINNED: [&[u8]; 2] = [b"WAIT", b"WAITAOF"];
 
-/// True if a command is refused whoever sends it.
-pub fn is_refused_always(command: &[u8]) -> bool {
+/// True if a command of this class is refused whoever sends it.
+pub fn is_refused_always(command: &[u8], class: Class) -> bool {
     let name = arguments(command).next().unwrap_or_default();
     let is = |word: &&[u8]| name.eq_ignore_ascii_case(word);
-    match classify(command) {
+    match class {
         Class::NoSubcommand => true,
         Class::Refuse => !REFUSED_UNPINNED.iter().any(is),
         _ => false,
@@ -166,14 +174,23 @@ pub fn classify(command: &[u8]) -> Class {
         _ if has(&LOOSE) => Class::Loose,
         _ if has(&READS) => Class::Read,
         _ if has(&WRITES) => Class::Write,
+        _ if has(&OF_PRIMARY) => Class::Ask,
+        b"FUNCTION" if changes_functions(arguments.clone().next()) => Class::Write,
         _ if refuses(name, arguments.clone().next()) => Class::Refuse,
-        _ if is_among(&ASKS, name, arguments.clone().next()) => Class::Write,
+        _ if is_among(&ASKS, name, arguments.clone().next()) => Class::Ask,
         b"HELLO" => hello(arguments),
         b"SELECT" if arguments.next() == Some(b"0") && arguments.next().is_none() => Class::Stay,
         b"CLIENT" => client(arguments),
         b"QUIT" => Class::Quit,
         _ => Class::Pin,
     }
+}
+
+/// Every replica gets them too.
+fn changes_functions(subcommand: Option<&[u8]>) -> bool {
+    subcommand.is_some_and(|word| {
+        word.eq_ignore_ascii_case(b"LOAD") || word.eq_ignore_ascii_case(b"DELETE")
+    })
 }
 
 /// By `REFUSED`; the name is in capitals.
@@ -227,17 +244,23 @@ mod tests {
         classify(&with_lengths(line.as_bytes()))
     }
 
+    fn is_always_refused(line: &str) -> bool {
+        is_refused_always(&with_lengths(line.as_bytes()), class(line))
+    }
+
     #[test]
     fn the_tables_are_sorted_and_no_command_is_in_two() {
         let refused = REFUSED.map(|(name, _)| name);
         let asks = ASKS.map(|(name, _)| name);
-        for table in [&READS[..], &LOOSE, &WRITES, &refused, &asks] {
+        for table in [&READS[..], &LOOSE, &WRITES, &OF_PRIMARY, &refused, &asks] {
             assert!(table.windows(2).all(|two| two[0] < two[1]), "{table:?}");
             assert!(table.iter().all(|name| name.len() <= NAME_MAX));
         }
-        assert!(READS.iter().all(|name| !WRITES.contains(name)));
-        let sent = |name: &&str| READS.contains(name) || WRITES.contains(name);
-        assert!(!refused.iter().any(sent));
+        let at_primary = |name: &&str| WRITES.contains(name) || OF_PRIMARY.contains(name);
+        assert!(!READS.iter().any(at_primary));
+        assert!(!WRITES.iter().any(|name| OF_PRIMARY.contains(name)));
+        let sent = |name: &&str| READS.contains(name) || at_primary(name);
+        assert!(!refused.iter().chain(&asks).any(sent));
         assert!(LOOSE.iter().all(|name| READS.contains(name)));
     }
 
@@ -281,7 +304,7 @@ mod tests {
             "SYNC",
         ] {
             assert_eq!(class(line), Class::Refuse, "{line}");
-            assert!(is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+            assert!(is_always_refused(line), "{line}");
         }
     }
 
@@ -313,10 +336,10 @@ mod tests {
             "RESET",
         ] {
             assert_ne!(class(line), Class::Refuse, "{line}");
-            assert!(!is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+            assert!(!is_always_refused(line), "{line}");
         }
         for line in ["WAIT 1 0", "WAITAOF 1 0 0"] {
-            assert!(!is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+            assert!(!is_always_refused(line), "{line}");
         }
     }
 
@@ -332,8 +355,10 @@ mod tests {
             ("XREAD block 0 STREAMS s 0", Class::Pin),
             ("XREADGROUP GROUP g c STREAMS s >", Class::Write),
             ("SET k v", Class::Write),
-            ("SCAN 0", Class::Write),
+            ("SCAN 0", Class::Ask),
+            ("time", Class::Ask),
             ("EVAL return 0", Class::Write),
+            ("EVAL_RO return 0", Class::Ask),
             ("SORT k STORE l", Class::Write),
             ("BLPOP k 0", Class::Pin),
             ("MULTI", Class::Pin),
@@ -346,7 +371,7 @@ mod tests {
             ("HELLO", Class::Pin),
             ("CLIENT SETNAME me", Class::Name),
             ("client setinfo LIB-NAME x", Class::Note),
-            ("CLIENT LIST", Class::Write),
+            ("CLIENT LIST", Class::Ask),
             ("CLIENT INFO", Class::Pin),
             ("CLIENT TRACKING ON", Class::Pin),
             (
@@ -355,9 +380,10 @@ mod tests {
             ),
             ("client capa redirect", Class::NoSubcommand),
             ("CLIENT", Class::Pin),
-            ("CONFIG GET save", Class::Write),
+            ("CONFIG GET save", Class::Ask),
             ("CONFIG", Class::Pin),
-            ("script load x", Class::Write),
+            ("script load x", Class::Ask),
+            ("FUNCTION LOAD x", Class::Write),
             ("CLIENT id", Class::Id),
             ("CLIENT GETNAME", Class::OwnName),
             ("WAIT 1 0", Class::Refuse),

@@ -118,7 +118,10 @@ impl Client {
         if class != self.run.class || self.run.commands >= BATCH_MAX {
             self.end_run().await?;
         }
-        if matches!(class, Class::Read | Class::Loose | Class::Write) {
+        if matches!(
+            class,
+            Class::Read | Class::Loose | Class::Write | Class::Ask
+        ) {
             self.run.class = class;
             self.run.bytes += length;
             self.run.commands += 1;
@@ -252,6 +255,7 @@ impl Client {
         };
         let tier = &self.wire.front.tier;
         tier.counters.received.add(batch.commands);
+        super::count(&tier.counters, run.class, batch.commands, false);
         let received = Instant::now();
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         let answered = match (run.class, &front.state.rounds) {

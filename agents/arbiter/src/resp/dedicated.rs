@@ -20,7 +20,7 @@ use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout, Instant};
 
-use super::classify::is_refused_always;
+use super::classify::{classify, is_refused_always};
 use super::command::{with_lengths, Commands, Found};
 use super::dedicated_quota::Place;
 use super::hold::Manners;
@@ -301,7 +301,9 @@ impl Up<'_> {
         // The command in its place has a reply as well.
         self.idle.asked(command);
         self.pinned.asks();
-        is_refused_always(command)
+        let class = classify(command);
+        super::count(&self.front.tier.counters, class, 1, true);
+        is_refused_always(command, class)
     }
 
     /// Passes on all complete commands, with one call where none is refused.

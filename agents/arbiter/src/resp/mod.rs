@@ -35,10 +35,12 @@ use std::time::Duration;
 use policy::ServerId;
 use tokio::time::timeout;
 
+use self::classify::Class;
 use self::dedicated_quota::DedicatedQuota;
 use self::read_your_writes::Rounds;
 use crate::config::Config;
 use crate::conn::Conn;
+use crate::counters::Counters;
 use crate::kv::{self, Dialect};
 use crate::tier::Tier;
 
@@ -69,6 +71,21 @@ impl State {
         if let Some(rounds) = &self.rounds {
             read_your_writes::watch_all(tier, rounds);
         }
+    }
+}
+
+/// Counts commands by what they do to data; those that only concern the connection, and those that
+/// are not known, are neither reads nor writes. A pinned client's reads are the primary's.
+fn count(counters: &Counters, class: Class, commands: u64, is_pinned: bool) {
+    match class {
+        Class::Read | Class::Loose | Class::Ask => {
+            counters.reads.add(commands);
+            if is_pinned || class == Class::Ask {
+                counters.reads_of_one.add(commands);
+            }
+        }
+        Class::Write => counters.writes.add(commands),
+        _ => {}
     }
 }
 

@@ -28,6 +28,7 @@ mod mysql_writer;
 mod observed;
 mod policies;
 mod probes;
+mod reads_and_writes;
 mod redis;
 mod redis_limits;
 mod redis_overload;

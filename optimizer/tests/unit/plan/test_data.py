@@ -42,6 +42,7 @@ def cheapest(asked_for: float, scheme: str, tier: dict[str, Any]) -> float:
     """USD a month of the cheapest fleet, every one built and judged by formulas of its own."""
     book, best = load_prices(), math.inf
     share, data_gb = tier.get("writes", 0.0), tier.get("data_gb", 0.0)
+    share += tier.get("reads_of_one", 0.0)
     state, promote_s = tier.get("state"), float(tier.get("promote_s", 0.0))
     copies = state in (None, "none", "copied") and data_gb
     joins_s = 900.0 + (1024.0 * data_gb / 125.0 if copies else 0.0)
@@ -83,6 +84,7 @@ def _lost(machines: int, joins_s: float) -> float:
 TIERS: list[dict[str, Any]] = [
     {"writes": 0.1},
     {"writes": 0.25},
+    {"writes": 0.15, "reads_of_one": 0.1},
     {"writes": 0.1, "primary": True, "promote_s": 30.0},
     {"writes": 0.3, "primary": True, "promote_s": 3.0, "state": "copied", "data_gb": 200.0},
     {"writes": 0.05, "primary": True, "state": "volume", "data_gb": 200.0},
@@ -156,6 +158,7 @@ DB_REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("data_in", {"data_gb": 5.0, "data_in": "memory", "state": "volume"}),
     ("mechanisms", {"state": "own", "mechanisms": ["pf"]}),
     ("writes", {"writes": 1.5}),
+    ("reads_of_one", {"writes": 0.6, "reads_of_one": 0.5}),
     ("data_gb", {"data_gb": -1.0}),
     ("state", {"state": "lost"}),
     (
@@ -215,6 +218,7 @@ def test_each_fleet_costs_its_machines_its_disks_and_what_crosses_zones(scheme: 
         "load": {"peak": 1.5},
     }
     tier = {"disk_gb": 200.0, "iops": 3000.0, "kbit_per_copy": 16.0, "writes": 0.1}
+    tier["reads_of_one"] = 0.2
     found = asked(scheme=scheme, values=values, **tier).case.problem().options[0]
     assert len(found) > 50
     gb = RATE * 730.0 * 3600.0 * 16.0 / 8e6  # of the mean, one copy of each request
@@ -222,7 +226,7 @@ def test_each_fleet_costs_its_machines_its_disks_and_what_crosses_zones(scheme: 
         machines = one.nodes * one.instance.usd_per_month
         machines += one.standby * one.instance.usd_per_month
         disks = (one.nodes + one.standby) * (200.0 * 0.1 + 3000.0 * 0.01)
-        crosses = gb * (0.9 * one.replicas + 0.1 * one.nodes) * 0.5 * 0.02
+        crosses = gb * (0.7 * one.replicas + 0.2 + 0.1 * one.nodes) * 0.5 * 0.02
         assert one.usd_per_month == pytest.approx(machines + disks + crosses)
 
 
