@@ -14,7 +14,7 @@ limit allows (ten at least), and at least 1.
 
 The interval is that of Korn & Graubard (1998, Survey Methodology 24): Clopper & Pearson's exact
 binomial interval of n* = N / D (z / t)^2 requests, t of Student's distribution with those degrees
-of freedom; it stays above 0 where nothing is beyond. Simulations in tests/unit/record/test_slo.py
+of freedom; it stays above 0 where nothing is beyond. Simulations in tests/unit/record/test_looks.py
 measure how often it covers.
 """
 

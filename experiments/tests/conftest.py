@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from experiments.paths import ROOT
-from experiments.record.metrics import bootstrap
 from experiments.testbed import runs
 from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
@@ -55,13 +54,6 @@ def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runs, "FOLDER", folder)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return folder
-
-
-@pytest.fixture
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bootstraps that are quick rather than exact."""
-    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
-    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,13 @@ from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.platforms.local.platform import LocalPlatform
 
 
+def machine(name: str, tier: str, role: str, *, standby: bool = False) -> Machine:
+    return Machine(
+        name=name, tier=tier, role=role, place=None, standby=standby, address="198.18.0.2",
+        agent_url="https://198.19.0.2:7443", instance_type=None, usd_per_hour=None,
+    )  # fmt: skip
+
+
 def fake_fleet(
     agents: Mapping[str, Any],
     arbiters: Mapping[str, Any] | None = None,

@@ -141,11 +141,9 @@ class Made:
         operation = KNOWN[truth.row].workload.operation
         start_s = self._at_s
         self._windows.append(
-            Window(
-                arm, truth.row, truth.part, scenario, repeat, limping, asked, labels, start_s,
-                start_s + length_s, took_s, cut, {**gone, **crashed}, scenario in truth.moved, 0,
-                1.0, scenario in truth.cold,
-            )
+            Window(arm, truth.row, truth.part, scenario, repeat, limping, asked, labels, start_s,
+                   start_s + length_s, took_s, cut, {**gone, **crashed}, scenario in truth.moved, 0,
+                   1.0, scenario in truth.cold)
         )  # fmt: skip
         self._asked += [
             (ROW, asked, operation, start_s + k * took_s / 40,
@@ -192,16 +190,24 @@ class Made:
         write_json(self.folder / "manifest.json", manifest_of(self._section))
 
 
+def written(
+    folder: Path, section: LimplockSection, windows: list[Window], limit_s: float
+) -> Result:
+    """The files of a run of Z3 with these windows and no probes, and its result."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_windows(folder, RunInputs(0.05, {"Z3": 350}, {"Z3": limit_s}, [], []), windows)
+    write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
+    write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
+    write_json(folder / "manifest.json", manifest_of(section))
+    found = result_of("limplock", manifest_of(section), analyse(folder))
+    write_json(folder / FILE, found)
+    return found
+
+
 def manifest_of(section: LimplockSection) -> dict[str, Any]:
     design = load_design("limplock-zookeeper")
-    return {
-        "experiment": design.fleet.experiment,
-        "run": "20261124T000000Z",
-        "platform": "local",
-        "started_at": "2026-11-24T00:00:00+00:00",
-        "verdicts": VERDICTS,
-        "seed": 1,
-        "command": ["sparecraft", "run", "limplock-zookeeper"],
-        "spec": spec_json(design, {"limplock": section.model_dump(mode="json")}),
-        "doses": [],
-    }
+    return {"experiment": design.fleet.experiment, "run": "20261124T000000Z", "platform": "local",
+            "started_at": "2026-11-24T00:00:00+00:00", "verdicts": VERDICTS, "seed": 1,
+            "command": ["sparecraft", "run", "limplock-zookeeper"],
+            "spec": spec_json(design, {"limplock": section.model_dump(mode="json")}),
+            "doses": []}  # fmt: skip

@@ -8,9 +8,11 @@ it exists so that metrics and report have every file, with plausible shapes and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,15 @@ def fake_run(
     title: str = "mediawiki-noisy",
 ) -> FakeRun:
     """Simulate a run. Same seed, same run."""
+    made = _simulated(seed, rate_per_s, warm_up_s, measure_s, order, fault, title)
+    return copy.deepcopy(made)
+
+
+@cache
+def _simulated(
+    seed: int, rate_per_s: float, warm_up_s: float, measure_s: float, order: str, fault: bool,
+    title: str,
+) -> FakeRun:  # fmt: skip
     rng = np.random.default_rng(seed)
     block_s = warm_up_s + measure_s
     rows: list[dict[str, Any]] = []

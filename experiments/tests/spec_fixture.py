@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from core.errors import InputError
+from experiments.commands.check import checked
 from experiments.design import Design, load_design
+from experiments.design.design import DESIGNS
 
 TFVARS = """\
 # the fleet
@@ -88,3 +94,13 @@ def role(design: Path, name: str, stated: Mapping[str, Any], *more: str) -> Path
         (folder / script).write_text("#!/bin/sh\nexec true\n")
         (folder / script).chmod(0o755)
     return folder
+
+
+def refused(folder: Path, name: str, old: str, new: str) -> InputError:
+    """The refusal of a design that comes along, with this in its experiment in place of that."""
+    path = Path(shutil.copytree(DESIGNS / name, folder / name)) / "experiment.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        checked(load_design(path.parent))
+    return caught.value

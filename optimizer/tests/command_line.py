@@ -8,13 +8,8 @@ from typer.testing import CliRunner, Result
 from optimizer.commands import availability, integrity, limplock, plan, prices, reproduce, simulate
 
 _APP = typer.Typer()
-for _function in (
-    availability.availability,
-    integrity.integrity,
-    limplock.limplock,
-    plan.plan,
-    simulate.simulate,
-):
+for _function in (availability.availability, integrity.integrity, limplock.limplock, plan.plan,
+                  simulate.simulate):  # fmt: skip
     _APP.command()(_function)
 _APP.add_typer(prices.group, name="prices")
 _APP.add_typer(reproduce.group, name="reproduce")

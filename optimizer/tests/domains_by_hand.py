@@ -57,13 +57,9 @@ def patterns(domains: Sequence[Domain]) -> Iterator[tuple[float, frozenset[int]]
 
 
 def exact_active(
-    needed: int,
-    machines: int,
-    rates: FailureRates,
-    levels: Sequence[Level],
-    placement: Placement,
+    needed: int, machines: int, rates: FailureRates, levels: Sequence[Level], placement: Placement,
     scheme: str,
-) -> float:
+) -> float:  # fmt: skip
     """Unavailability of active machines over a year: the chain of all domains and all machines.
 
     Domains start in their long run and all machines up. No common shocks.
@@ -96,12 +92,9 @@ def exact_active(
 
 
 def _out_of(
-    state: tuple[bool, ...],
-    domains: Sequence[Domain],
-    machines: int,
-    rates: FailureRates,
+    state: tuple[bool, ...], domains: Sequence[Domain], machines: int, rates: FailureRates,
     scheme: str,
-) -> Iterator[tuple[int, float]]:
+) -> Iterator[tuple[int, float]]:  # fmt: skip
     """The next changes, and their rates a year."""
     for index, one in enumerate(domains):
         yield index, YEAR_S / one.level.repair_s if state[index] else one.level.failures_per_year
@@ -180,14 +173,9 @@ class Fleet:
 
 
 def simulated_pool(
-    needed: int,
-    pool: int,
-    rates: FailureRates,
-    levels: Sequence[Level],
-    placement: Placement,
-    rng: random.Random,
-    years: int,
-) -> list[float]:
+    needed: int, pool: int, rates: FailureRates, levels: Sequence[Level], placement: Placement,
+    rng: random.Random, years: int,
+) -> list[float]:  # fmt: skip
     """The share of each year, from all machines whole, in which fewer than `needed` serve."""
     domains, shares = domains_of(levels, placement), []
     machines = list(range(needed + pool))

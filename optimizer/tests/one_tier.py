@@ -13,11 +13,8 @@ from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: Any) -> PlanRequest:
     """As if a plan.toml had these values; `tier`: more keys of the tier."""
     own = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
-    stated = {
-        "scheme": "cloud",
-        "arrival_per_s": 20.0,
-        "limits": {"max_nodes": 6, "max_replicas": 1},
-        "tiers": [{**own, "instance_types": ["c5.large", "c5.xlarge"], **(tier or {})}],
-        "slo": slo,
-    }
+    stated = {"scheme": "cloud", "arrival_per_s": 20.0,
+              "limits": {"max_nodes": 6, "max_replicas": 1},
+              "tiers": [{**own, "instance_types": ["c5.large", "c5.xlarge"], **(tier or {})}],
+              "slo": slo}  # fmt: skip
     return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), {**stated, **values})))

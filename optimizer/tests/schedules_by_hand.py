@@ -16,25 +16,13 @@ MOST = 4  # machines of a tier that are needed and extra, were all the smallest 
 
 
 def machine(
-    name: str,
-    vcpus: float,
-    usd: float,
-    *,
-    committed: bool = False,
-    interruptions: float = 0.0,
+    name: str, vcpus: float, usd: float, *, committed: bool = False, interruptions: float = 0.0,
     purchase: str = "on-demand",
-) -> Instance:
+) -> Instance:  # fmt: skip
     """A machine of `usd` a month."""
-    return Instance(
-        f"{name}@{purchase}",
-        vcpus,
-        8.0,
-        usd / 730.0,
-        usd_per_month_off=(usd / 730.0) * 730.0 if committed else None,
-        type=name,
-        purchase=purchase,
-        interruptions_per_year=interruptions,
-    )
+    return Instance(f"{name}@{purchase}", vcpus, 8.0, usd / 730.0,
+                    usd_per_month_off=(usd / 730.0) * 730.0 if committed else None, type=name,
+                    purchase=purchase, interruptions_per_year=interruptions)  # fmt: skip
 
 
 def lost(needed: int, extra: int, interruptions: float) -> float:
@@ -57,39 +45,25 @@ def small_schedules(draw: st.DrawFn, tiers: int = 2, periods: int = 2) -> Hourly
                 * draw(st.integers(8, 12))
                 * {"on-demand": 1, "reserved": 0.6, "spot": 0.4}[way]
             )
-            one = machine(
-                f"m{vcpus:g}", vcpus, price, committed=way == "reserved", purchase=way,
-                interruptions=4.0 if way == "spot" else 0.0,
-            )  # fmt: skip
+            one = machine(f"m{vcpus:g}", vcpus, price, committed=way == "reserved", purchase=way,
+                          interruptions=4.0 if way == "spot" else 0.0)  # fmt: skip
             kinds[one.name] = one
         carried = tuple(10.0 * one.vcpus for one in kinds.values())
         found.append(
-            HourlyTier(
-                f"t{number}",
-                tuple(kinds.values()),
-                carried,
-                float(draw(st.integers(4, 24))),
-                draw(st.integers(1, 2)),
-                MOST,
-                lost,
-            )
-        )
+            HourlyTier(f"t{number}", tuple(kinds.values()), carried,
+                       float(draw(st.integers(4, 24))), draw(st.integers(1, 2)), MOST, lost)
+        )  # fmt: skip
     shares = [1.0, *(draw(st.sampled_from([0.2, 0.4, 0.7, 1.0])) for _ in range(periods - 1))]
     quotas: tuple[Quota, ...] = ()
     if draw(st.booleans()):
         quotas = (
             Quota(frozenset({"m1", "m2"}), float(draw(st.integers(1, 8))), draw(st.booleans())),
         )
-    return HourlyProblem(
-        tuple(found),
-        tuple(Period(share, 1) for share in shares),
-        1.0,
-        draw(st.sampled_from([None, 1.0, 2e-2, 6e-3, 1e-3, 1e-5])),
-        quotas=quotas,
-        starting_h=draw(st.sampled_from([0.0, 0.0, 0.25])),
-        run_h_min=draw(st.sampled_from([1, 1, 2])),
-        watts_per_vcpu=10.0,
-    )
+    return HourlyProblem(tuple(found), tuple(Period(share, 1) for share in shares), 1.0,
+                         draw(st.sampled_from([None, 1.0, 2e-2, 6e-3, 1e-3, 1e-5])), quotas=quotas,
+                         starting_h=draw(st.sampled_from([0.0, 0.0, 0.25])),
+                         run_h_min=draw(st.sampled_from([1, 1, 2])),
+                         watts_per_vcpu=10.0)  # fmt: skip
 
 
 Fleet = tuple[tuple[int, ...], ...]  # per kind of machine, those that run in each period

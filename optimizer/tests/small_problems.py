@@ -17,19 +17,11 @@ from optimizer.prices import Instance
 def option(tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: Any) -> Option:
     """An option of tier `tier` whose cost, unavailability, utilisation and collision are given."""
     usd = rest.get("usd", 10.0 * needed * vcpus)
-    return Option(
-        tier=f"t{tier}",
-        upstream=upstream,
-        replicas=replicas,
-        instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed),
-        needed=needed,
-        mechanism=rest.get("mechanism", "ara"),
-        extra=rest.get("extra", 0),
-        usd_per_month=usd,
-        unavailability=rest.get("u", 1e-4),
-        utilisation=rest.get("used", 0.5),
-        collision=rest.get("met", 0.0),
-    )
+    return Option(tier=f"t{tier}", upstream=upstream, replicas=replicas,
+                  instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed), needed=needed,
+                  mechanism=rest.get("mechanism", "ara"), extra=rest.get("extra", 0),
+                  usd_per_month=usd, unavailability=rest.get("u", 1e-4),
+                  utilisation=rest.get("used", 0.5), collision=rest.get("met", 0.0))  # fmt: skip
 
 
 def latency(path: Path) -> dict[int, float]:
@@ -52,20 +44,15 @@ def small_problems(draw: st.DrawFn) -> Problem:
             for replicas in draw(st.sampled_from([(1,), (1, 2)])):
                 for _ in range(draw(st.integers(2, 4))):
                     options.append(
-                        option(
-                            tier,
-                            level,
-                            replicas,
-                            needed=draw(st.integers(replicas, 5)),
-                            vcpus=draw(st.sampled_from([1, 2, 4])),
-                            usd=float(draw(st.integers(1, 40))),
-                            mechanism=draw(st.sampled_from(["ara", "pf"])),
-                            extra=draw(st.integers(0, 2)),
-                            u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 2e-5, 1e-4, 1e-3])),
-                            used=draw(st.sampled_from([0.3, 0.6, 0.8])),
-                            met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])),
-                        )
-                    )
+                        option(tier, level, replicas, needed=draw(st.integers(replicas, 5)),
+                               vcpus=draw(st.sampled_from([1, 2, 4])),
+                               usd=float(draw(st.integers(1, 40))),
+                               mechanism=draw(st.sampled_from(["ara", "pf"])),
+                               extra=draw(st.integers(0, 2)),
+                               u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 2e-5, 1e-4, 1e-3])),
+                               used=draw(st.sampled_from([0.3, 0.6, 0.8])),
+                               met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])))
+                    )  # fmt: skip
         levels = {o.upstream * o.replicas for o in options}
         tiers.append(tuple(options))
     return Problem(

@@ -92,24 +92,13 @@ def write_run(folder: Path, truth: Truth) -> Path:
         for index, at in enumerate(arrivals):
             latency_s = _page(rng, truth, float(at), r, runs, servers, held, received, accepted)
             rows.append(
-                {
-                    "arm": arm,
-                    "repeat": block,
-                    "pair": block // 2,
-                    "phase": "measure" if at > start_s + 5.0 else "warm-up",
-                    "index": index,
-                    "user": "wiki-reader",
-                    "name": "Page",
-                    "intended_s": float(at),
-                    "sent_s": float(at),
-                    "done_s": float(at) + latency_s,
-                    "latency_ms": 1000 * latency_s,
-                    "lag_ms": 0.0,
-                    "outcome": "ok",
-                    "status": 200,
-                    "bytes": 1000,
-                }
-            )
+                {"arm": arm, "repeat": block, "pair": block // 2,
+                 "phase": "measure" if at > start_s + 5.0 else "warm-up", "index": index,
+                 "user": "wiki-reader", "name": "Page", "intended_s": float(at),
+                 "sent_s": float(at), "done_s": float(at) + latency_s,
+                 "latency_ms": 1000 * latency_s, "lag_ms": 0.0, "outcome": "ok", "status": 200,
+                 "bytes": 1000}
+            )  # fmt: skip
     polls = np.arange(0.0, end_s, 1.0)
     pl.DataFrame(rows).write_parquet(folder / "requests.parquet")
     _arbiters(polls, spans, servers, held, received, accepted).write_parquet(
@@ -201,16 +190,11 @@ def _speed(truth: Truth, runs: list[tuple[float, float]], at: float) -> float:
 
 
 def _page(
-    rng: np.random.Generator,
-    truth: Truth,
-    at: float,
-    r: dict[str, int],
-    runs: dict[str, list[tuple[float, float]]],
-    servers: dict[str, _Server],
-    held: dict[str, list[tuple[float, float]]],
-    received: dict[str, list[float]],
+    rng: np.random.Generator, truth: Truth, at: float, r: dict[str, int],
+    runs: dict[str, list[tuple[float, float]]], servers: dict[str, _Server],
+    held: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
     accepted: list[float],
-) -> float:
+) -> float:  # fmt: skip
     """One page: copies on distinct web servers, each with its own connection to the database."""
     received["web"].append(at)
     latencies = []
@@ -241,13 +225,10 @@ def _page(
 
 
 def _arbiters(
-    polls: Any,
-    spans: list[tuple[float, str]],
-    servers: dict[str, _Server],
-    held: dict[str, list[tuple[float, float]]],
-    received: dict[str, list[float]],
+    polls: Any, spans: list[tuple[float, str]], servers: dict[str, _Server],
+    held: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
     accepted: list[float],
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     which = np.searchsorted([s for s, _ in spans], polls, side="right") - 1
     arms = [spans[max(0, k)][1] for k in which]
     frames = []
@@ -264,31 +245,26 @@ def _arbiters(
             last = np.array([0.0, *(s for _, s in done)])[count]
             frames.append(
                 pl.DataFrame(
-                    {
-                        "time_s": polls,
-                        "tier": [tier] * len(polls),
-                        "policy": [ARMS[a][tier]["policy"] for a in arms],
-                        "replicas": [ARMS[a][tier]["replicas"] for a in arms],
-                        "server": [name] * len(polls),
-                        "requests": np.searchsorted(np.sort(servers[name].began), polls, "right"),
-                        "last_latency_us": (last * 1e6).astype(np.int64),
-                        "latency_us_sum": (latency[count] * 1e6).astype(np.int64),
-                        "latency_count": count,
-                        "received": np.searchsorted(np.sort(received[tier]), polls, "right"),
-                        "tokens_in_use": in_use,
-                        "client_accepted": np.searchsorted(np.sort(client), polls, "right"),
-                    }
+                    {"time_s": polls, "tier": [tier] * len(polls),
+                     "policy": [ARMS[a][tier]["policy"] for a in arms],
+                     "replicas": [ARMS[a][tier]["replicas"] for a in arms],
+                     "server": [name] * len(polls),
+                     "requests": np.searchsorted(np.sort(servers[name].began), polls, "right"),
+                     "last_latency_us": (last * 1e6).astype(np.int64),
+                     "latency_us_sum": (latency[count] * 1e6).astype(np.int64),
+                     "latency_count": count,
+                     "received": np.searchsorted(np.sort(received[tier]), polls, "right"),
+                     "tokens_in_use": in_use,
+                     "client_accepted": np.searchsorted(np.sort(client), polls, "right")}
                 )
-            )
+            )  # fmt: skip
     return pl.concat(frames)
 
 
 def _hosts(
-    polls: Any,
-    servers: dict[str, _Server],
-    runs: dict[str, list[tuple[float, float]]],
+    polls: Any, servers: dict[str, _Server], runs: dict[str, list[tuple[float, float]]],
     truth: Truth,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Cores used in the second before each sample; a hog takes what is left of the cap."""
     frames = []
     for name, server in servers.items():
@@ -302,11 +278,9 @@ def _hosts(
         cores = np.where(hogged, np.maximum(cores, cap), cores)
         frames.append(
             pl.DataFrame(
-                {
-                    "time_s": polls, "machine": [name] * len(polls),
-                    "tier": [name.split("-")[0]] * len(polls),
-                    "cpu_cores": cores, "cpu_percent": 100 * cores / cap,
-                }
+                {"time_s": polls, "machine": [name] * len(polls),
+                 "tier": [name.split("-")[0]] * len(polls), "cpu_cores": cores,
+                 "cpu_percent": 100 * cores / cap}
             )
         )  # fmt: skip
     return pl.concat(frames)
@@ -324,15 +298,9 @@ def _events(path: Path, runs: dict[str, list[tuple[float, float]]]) -> None:
 
 
 def plan_instance(
-    seed: int = 0,
-    *,
-    tiers: int = 6,
-    types: int = 40,
-    max_nodes: int = 60,
-    max_replicas: int = 4,
-    availability: float = 0.9995,
-    tightness: float = 0.4,
-) -> Case:
+    seed: int = 0, *, tiers: int = 6, types: int = 40, max_nodes: int = 60, max_replicas: int = 4,
+    availability: float = 0.9995, tightness: float = 0.4,
+) -> Case:  # fmt: skip
     """A planning case of any size: a chain of tiers under interference, machines of five families.
 
     tightness in (0, 1): where the latency limits lie between the page without load (0) and that on
@@ -343,25 +311,16 @@ def plan_instance(
     for number in range(tiers):
         visits = 1.0 if number == 0 else float(rng.choice([0.5, 1.0, 2.0]))
         rate *= visits
-        law = TierLatency(
-            processing_s=float(rng.uniform(0.004, 0.03)),
-            cv2=float(rng.uniform(0.5, 2.0)),
-            visits=visits,
-            interference_share=0.15,
-            gamma=0.4,
-            run_s=10.0,
-        )
+        law = TierLatency(processing_s=float(rng.uniform(0.004, 0.03)),
+                          cv2=float(rng.uniform(0.5, 2.0)), visits=visits, interference_share=0.15,
+                          gamma=0.4, run_s=10.0)  # fmt: skip
         memory_mb = float(rng.choice([512, 1500, 3500]))
         demands.append(TierDemand(f"t{number + 1}", law, rate, memory_mb, rate, 0.1))
-    case = Case(
-        tiers=tuple(demands),
-        slo=Slo(availability=availability),
-        scheme="cloud",
-        region="here",
-        book=PriceBook("2026-01-01", "drawn from a seed", {"here": _machines(rng, types)}),
-        limits=Limits(max_nodes=max_nodes, max_replicas=max_replicas),
-        rates=FailureRates(crash_per_year=12.0, failover_s=120.0),
-    )
+    case = Case(tiers=tuple(demands), slo=Slo(availability=availability), scheme="cloud",
+                region="here",
+                book=PriceBook("2026-01-01", "drawn from a seed", {"here": _machines(rng, types)}),
+                limits=Limits(max_nodes=max_nodes, max_replicas=max_replicas),
+                rates=FailureRates(crash_per_year=12.0, failover_s=120.0))  # fmt: skip
     cheapest = solve(case.problem()).path
     assert cheapest is not None  # 60 nodes are far more than the load needs
     cores = [float(max(i.vcpus for i in case.book.instances("here")))] * tiers
@@ -378,13 +337,8 @@ def plan_instance(
 
 def _machines(rng: np.random.Generator, types: int) -> tuple[Instance, ...]:
     """Five families: balanced, much processor, much memory, burstable, older."""
-    families = (
-        ("g", 4.0, 1.0),
-        ("c", 2.0, 0.88),
-        ("m", 8.0, 1.3),
-        ("b", 4.0, 0.7),
-        ("o", 4.0, 1.1),
-    )
+    families = (("g", 4.0, 1.0), ("c", 2.0, 0.88), ("m", 8.0, 1.3), ("b", 4.0, 0.7),
+                ("o", 4.0, 1.1))  # fmt: skip
     found = []
     for number in range(types):
         name, memory, price = families[number % len(families)]

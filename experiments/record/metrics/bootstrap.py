@@ -22,7 +22,7 @@ ratio of two arms' percentiles, where a block below is a pair of them):
    wide, as it must with one degree of freedom.
 
 With one block B cannot be seen: the interval then holds for this block only.
-Simulations in tests/unit/record/test_metrics_{improvement,predicted}.py measure the coverage.
+Simulations in tests/unit/record/test_metrics{,_predicted}.py measure the coverage.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ def add_availability(model: Any, pools: list[Pool], problem: Problem) -> None:
 def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
     # HiGHS 1.15 with presolve calls some models infeasible whose row is met with equality, and ends
     # some whose rows span 1e-8 to 1 in an error (docs/results/2026-11-23-planner-labels.md);
-    # without it it takes some plan for the optimum that is too dear (test_both_ways.py). So it is
+    # without it it takes some plan for the optimum that is too dear (test_bounds.py). So it is
     # asked both ways, and the cheaper answer counts.
     values = values_of(solver, model, left_s, presolve="off")
     found = [] if values is None else [chosen_path(model, options, values)]

@@ -256,13 +256,9 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
 
 @given(
     name=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
-    interference=st.builds(
-        Interference,
-        pattern=st.sampled_from(["none", "front", "back", "both"]),
-        mean_gap_s=st.floats(1e-9, 3600),
-        cpu_workers=st.integers(1, 64),
-    ),
-)
+    interference=st.builds(Interference, pattern=st.sampled_from(["none", "front", "back", "both"]),
+                           mean_gap_s=st.floats(1e-9, 3600), cpu_workers=st.integers(1, 64)),
+)  # fmt: skip
 @examples(60)
 def test_an_experiment_is_read_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, name: str, interference: Interference

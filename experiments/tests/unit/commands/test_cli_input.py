@@ -1,14 +1,19 @@
-"""Wrong input, for every command that takes some: one message that says where, what was expected,
-what came and what to do; never a traceback."""
+"""Help, wrong usage and odd files: each is answered by name."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from core.errors import SparecraftError
+from core.errors import EnvironmentMissing, SparecraftError
+from experiments.cli import COMMANDS, app, command, first_paragraph
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run
@@ -63,23 +68,12 @@ def test_a_file_that_is_none_of_the_kind_is_named(
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        ((*ARA, "--extra=1", "--crash-per-year=-1"), "--crash-per-year"),
         ((*ARA, "--extra=1", "--crash-per-year=nan"), "--crash-per-year"),
-        ((*ARA, "--extra=1", "--crash-per-year=1", "--horizon-s=-4"), "--horizon-s"),
         ((*ARA, "--extra=1", "--crash-per-year=1", "--failover-s=1e99"), "--failover-s"),
         ((*ARA, "--extra=1", "--crash-per-year=1", "--figure=here"), "--figure"),
-        ((*ARA, "--extra=1"), "--crash-per-year"),
         ((*ARA, "--extra=1", "--crash-per-year=1", "--course=1000000000"), "--course"),
-        ((*ARA, "--extra=-1", "--crash-per-year=1"), "--extra"),
-        ((*ARA, "--target=2", "--crash-per-year=1"), "--target"),
-        ((*ARA, "--crash-per-year=1"), "--extra"),
-        (("integrity", "--faults-per-month=-1"), "--faults-per-month"),
-        (("integrity", "--faults-per-month=1"), "--corrupt-p"),
         (("integrity", "--faults-per-month=1", "--corrupt-p=2", "--crash-p=0"), "--corrupt-p"),
-        ((*INTEGRITY, "--faults-per-month=inf"), "--faults-per-month"),
-        ((*INTEGRITY, "--faults-per-month=1", "--sdc-recovery-s=-1"), "--sdc-recovery-s"),
         ((*INTEGRITY, "--faults-per-month=1", "--pool=-1", "--scheme=on-prem"), "--pool"),
-        ((*INTEGRITY, "--faults-per-month=1", "--repair-s=1"), "--repair-s"),
         (("prices", "list", "--region=nowhere"), "--region"),
         (("simulate",), "--input"),
     ],
@@ -87,6 +81,7 @@ def test_a_file_that_is_none_of_the_kind_is_named(
 def test_a_figure_that_cannot_be_is_named_by_its_option(
     words: tuple[str, ...], option: str
 ) -> None:
+    """A few of each command; the optimizer's own tests have the rest."""
     error = refusal(*words)
     assert (error.exit_code, error.place) == (2, option)
     _all_said(error)
@@ -121,13 +116,10 @@ def test_an_address_that_is_none_is_said(
         _all_said(error)
 
 
-def test_a_folder_that_cannot_be_made_is_said(odd: dict[str, Path]) -> None:
-    _all_said(refusal("init", str(odd["empty"] / "shop")))
-
-
 def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
     odd: dict[str, Path],
 ) -> None:
+    _all_said(refusal("init", str(odd["empty"] / "shop")))
     asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
     done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")
     error = json.loads(done.stdout)["error"]
@@ -142,5 +134,66 @@ def test_doctor_says_that_results_are_no_folder(odd: dict[str, Path]) -> None:
     assert told["hint"]
 
 
-def test_the_models_examples_come_to_an_answer() -> None:
-    assert call("integrity", "--faults-per-month", "3", "--node", "native").exit_code == 0
+def _commands(name: tuple[str, ...], one: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command and those below it."""
+    yield name, one
+    for below, inner in getattr(one, "commands", {}).items():
+        yield from _commands((*name, below), inner)
+
+
+ALL = dict(found for name in COMMANDS for found in _commands((name,), command(name)))
+
+
+def _words(text: str) -> str:
+    """The text as it is, but for where lines break: also behind a hyphen."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("name", ALL, ids=" ".join)
+def test_help_is_shown_as_it_was_written(name: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "100"})
+    assert done.exit_code == 0
+    shown = _words(done.output)
+    for paragraph in ALL[name].help.split("\n\n"):
+        assert _words(paragraph) in shown
+    for parameter in ALL[name].params:
+        written = getattr(parameter, "help", None)
+        assert written, f"{parameter.name} has no help"
+        assert _words(written) in shown
+
+
+def test_the_commands_below_a_command_are_shown_with_what_they_do() -> None:
+    for one in ALL["reproduce",].commands.values():
+        assert len(one.get_short_help_str()) > 20
+
+
+HEAVY = ("altair", "boto3", "httpx", "numpy", "polars", "pydantic", "pyomo", "rich", "scipy")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_has_the_first_paragraph_of_each_command_s_help(name: str) -> None:
+    first = command(name).help.split("\n\n")[0]
+    assert first_paragraph(name) == " ".join(first.split())
+
+
+def test_help_imports_nothing_that_takes_long() -> None:
+    code = f"""
+import sys
+from experiments.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert CliRunner().invoke(app, ["fly"]).exit_code == 2
+
+
+def test_a_message_has_one_full_stop_where_what_came_ends_with_one() -> None:
+    said = str(EnvironmentMissing("port", expected="a free one", got="18080.", hint="Wait."))
+    assert said == "port: expected a free one (got 18080). Wait."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
 from experiments.commands.list import _designs as list_designs
-from experiments.commands.list import _shown, question
-from experiments.design.design import DESIGNS, designs_available
+from experiments.commands.list import _shown
+from experiments.design.design import designs_available
 from experiments.paths import ROOT
 from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft
@@ -85,20 +86,13 @@ def test_help_names_the_words_that_it_uses() -> None:
         assert said in words
         assert set(words) <= known
         assert " ".join(epilog.split()) in " ".join(call(name, "--help").output.split())
-    hint = str(app.info.epilog)
-    assert known >= set(re.findall(r"NodT|TAD|PCRAFT|arm", hint))
-
-
-def test_a_plan_says_of_mechanisms_what_the_glossary_says() -> None:
     for mechanism in MECHANISMS:
         [entry] = _json("glossary", mechanism.value).values()
         assert f"{mechanism}, {mechanism.meaning}" in entry["meaning"]
-
-
-def test_help_without_a_word_of_the_glossary_names_none() -> None:
-    for name in ("reap", "reproduce"):
-        assert not command(name).epilog
-        assert "Words:" not in call(name, "--help").output
+    assert not command("reap").epilog
+    assert "Words:" not in call("reap", "--help").output
+    hint = str(app.info.epilog)
+    assert known >= set(re.findall(r"NodT|TAD|PCRAFT|arm", hint))
 
 
 @pytest.mark.parametrize("name", ["prices", "reproduce", "import"])
@@ -126,13 +120,9 @@ def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code"),
-    [
-        (("run", "no-such-design"), 2),
-        (("run", "mediawiki-noisy", "--no-such-option"), 2),
-        (("report", "no-such-run"), 2),
-        (("fly",), 2),
-    ],
-)
+    [(("run", "no-such-design"), 2), (("run", "mediawiki-noisy", "--no-such-option"), 2),
+     (("report", "no-such-run"), 2), (("fly",), 2)],
+)  # fmt: skip
 def test_with_json_an_error_is_json(arguments: tuple[str, ...], exit_code: int) -> None:
     done = sparecraft(*arguments, "--json")
     error = json.loads(done.stdout)["error"]
@@ -147,11 +137,8 @@ def test_with_json_an_answer_and_its_exit_code_are_as_without(tmp_path: Path) ->
 
 
 def _completed(*words: str) -> list[str]:
-    asked = {
-        "_SPARECRAFT_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-    }
+    asked = {"_SPARECRAFT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words),
+             "COMP_CWORD": str(len(words) - 1)}  # fmt: skip
     return CliRunner().invoke(app, [], env=asked, prog_name="sparecraft").stdout.split()
 
 
@@ -160,20 +147,34 @@ def test_a_shell_completes_commands_and_designs() -> None:
     assert _completed("sparecraft", "run", "mediawiki-n") == ["mediawiki-noisy", "mediawiki-null"]
 
 
-@pytest.mark.parametrize("name", designs_available())
-def test_every_design_says_what_it_asks(name: str) -> None:
-    assert len(question(DESIGNS / name)) > 20
+RUNS = ("20260101T000000Z", "20260102T000000Z")
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of the same design; `results` is a copy of their folder."""
+    folder = tmp_path_factory.mktemp("two")
+    for run in RUNS:
+        made = fake_run(measure_s=20.0)
+        made.manifest["run"] = run
+        made.write(folder / "mediawiki-noisy" / run)
+        (folder / "mediawiki-noisy" / run / "report.html").write_text(run)
+    return folder
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Two runs of the same design."""
-    for run in ("20260101T000000Z", "20260102T000000Z"):
-        made = fake_run()
-        made.manifest["run"] = run
-        folder = made.write(tmp_path / "mediawiki-noisy" / run)
-        (folder / "report.html").write_text(run)
-    return tmp_path
+def results(two_runs: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(two_runs, tmp_path / "runs"))
+
+
+def newest(results: Path) -> dict[str, Any]:
+    return dict(json.loads((results / "mediawiki-noisy" / RUNS[1] / "result.json").read_text()))
+
+
+def change(results: Path, **head: Any) -> None:
+    """Another head of the newest run's result."""
+    file = results / "mediawiki-noisy" / RUNS[1] / "result.json"
+    file.write_text(json.dumps({**newest(results), **head}))
 
 
 def _json(*arguments: str) -> Any:
@@ -219,13 +220,11 @@ def test_a_design_that_cannot_be_read_stops_no_list(monkeypatch: pytest.MonkeyPa
 def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
     results: Path,
 ) -> None:
-    newest = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
-    body = json.loads(newest.read_text())
     said = []
     for met in (True, False):
         modelled = {"asked": 0.999, "predicted": 0.99, "met": met}
-        slo = {**body["slo"], "met": True, "availability": modelled}
-        newest.write_text(json.dumps({**body, "valid": True, "disturbed": None, "slo": slo}))
+        slo = {**newest(results)["slo"], "met": True, "availability": modelled}
+        change(results, valid=True, disturbed=None, slo=slo)
         found = _json("list", "--results", str(results))
         assert found["runs"][-1]["availability_met"] is met
         assert (_shown(found["runs"][-1])["slo_met"] is True) is met
@@ -249,10 +248,8 @@ def test_report_takes_a_run_by_all_its_names(
 
 
 def test_list_says_who_stopped_a_run(results: Path) -> None:
-    newest = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
-    body = json.loads(newest.read_text())
     stop = {"by": "halt", "condition": "", "reason": "hot", "at_s": 3.0, "undone_after_s": 0.1}
-    newest.write_text(json.dumps({**body, "valid": False, "stopped": stop}))
+    change(results, valid=False, stopped=stop)
     found = _json("list", "--results", str(results))
     assert [run["stopped"] for run in found["runs"]] == [None, "halt"]
     last = {one["name"]: one["last"] for one in found["designs"]}["mediawiki-noisy"]
@@ -260,36 +257,23 @@ def test_list_says_who_stopped_a_run(results: Path) -> None:
     assert call("list", "--results", str(results)).output.count("stopped by halt") == 2
 
 
-def test_list_shows_no_slo_met_of_a_run_that_is_not_valid(results: Path) -> None:
-    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
-    body = json.loads(file.read_text())
+def test_list_shows_slo_and_gain_of_runs_from_which_something_follows(results: Path) -> None:
+    body = newest(results)
     body["slo"]["met"] = True
-    told = []
-    for valid in (True, False):
-        file.write_text(json.dumps({**body, "valid": valid}))
-        lines = call("list", "--results", str(results)).output.splitlines()
-        told.append(next(line for line in lines if "20260102T000000Z" in line).split()[2:5])
-    assert told == [[body["run"], "yes", "yes"], [body["run"], "no", "–"]]
-
-
-def test_list_shows_the_gain_and_the_plan_of_runs_from_which_something_follows(
-    results: Path,
-) -> None:
-    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
-    body = json.loads(file.read_text())
     body["compare"]["improvement"]["p95"] |= {"factor": 1.87, "ci_low": 0.828, "ci_high": 4.23}
-    first, second = (
-        file.write_text(json.dumps({**body, "valid": valid}))
-        and _json("list", "--results", str(results))["runs"][1]["found"]
-        for valid in (True, False)
-    )
-    assert first == {"p95 gain": "1.87 × (0.828 to 4.23)", "plan": "106.29 USD a month"}
-    assert second == {"arms": 2, "plan": "106.29 USD a month"}
+    told, gains = [], []
+    for valid in (True, False):
+        change(results, **body | {"valid": valid})
+        lines = call("list", "--results", str(results)).output.splitlines()
+        told.append(next(line for line in lines if RUNS[1] in line).split()[2:5])
+        gains.append(_json("list", "--results", str(results))["runs"][1]["found"])
+    assert told == [[body["run"], "yes", "yes"], [body["run"], "no", "–"]]
+    plan = {"plan": "106.29 USD a month"}
+    assert gains == [{"p95 gain": "1.87 × (0.828 to 4.23)", **plan}, {"arms": 2, **plan}]
 
 
 def test_list_and_compare_show_of_many_arms_the_best(results: Path) -> None:
-    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
-    body = json.loads(file.read_text())
+    body = newest(results)
     body["compare"]["comparison"] = {
         f"tad-{n}": {"p95": {"factor": 1.0 * n, "ci_low": n - 0.5, "ci_high": n + 0.5}}
         for n in (2, 3)
@@ -298,7 +282,7 @@ def test_list_and_compare_show_of_many_arms_the_best(results: Path) -> None:
     body["compare"]["arms"] = {"baseline": arms["baseline"]} | {
         f"tad-{n}": arms["replicated"] for n in (2, 3)
     }
-    file.write_text(json.dumps({**body, "valid": True}))
+    change(results, **body | {"valid": True})
     found = _json("list", "--results", str(results))["runs"][1]["found"]
     assert found["p95 gain"] == "3.00 × (2.50 to 3.50)"
     folders = [str(folder) for folder in sorted(results.glob("*/2*"))]

@@ -43,6 +43,8 @@ def test_constant_arrivals_come_where_the_mean_number_before_them_is_whole() -> 
     assert counted(times_s, PARTS) == [10, 250, 80, 0, 100]
     assert np.all(np.diff(times_s) > 0.0)
     assert times_s[:3] == pytest.approx([0.0, 0.2, 0.4])
+    sessions = varying_arrivals("constant", PARTS, 0.1, stream(1, "arrivals"))  # of ten requests
+    assert counted(sessions, PARTS) == [1, 25, 8, 0, 10]
 
 
 def test_poisson_arrivals_have_the_rate_of_each_part() -> None:
@@ -64,11 +66,6 @@ def test_gaps_of_a_ramp_are_exponential_once_its_clock_is_straight() -> None:
     gaps = np.diff(10.0 * times_s + 0.45 * times_s**2)
     assert abs(gaps.mean() - 1.0) < 5.0 / np.sqrt(gaps.size)
     assert abs(np.mean(gaps > 1.0) - np.exp(-1.0)) < 5.0 * np.sqrt(0.24 / gaps.size)
-
-
-def test_sessions_begin_in_proportion_to_their_share_of_the_rate() -> None:
-    times_s = varying_arrivals("constant", PARTS, 0.1, stream(1, "arrivals"))
-    assert counted(times_s, PARTS) == [1, 25, 8, 0, 10]
 
 
 def test_a_stage_goes_on_from_the_rate_before_it_or_begins_at_its_own() -> None:
@@ -147,18 +144,10 @@ def test_a_stated_rate_stretches_the_clock_of_a_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "line"),
-    [
-        ("at_s\n1\nsoon\n3\n", ":3"),
-        ("at_s\n1\n0.5\n", ":3"),
-        ("at_s\n-1\n", ":2"),
-        ("at_s\nnan\n", ":2"),
-        ("at_s,n\n1,1\n\n,2\n", ":4"),
-        ("n,at_s\n1\n", ":2"),
-        ("time\n1\n", ":1"),
-        ("", ":1"),
-        ("at_s\n", ".csv"),
-    ],
-)
+    [("at_s\n1\nsoon\n3\n", ":3"), ("at_s\n1\n0.5\n", ":3"), ("at_s\n-1\n", ":2"),
+     ("at_s\nnan\n", ":2"), ("at_s,n\n1,1\n\n,2\n", ":4"), ("n,at_s\n1\n", ":2"),
+     ("time\n1\n", ":1"), ("", ":1"), ("at_s\n", ".csv")],
+)  # fmt: skip
 def test_a_trace_with_broken_lines_is_refused_by_the_first(
     tmp_path: Path, rows: str, line: str
 ) -> None:
@@ -169,13 +158,11 @@ def test_a_trace_with_broken_lines_is_refused_by_the_first(
 
 
 def test_a_trace_that_is_not_there_or_elsewhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError, match=r"none\.csv"):
         read_trace(tmp_path / "none.csv")
-    assert found.value.place.endswith("none.csv")
     traced(tmp_path, "at_s\n1\n", 'trace = "../arrivals.csv"\n')
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError, match=r"load\.trace"):
         load_design(tmp_path)
-    assert found.value.place.endswith("load.trace")
 
 
 def test_a_kind_that_sets_the_rate_itself_refuses_stages(tmp_path: Path) -> None:

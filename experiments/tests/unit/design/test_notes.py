@@ -1,17 +1,26 @@
-"""Notes of `sparecraft check`: what a sound design will not give."""
+"""What `check` notes or refuses of a sound design, and which platform has which fault."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from experiments.design import Design, load_design
+from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, MACHINE_KINDS
+from experiments.design.feasible import infeasible
 from experiments.design.notes import caps_of, notes_on
 from experiments.design.roles import find_roles
+from experiments.design.text import experiment_text
 from experiments.paths import ROOT
-from experiments.tests.spec_fixture import design
+from experiments.record.manifest import infeasible_json
+from experiments.testbed.platforms.ec2.machines import Ec2Machines
+from experiments.testbed.platforms.local.platform import LocalPlatform
+from experiments.tests.spec_fixture import TFVARS, TOML, design, write
+from optimizer.replication import COLLISION_MAX
 
 SETTINGS = ROOT / "experiments" / "tests" / "designs" / "settings"  # Redis, some with standbys
 
@@ -48,3 +57,82 @@ def test_caps_beyond_the_hosts_cores_are_told_where_machines_share_a_host(tmp_pa
     for cores, told in ((None, False), (6, False), (5, True)):
         found = {one.code for one in notes_on(read.fleet, read.roles, True, cores)}
         assert ("caps-beyond-host" in found) is told
+
+
+DB = 'db = { policy = "tad", replicas = 1, tokens = 12 }'
+COPIED = TOML.replace(DB, DB.replace("replicas = 1", "replicas = 2"))
+ALLOWED = COPIED.replace(
+    "[arms.replicated.settings]",
+    "[arms.replicated]\nallow_infeasible = true\n[arms.replicated.settings]",
+)
+
+
+def test_copies_that_must_meet_on_a_server_are_refused_with_what_would_help(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        load_design(write(tmp_path, toml=COPIED))
+    assert refused.value.place.endswith("arms.replicated.settings.db.replicas")
+    assert "probability 1 " in refused.value.got
+    assert "give db 8 nodes" in refused.value.hint  # of 7: 1 - 10 / 21, of 8: 1 - 15 / 28
+    assert "[arms.replicated]" in refused.value.hint
+
+
+def test_an_arm_may_allow_it_and_the_manifest_says_so(tmp_path: Path) -> None:
+    read = load_design(write(tmp_path, toml=ALLOWED))
+    [one] = infeasible_json(read)
+    assert (one["arm"], one["tier"], one["rule"], one["value"], one["limit"], one["allowed"]) == (
+        "replicated", "db", "collision", 1.0, COLLISION_MAX, True,
+    )  # fmt: skip
+    again = write(tmp_path, toml=experiment_text(read.experiment, "again"))
+    assert load_design(again).experiment == read.experiment
+
+
+def test_the_limit_itself_may_be_reached(tmp_path: Path) -> None:
+    two = TFVARS.replace("nodes = 3", "nodes = 2")
+    read = load_design(write(tmp_path, tfvars=two))
+    assert infeasible(read.experiment, read.fleet) == []  # two copies on two servers: 1 / 2
+
+
+def test_a_tier_before_which_nothing_is_copied_has_no_collisions(tmp_path: Path) -> None:
+    toml = COPIED.replace("replicas = 2, tokens = 1 ", "replicas = 1, tokens = 1 ")
+    read = load_design(write(tmp_path, toml=toml))
+    assert infeasible(read.experiment, read.fleet) == []
+
+
+@pytest.mark.parametrize(("used", "rules"), [(0.999, []), (1.0, ["stability"])])
+def test_stability_is_judged_where_the_utilisation_is_known(
+    tmp_path: Path, used: float, rules: list[str]
+) -> None:
+    read = design(tmp_path)
+    found = infeasible(read.experiment, read.fleet, {"replicated": {"web": used, "db": 0.2}})
+    assert [one.rule for one in found] == rules
+    assert all((one.arm, one.tier, one.value) == ("replicated", "web", used) for one in found)
+
+
+VERDICTS = ("same", "approximated:", "not possible:")
+
+
+def _rows() -> dict[str, tuple[str, str]]:
+    """kind: (what the table says of local, and of EC2)."""
+    text = (ROOT / "infra" / "README.md").read_text()
+    table = text.split("| kind | local | EC2 |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z._]+)` \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
+    assert len(rows) == len({kind for kind, _, _ in rows})
+    return {kind: (local, ec2) for kind, local, ec2 in rows}
+
+
+def test_every_kind_of_fault_and_interference_has_its_row() -> None:
+    assert set(_rows()) == {*FAULT_KINDS, *INTERFERENCE_KINDS}
+
+
+@pytest.mark.parametrize("kind", [*FAULT_KINDS, *INTERFERENCE_KINDS])
+def test_a_kind_is_where_its_row_says_by_the_platform_or_the_agent(kind: str) -> None:
+    local, ec2 = _rows()[kind]
+    assert ec2.startswith(VERDICTS)
+    stand_in = Ec2Machines.through_agent.get(kind)
+    assert stand_in is None or ec2.startswith(f"approximated: `{stand_in}` by the agent")
+    assert local.startswith("agent") == (kind not in MACHINE_KINDS)
+    offered = (ROOT / "agents" / "README.md").read_text()
+    by_agent = Ec2Machines.through_agent.get(kind, kind)
+    if by_agent not in MACHINE_KINDS:
+        assert f"`{by_agent}`" in offered
+    assert kind not in LocalPlatform.through_agent

@@ -118,34 +118,32 @@ def test_its_files_are_named(tmp_path: Path) -> None:
          "load.sessions.0.steps.1.think_s"),
         (LOG_IN + BUY.replace("${token}", "${ticket}") + SESSION,
          "load.sessions.0.steps.1.operation"),
+        # A limit of what nobody asks.
+        (PAGE + "[slo.operations.gone]\np95_ms = 1.0\n", "slo.operations.gone"),
+        (PAGE + "[slo.sessions.page]\np95_ms = 1.0\n", "slo.sessions.page"),
+        (PAGE + "[slo.operations.page]\n", "slo.operations.page"),
+        (PAGE + "[slo.operations.page]\np95_ms = 2.0\np99_ms = 1.0\n",
+         "slo.operations.page.p99_ms"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_with_its_key(tmp_path: Path, table: str, key: str) -> None:
     assert refused(tmp_path, table, keys=USERS if "login" in table else "") == key
-
-
-def test_operations_stand_in_place_of_a_user(tmp_path: Path) -> None:
-    assert refused(tmp_path, PAGE, keys='user = "wiki-reader"\n') == "load.user"
+    assert OPERATIONS not in design(tmp_path).workloads
 
 
 @pytest.mark.parametrize(
-    ("limits", "key"),
+    ("keys", "csv", "key"),
     [
-        ("[slo.operations.gone]\np95_ms = 1.0\n", "slo.operations.gone"),
-        ("[slo.sessions.page]\np95_ms = 1.0\n", "slo.sessions.page"),
-        ("[slo.operations.page]\n", "slo.operations.page"),
-        ("[slo.operations.page]\np95_ms = 2.0\np99_ms = 1.0\n", "slo.operations.page.p99_ms"),
+        (USERS + "workers = 2\n", "user\nann\n", "load.workers"),  # one sends a session
+        *((USERS, csv, "load.parameters") for csv in (
+            "", "user\n", "us er\nann\n", "user,user\na,b\n", "user\na,b\n", 'user\n"a\nb"\n')),
     ],
-)
-def test_a_limit_of_what_nobody_asks_is_refused(tmp_path: Path, limits: str, key: str) -> None:
-    assert refused(tmp_path, PAGE, limits) == key
-    good = read(tmp_path, PAGE, "[slo.operations.page]\np95_ms = 1.0\n")
-    assert good.experiment.slo.operations["page"].p95_ms == 1.0
-
-
-def test_a_session_is_sent_by_one_worker(tmp_path: Path) -> None:
-    keys = USERS + "workers = 2\n"
-    assert refused(tmp_path, LOG_IN, BUY, SESSION, keys=keys) == "load.workers"
+)  # fmt: skip
+def test_a_session_that_cannot_be_asked_is_refused_with_its_key(
+    tmp_path: Path, keys: str, csv: str, key: str
+) -> None:
+    assert refused(tmp_path, LOG_IN + BUY + SESSION, keys=keys, csv=csv) == key
+    assert refused(tmp_path, PAGE, keys='user = "wiki-reader"\n') == "load.user"
 
 
 def test_a_body_of_50_mb_is_refused(tmp_path: Path) -> None:
@@ -159,34 +157,13 @@ def test_a_body_of_50_mb_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "csv", ["", "user\n", "us er\nann\n", "user,user\na,b\n", "user\na,b\n", 'user\n"a\nb"\n']
-)
-def test_a_table_that_gives_no_values_is_refused(tmp_path: Path, csv: str) -> None:
-    asked = LOG_IN + BUY + SESSION
-    assert refused(tmp_path, asked, keys=USERS, csv=csv) == "load.parameters"
-
-
-@pytest.mark.parametrize(
     ("text", "steps"),
-    [
-        ("", ()),
-        ("$", ()),
-        ("user.id", ("user", "id")),
-        ("$.items[0].id", ("items", 0, "id")),
-        ("[2][0]", (2, 0)),
-        ("a-b.c d", ("a-b", "c d")),
-        (".a", None),
-        ("a.", None),
-        ("a[b]", None),
-        ("a[", None),
-    ],
-)
+    [("", ()), ("$", ()), ("user.id", ("user", "id")), ("$.items[0].id", ("items", 0, "id")),
+     ("[2][0]", (2, 0)), ("a-b.c d", ("a-b", "c d")), (".a", None), ("a.", None), ("a[b]", None),
+     ("a[", None)],
+)  # fmt: skip
 def test_a_json_path_is_keys_and_places(text: str, steps: tuple[str | int, ...] | None) -> None:
     assert parsed_path(text) == steps
-
-
-def test_a_design_with_a_user_has_no_operations(tmp_path: Path) -> None:
-    assert OPERATIONS not in design(tmp_path).workloads
 
 
 @pytest.mark.parametrize("page", ["docs/your-own-service.md", "experiments/load/README.md"])

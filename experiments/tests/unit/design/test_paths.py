@@ -1,19 +1,31 @@
-"""A path is a path: what can be no name is never looked for among the designs that have one."""
+"""Which design a word means, its seed and its places on the network."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
+from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from core.errors import InputError
+from core.errors import EnvironmentMissing, InputError
+from experiments.cli import app
 from experiments.commands.report import newest
 from experiments.design import designs_available, load_design
 from experiments.design.design import DESIGNS
+from experiments.record.manifest import spec_json
+from experiments.testbed.platforms.local.addresses import (
+    PORTS,
+    choose_addresses,
+    networks_of,
+    ports_of,
+)
 from experiments.tests.called import call, refusal
-from experiments.tests.spec_fixture import write
+from experiments.tests.spec_fixture import TOML, write
 
 BUILT_IN = "mediawiki-noisy"
 
@@ -85,3 +97,90 @@ def test_report_looks_below_a_path_and_nowhere_else(
         assert newest(text, Path("results")).resolve() == page
     with pytest.raises(InputError):
         newest("./shop", Path("results"))
+
+
+def _addresses(stated: dict[str, Any], kept: dict[str, Any], *others: dict[str, Any]) -> Any:
+    return choose_addresses(stated, kept, further_entries=["side"], taken_ports=ports_of(others),
+                  taken_networks=networks_of(others))  # fmt: skip
+
+
+def test_a_fleet_gets_what_no_other_fleet_has() -> None:
+    fleets: list[dict[str, Any]] = []
+    for _ in range(16):
+        fleets.append(_addresses({}, {}, *fleets))
+    networks = [IPv4Network(one[name]) for one in fleets for name in ("data_cidr", "control_cidr")]
+    assert not any(a.overlaps(b) for a in networks for b in networks if a is not b)
+    assert len(ports_of(fleets)) == 16 * (len(PORTS) + 1)
+    data, control = (str(fleets[-1][name]) for name in ("data_cidr", "control_cidr"))
+    assert data.removeprefix("198.18") == control.removeprefix("198.19")
+    with pytest.raises(EnvironmentMissing) as refused:
+        _addresses({}, {}, *fleets)
+    assert refused.value.place == "address ranges of the fleet"
+
+
+def test_what_is_stated_is_not_chosen_and_its_twin_follows() -> None:
+    stated = {"entry_port": 18100, "control_cidr": "198.19.64.0/18"}
+    chosen = _addresses(stated, {}, {"influxdb_port": PORTS["influxdb_port"]})
+    assert chosen["data_cidr"] == "198.18.64.0/18"
+    assert not chosen.keys() & stated.keys()
+    assert chosen["influxdb_port"] > PORTS["influxdb_port"]
+    both = {"data_cidr": "198.18.0.0/16", "control_cidr": "198.19.0.0/16"}
+    assert not _addresses(both, {}).keys() & both.keys()
+
+
+def test_a_fleet_that_is_up_keeps_its_addresses() -> None:
+    first = _addresses({}, {}, {"data_cidr": "198.18.0.0/20", "entry_port": PORTS["entry_port"]})
+    assert first["data_cidr"] == "198.18.16.0/20"
+    assert _addresses({}, first) == first
+
+
+def test_a_port_that_somebody_listens_on_is_not_taken() -> None:
+    free = _addresses({}, {})["entry_port"]
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", free))
+        listener.listen()
+        assert _addresses({}, {})["entry_port"] > free
+
+
+def test_a_stated_port_is_not_chosen_for_something_else() -> None:
+    chosen = _addresses({"entry_port": PORTS["influxdb_port"]}, {})
+    assert chosen["influxdb_port"] != PORTS["influxdb_port"]
+
+
+STATED = "seed = 20260101\n"
+UNSTATED = TOML.replace(STATED, "")
+
+
+def told(*words: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+def test_a_design_without_a_seed_has_another_each_time(tmp_path: Path) -> None:
+    assert STATED in TOML
+    folder = write(tmp_path, toml=UNSTATED)
+    seen = {load_design(folder).experiment.design.seed for _ in range(3)}
+    assert len(seen) > 1
+
+
+def test_the_manifest_has_the_seed_that_was_drawn(tmp_path: Path) -> None:
+    design = load_design(write(tmp_path, toml=UNSTATED))
+    assert spec_json(design)["design"]["seed"] == design.experiment.design.seed
+    assert not design.experiment.design.seed_is_stated
+
+
+def test_a_seed_that_is_given_goes_before_the_designs(tmp_path: Path) -> None:
+    for toml in (TOML, UNSTATED):
+        own = load_design(write(tmp_path, toml=toml), seed=5).experiment.design
+        assert (own.seed, own.seed_is_stated) == (5, True)
+    assert load_design(write(tmp_path)).experiment.design.seed == 20260101
+
+
+def test_check_and_a_dry_run_say_the_seed_and_whether_the_next_run_has_it(tmp_path: Path) -> None:
+    folder = str(write(tmp_path, toml=UNSTATED))
+    assert told("check", folder)["seed"]["stated"] is False
+    given = told("run", folder, "--dry-run", "--seed", "5")
+    assert given["seed"] == {"value": 5, "stated": True}
+    assert told("run", folder, "--dry-run", "--seed", "5")["disturbances"] == given["disturbances"]

@@ -14,15 +14,11 @@ from experiments.kinds.limplock.section import LimplockSection
 
 @pytest.mark.parametrize(
     ("model", "old", "new"),
-    [
-        (Slo, "set", "preregistered"),
-        (Fault, "again", "repeat"),
-        (Repeat, "law", "distribution"),
-        (LimplockSection, "wait_max", "timeout_factor"),
-        (LimplockSection, "window_least_s", "window_s_min"),
-        (LimplockSection, "rehearse", "trial_run"),
-    ],
-)
+    [(Slo, "set", "preregistered"), (Fault, "again", "repeat"), (Repeat, "law", "distribution"),
+     (LimplockSection, "wait_max", "timeout_factor"),
+     (LimplockSection, "window_least_s", "window_s_min"),
+     (LimplockSection, "rehearse", "trial_run")],
+)  # fmt: skip
 def test_an_old_key_is_refused_with_its_new_name(model: type[Strict], old: str, new: str) -> None:
     with pytest.raises(InputError) as refused:
         check(ConfigFile(Path("experiment.toml"), {old: 1}), model)

@@ -155,29 +155,19 @@ def test_writes_have_their_share_and_are_the_same_for_both_arms(experiment: Expe
 
 
 def test_phases_follow_each_other_without_gaps(tmp_path: Path) -> None:
+    sticky = load_design(write(tmp_path)).experiment  # a fault that lasts until the block ends
+    assert [window.phase for window in phase_windows(sticky)] == ["warm-up", "measure", "fault"]
     toml = TOML.replace("sticky = true", "for_s = 20")
     experiment = load_design(write(tmp_path, toml=toml)).experiment
-    windows = phase_windows(experiment)
-    assert [(w.phase, w.start_s, w.end_s) for w in windows] == [
-        ("warm-up", 0, 15),
-        ("measure", 15, 25),
-        ("fault", 25, 55),
-        ("recovery", 55, 75),
-    ]
+    assert [(w.phase, w.start_s, w.end_s) for w in phase_windows(experiment)] == [
+        ("warm-up", 0, 15), ("measure", 15, 25), ("fault", 25, 55), ("recovery", 55, 75),
+    ]  # fmt: skip
     assert block_length_s(experiment) == 75
 
 
-def test_a_sticky_fault_lasts_until_the_block_ends(experiment: Experiment) -> None:
-    assert [window.phase for window in phase_windows(experiment)] == ["warm-up", "measure", "fault"]
-
-
-INTERFERENCE = st.builds(
-    Interference,
-    pattern=st.sampled_from(["none", "front", "back", "both"]),
-    kinds=st.sampled_from([("cpu",), ("iperf",), ("cpu", "iperf")]),
-    mean_gap_s=st.floats(0.5, 60),
-    mean_run_s=st.floats(0.5, 60),
-)
+INTERFERENCE = st.builds(Interference, pattern=st.sampled_from(["none", "front", "back", "both"]),
+                         kinds=st.sampled_from([("cpu",), ("iperf",), ("cpu", "iperf")]),
+                         mean_gap_s=st.floats(0.5, 60), mean_run_s=st.floats(0.5, 60))  # fmt: skip
 
 
 @given(INTERFERENCE, st.floats(1, 300), SEEDS)
@@ -218,11 +208,11 @@ def _check_kind(episode: Episode, interference: Interference) -> None:
 def test_interference_starts_stationary_and_keeps_its_share(fleet: Fleet) -> None:
     interference = Interference(pattern="both", mean_gap_s=40.0, mean_run_s=10.0)
     window_s, machines = 20.0, 7
-    windows = [episodes(interference, fleet, window_s, seed) for seed in range(1500)]
-    at_start = sum(e.start_s == 0 for drawn in windows for e in drawn) / 1500 / machines
-    busy = sum(e.duration_s for drawn in windows for e in drawn) / 1500 / machines / window_s
-    assert at_start == pytest.approx(0.2, abs=0.02)  # run / (gap + run)
-    assert busy == pytest.approx(0.2, abs=0.02)  # as much in a window shorter than a mean gap
+    windows = [episodes(interference, fleet, window_s, seed) for seed in range(600)]
+    at_start = sum(e.start_s == 0 for drawn in windows for e in drawn) / 600 / machines
+    busy = sum(e.duration_s for drawn in windows for e in drawn) / 600 / machines / window_s
+    assert at_start == pytest.approx(0.2, abs=0.03)  # run / (gap + run)
+    assert busy == pytest.approx(0.2, abs=0.03)  # as much in a window shorter than a mean gap
 
 
 def test_another_machine_does_not_shift_the_others(fleet: Fleet) -> None:
@@ -256,13 +246,9 @@ def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "place"),
-    [
-        ("http://192.0.2.1/", "load: entry"),
-        ("http://example.org/", "load: entry"),
-        ("http://198.20.0.1/", "load: entry"),
-        ("ftp://127.0.0.1/", "load: protocol of the entry"),
-    ],
-)
+    [("http://192.0.2.1/", "load: entry"), ("http://example.org/", "load: entry"),
+     ("http://198.20.0.1/", "load: entry"), ("ftp://127.0.0.1/", "load: protocol of the entry")],
+)  # fmt: skip
 def test_load_goes_to_the_own_fleet_only_and_in_a_protocol_that_is_spoken(
     experiment: Experiment, entry: str, place: str
 ) -> None:

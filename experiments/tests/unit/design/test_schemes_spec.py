@@ -28,6 +28,9 @@ def _design(
     return load_design(folder)
 
 
+FAULT = (
+    '[[faults]]\nkind = "machine.crash"\nselect = { machine = "web-1" }\nat_s = 1.0\nfor_s = 2.0\n'
+)
 CLOUD = ('"on-prem"', '"cloud"')
 NO_STANDBY = ("standby       = 1", "standby       = 0")
 
@@ -42,47 +45,31 @@ def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "key", "expected"),
+    ("fleet", "old", "new", "said"),
     [
-        ("retries = 3", "failover", "one of the keys heartbeat_s, misses"),
-        ('tiers = ["db"]', "failover.tiers", "some of the tiers web"),
-        ('tiers = ["db"]\nneeded = { web = 1 }', "failover.needed", "one of failover.tiers (db)"),
-        ("needed = { db = 1 }", "failover.needed.db", "some of the tiers web"),
-        ("needed = { web = 3 }", "failover.needed.web", "at most its 2 nodes"),
-        ("needed = { web = 1 }", "failover.needed.web", "no active node is an extra one"),
-        ("ready_timeout_s = 0", "failover.ready_timeout_s", "greater than 0"),
-    ],
-)
-def test_unknown_and_impossible_settings_are_refused(
-    tmp_path: Path, line: str, key: str, expected: str
-) -> None:
-    with pytest.raises(InputError) as refused:
-        _design(tmp_path, toml=("[failover]\n", f"[failover]\n{line}\n"))
-    assert key in refused.value.place
-    assert expected in refused.value.expected
-
-
-FAULT = (
-    '[[faults]]\nkind = "machine.crash"\nselect = { machine = "web-1" }\nat_s = 1.0\nfor_s = 2.0\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("fleet", "toml", "said"),
-    [
-        ((CLOUD,), ("", ""), "no standbys in tier web"),
-        ((CLOUD, NO_STANDBY), ("", ""), r"failover.repair_mean_s.*made anew, not repaired"),
-        ((), ("crash_mean_s = 15.0", "crash_mean_s = 1.5"),
+        ((), "[failover]\n", "[failover]\nretries = 3\n", "failover: .*keys heartbeat_s, misses"),
+        ((), "[failover]\n", '[failover]\ntiers = ["db"]\n', "failover.tiers: .*the tiers web"),
+        ((), "[failover]\n", '[failover]\ntiers = ["db"]\nneeded = { web = 1 }\n',
+         r"failover.needed: .*one of failover.tiers \(db\)"),
+        ((), "[failover]\n", "[failover]\nneeded = { db = 1 }\n", "needed.db: .*the tiers web"),
+        ((), "[failover]\n", "[failover]\nneeded = { web = 3 }\n", "needed.web: .*at most its 2"),
+        ((), "[failover]\n", "[failover]\nneeded = { web = 1 }\n",
+         "needed.web: .*no active node is an extra one"),
+        ((), "[failover]\n", "[failover]\nready_timeout_s = 0\n",
+         "ready_timeout_s: .*greater than 0"),
+        # A cloud's standbys and repairs, crashes faster than their detection, machine faults.
+        ((CLOUD,), "", "", "no standbys in tier web"),
+        ((CLOUD, NO_STANDBY), "", "", r"failover.repair_mean_s.*made anew, not repaired"),
+        ((), "crash_mean_s = 15.0", "crash_mean_s = 1.5",
          r"more than heartbeat_s times misses \(1.5 s\)"),
-        ((), ("[failover]", f"{FAULT}[failover]"), "no machine faults beside"),
+        ((), "[failover]", f"{FAULT}[failover]", "no machine faults beside"),
     ],
 )  # fmt: skip
-def test_what_contradicts_fail_over_is_refused(
-    tmp_path: Path, fleet: tuple[tuple[str, str], ...], toml: tuple[str, str], said: str
+def test_settings_that_cannot_be_or_contradict_fail_over_are_refused(
+    tmp_path: Path, fleet: tuple[tuple[str, str], ...], old: str, new: str, said: str
 ) -> None:
-    """A cloud's standbys and repairs, crashes faster than their detection, machine faults."""
     with pytest.raises(InputError, match=said):
-        _design(tmp_path, fleet=fleet, toml=toml)
+        _design(tmp_path, fleet=fleet, toml=(old, new))
 
 
 def test_crashes_are_drawn_ahead_by_machine_and_grow_with_the_window() -> None:

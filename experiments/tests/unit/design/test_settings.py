@@ -10,11 +10,10 @@ import pytest
 
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm, TierSettings
-from experiments.design.inventory import Machine
 from experiments.paths import ROOT
 from experiments.testbed.fleet import revert_everything
 from experiments.testbed.settings import configure, role_settings
-from experiments.tests.fake_fleet import fake_fleet
+from experiments.tests.fake_fleet import fake_fleet, machine
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
 
@@ -76,17 +75,10 @@ class _Node:
         self.compare = mode
 
 
-def _machine(name: str, tier: str, role: str = "redis", standby: bool = False) -> Machine:
-    return Machine(
-        name=name, tier=tier, role=role, place=None, standby=standby, address="198.18.0.2",
-        agent_url="https://198.19.0.2:7443", instance_type=None, usd_per_hour=None,
-    )  # fmt: skip
-
-
 def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: Design) -> None:
-    machines = [_machine(f"{tier}-1", tier) for tier in design.fleet.tiers]
-    machines += [_machine("arbiter-store", "store", "arbiter")]
-    machines += [_machine("store-2", "store", standby=True)]
+    machines = [machine(f"{tier}-1", tier, "redis") for tier in design.fleet.tiers]
+    machines += [machine("arbiter-store", "store", "arbiter")]
+    machines += [machine("store-2", "store", "redis", standby=True)]
     nodes = {one.name: _Node() for one in machines if not one.standby}
     fleet = fake_fleet(nodes, {"store": nodes["arbiter-store"]}, machines)
     configure(design, "lru", fleet)

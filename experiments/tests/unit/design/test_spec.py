@@ -229,13 +229,10 @@ WORKLOADS = {"mine": Workload(asked, ("own",))}
 
 @pytest.mark.parametrize(
     ("protocol", "entry", "said"),
-    [
-        ("http", "", None),
-        ("http", "web", None),
-        ("http", "db", "load.user: expected operations on the entry tiers web"),
-        ("tcp", "", "load.user: expected a protocol that the load speaks"),
-    ],
-)
+    [("http", "", None), ("http", "web", None),
+     ("http", "db", "load.user: expected operations on the entry tiers web"),
+     ("tcp", "", "load.user: expected a protocol that the load speaks")],
+)  # fmt: skip
 def test_a_design_brings_its_own_role_and_what_users_ask_of_it(
     tmp_path: Path, protocol: str, entry: str, said: str | None
 ) -> None:

@@ -97,18 +97,9 @@ def test_a_host_of_no_network_is_refused_though_it_is_allowed(host: str) -> None
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "shop.test",
-        "ftp://shop.test",
-        "http://",
-        "http://shop.test:0",
-        "http://shop.test:99999",
-        "http://shop.test/path",
-        "http://shop.test/?query",
-        "http://::1/",
-        "http://[",
-    ],
-)
+    ["shop.test", "ftp://shop.test", "http://", "http://shop.test:0", "http://shop.test:99999",
+     "http://shop.test/path", "http://shop.test/?query", "http://::1/", "http://["],
+)  # fmt: skip
 def test_what_is_no_url_of_a_host_is_refused(url: str) -> None:
     assert refused(url, "shop.test").place == "--target"
 

@@ -15,12 +15,9 @@ from experiments.testbed.platforms.local import variants
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "tx")}),
-        ("redis-capacity", set()),
-        ("mediawiki-noisy", set()),
-    ],
-)
+    [("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "tx")}),
+     ("redis-capacity", set()), ("mediawiki-noisy", set())],
+)  # fmt: skip
 def test_what_arms_ask_for(name: str, expected: set[tuple[str, str]]) -> None:
     design = load_design(name)
     roles = find_roles(design.directory)

@@ -1,21 +1,22 @@
-"""The house's own rules: imports go one way, and a service is named in its own folder only."""
+"""Rules of the house: imports, names, docstrings, how modules are started, what callers leave."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.started import disposition
 
-SPECIAL_OF = {
-    "endpoint": "compare",
-    "schemes": "compare",
-}  # a kind that is another with something added
+# A kind that is another with something added.
+SPECIAL_OF = {"endpoint": "compare", "schemes": "compare"}
 EVERYWHERE = {"console", "paths", "program"}
 # A folder of experiments/ and those that it may import.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -29,21 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kinds": {"design", "record", "report", "testbed", "load", "run"},
     "nightly": {"design", "record", "report", "testbed", "run", "kinds"},
     "watch": {"record", "report"},
-    "commands": {
-        "design",
-        "record",
-        "report",
-        "testbed",
-        "load",
-        "run",
-        "kinds",
-        "nightly",
-        "watch",
-        "importers",
-    },
+    "commands": {"design", "record", "report", "testbed", "load", "run", "kinds", "nightly",
+                 "watch", "importers"},
     "cli": {"commands"},
     **{name: {"paths"} for name in sorted(EVERYWHERE)},
-}
+}  # fmt: skip
 # A service's name is in its folder and in designs. A protocol may be called like a service, and
 # what reproduces a paper names what the paper measured.
 PROTOCOLS = {"memcached", "redis"}
@@ -172,3 +163,92 @@ def _packages(script: str) -> set[str]:
 def test_an_instance_has_the_packages_of_every_image() -> None:
     of_images = _packages("ci/base-image")
     assert _packages("infra/boot/boot.sh") == of_images | {"python3-boto3"}
+
+
+_STARTS = re.compile(r"python3? -m (experiments|optimizer|grafana)")
+
+
+def _without_p(path: Path) -> list[int]:
+    """The lines of a file that start a module by -m, and not by -P before."""
+    if path.suffix != ".py":
+        lines = enumerate(path.read_text().splitlines(), 1)
+        return [number for number, line in lines if _STARTS.search(line)]
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = node.elts
+        elif isinstance(node, ast.Call):
+            words = node.args
+        else:
+            continue
+        # sys.executable, and a list that begins with -m, have no word before it.
+        said = [str(word.value) if isinstance(word, ast.Constant) else "" for word in words]
+        found += [
+            node.lineno
+            for before, word in zip(["", *said], said, strict=False)
+            if word == "-m" and (not before or "python" in before)
+        ]
+    return found
+
+
+def test_no_module_is_started_from_the_working_directory() -> None:
+    tops = ("experiments", "optimizer", "grafana", "infra")
+    files = [
+        path for top in tops for end in ("py", "sh") for path in (ROOT / top).rglob(f"*.{end}")
+    ]
+    against = {
+        str(path.relative_to(ROOT)): lines
+        for path in files
+        if "tests" not in path.parts and (lines := _without_p(path))
+    }
+    assert against == {}, "experiments.program starts our modules"
+
+
+TOPS = ("bench", "ci", "core", "docs", "experiments", "grafana", "infra", "optimizer", "sparecraft")
+START = re.compile(r"(What|Who|Whose|Whether|Where|How)\b")
+SHARE_MAX = 0.01
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _docstrings(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+        if text:
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
+
+
+def _all() -> dict[str, str]:
+    files = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+    return dict(found for path in files for found in _docstrings(path))
+
+
+def test_hardly_any_docstring_begins_with_a_question_word_and_none_sends_to_the_module() -> None:
+    found = _all()
+    against = {place: text.split("\n")[0] for place, text in found.items() if START.match(text)}
+    assert len(against) <= SHARE_MAX * len(found), against
+    assert {place for place, text in found.items() if "see the module" in text.lower()} == set()
+
+
+@pytest.fixture
+def conftest(pytestconfig: pytest.Config) -> Any:
+    """The one of the whole suite, whose module's name others have too."""
+    return pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+
+
+def test_what_a_test_starts_heeds_ctrl_c_though_the_suite_runs_in_the_background(
+    conftest: Any,
+) -> None:
+    with disposition(signal.SIGINT, signal.SIG_IGN):
+        conftest.heed_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def test_a_callers_terminal_account_and_stack_are_forgotten_and_nothing_else(conftest: Any) -> None:
+    kept = {"PATH": "/bin", "TF_CLI_CONFIG_FILE": "rc", "SPARECRAFT_TEST_SEED": "7", "TERM": "dumb"}
+    callers = dict.fromkeys(
+        ("COLUMNS", "FORCE_COLOR", "AWS_PROFILE", "TF_WORKSPACE", "TF_VAR_x", "SPARECRAFT_KINDS"),
+        "1",
+    )
+    environment = kept | callers
+    conftest.forget_caller(environment)
+    assert environment == kept

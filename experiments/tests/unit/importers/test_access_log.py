@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -16,6 +18,8 @@ from experiments.design.arrival_rate import read_trace
 from experiments.design.operation_set import CSV_BYTES_MAX
 from experiments.importers import access_log, traffic
 from experiments.importers.access_log import read_access_log
+from experiments.importers.compose.variables import read_variables
+from experiments.importers.har import read_har
 from experiments.importers.traffic import operations_of
 from experiments.tests.called import call, refusal
 
@@ -65,15 +69,11 @@ def test_the_rate_and_the_busiest_minute_are_told(tmp_path: Path) -> None:
     [
         {"request_method": "GET", "request_uri": "/a?x=1", "status": "200", "msec": "1764331200.5"},
         {"request": {"method": "GET", "uri": "/a?x=1"}, "status": 200, "ts": 1764331200.5},
-        {
-            "RequestMethod": "GET",
-            "RequestPath": "/a?x=1",
-            "DownstreamStatus": 200,
-            "time": "2025-11-28T12:00:00Z",
-        },
+        {"RequestMethod": "GET", "RequestPath": "/a?x=1", "DownstreamStatus": 200,
+         "time": "2025-11-28T12:00:00Z"},
         {"method": "get", "path": "/a?x=1", "response_code": 200, "@timestamp": 1764331200500},
     ],
-)
+)  # fmt: skip
 def test_json_lines_of_known_servers_are_read(tmp_path: Path, line: dict[str, object]) -> None:
     read = read_access_log(saved(tmp_path, json.dumps(line)), None, None)
     (one,) = read.traffic.seen
@@ -90,13 +90,8 @@ def test_broken_lines_are_counted_by_number_and_a_log_of_them_is_refused(tmp_pat
 
 
 def test_writes_are_left_out_and_filters_hold(tmp_path: Path) -> None:
-    path = saved(
-        tmp_path,
-        combined("/api/a"),
-        combined("/api/b", method="POST", status=201),
-        combined("/static/x.css"),
-        combined("/api/private"),
-    )
+    path = saved(tmp_path, combined("/api/a"), combined("/api/b", method="POST", status=201),
+                 combined("/static/x.css"), combined("/api/private"))  # fmt: skip
     read = read_access_log(path, "^/api", "private$")
     assert [one.target for one in read.traffic.seen] == ["/api/a"]
     assert read.traffic.left_out == {
@@ -108,39 +103,39 @@ def test_writes_are_left_out_and_filters_hold(tmp_path: Path) -> None:
     assert refused.value.place == "--matching"
 
 
-def test_a_packed_log_is_read_and_a_torn_one_refused(tmp_path: Path) -> None:
+def test_a_packed_log_is_read_and_a_torn_or_damaged_one_refused(tmp_path: Path) -> None:
     path = tmp_path / "access.log.gz"
-    packed = gzip.compress("\n".join([combined("/")] * 1000).encode())
+    packed = gzip.compress("\n".join(combined(f"/{n}") for n in range(999)).encode())
     path.write_bytes(packed)
-    assert sum(read_access_log(path, None, None).traffic.seen.values()) == 1000
-    path.write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(InputError):
-        read_access_log(path, None, None)
+    assert sum(read_access_log(path, None, None).traffic.seen.values()) == 999
+    for spoilt in (packed[: len(packed) // 2], packed[:20] + b"\xff" * 40 + packed[60:]):
+        path.write_bytes(spoilt)
+        with pytest.raises(InputError) as error:
+            read_access_log(path, None, None)
+        assert error.value.place == str(path)
 
 
-def test_lines_and_different_requests_are_bounded(
+def test_lines_different_requests_operations_and_values_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_log, "LINES_MOST", 50)
     monkeypatch.setattr(traffic, "DISTINCT_MOST", 10)
-    lines = [combined(f"/{n}") for n in range(60)]
     long = "x" * (access_log.LINE_MOST * 3)
+    lines = [combined(f"/{n}") for n in range(60)]
     read = read_access_log(saved(tmp_path, long, *lines), None, None)
     assert (read.lines, read.broken_at) == (50, (1,))
-    assert read.traffic.left_out == {
-        "beyond 10 different requests": 39,
-        "lines after the first 50": 1,
-    }
-
-
-def test_rare_operations_beyond_the_limit_are_left_out_by_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    left_out = {"beyond 10 different requests": 39, "lines after the first 50": 1}
+    assert read.traffic.left_out == left_out
+    monkeypatch.setattr(traffic, "DISTINCT_MOST", 100)
     monkeypatch.setattr(traffic, "OPERATIONS_MOST", 2)
     lines = [combined("/a")] * 3 + [combined("/b")] * 2 + [combined("/c/d")]
     found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
     assert [one.name for one in found.operations] == ["GET /a", "GET /b"]
     assert found.left_out == {"of rarer operations": 1}
+    monkeypatch.setattr(traffic, "ROWS_MOST", 10)
+    lines = [combined(f"/items/{n}") for n in range(25)]
+    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
+    assert (len(found.columns["items"]), [*found.left_out.values()]) == (10, [15])
 
 
 @pytest.mark.parametrize(
@@ -163,16 +158,6 @@ def test_a_target_is_a_path_whatever_it_looks_like(tmp_path: Path, target: str) 
     assert unquote(seen.target) == target
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress("\n".join(combined(f"/{n}") for n in range(999)).encode()))
-    packed[20:60] = b"\xff" * 40
-    path = tmp_path / "access.log.gz"
-    path.write_bytes(packed)
-    with pytest.raises(InputError) as error:
-        read_access_log(path, None, None)
-    assert error.value.place == str(path)
-
-
 def test_parameters_are_no_larger_than_a_design_takes(tmp_path: Path) -> None:
     lines = [combined(f"/i/{n:08x}?a={n}{'x' * 1900}") for n in range(200)]
     read = read_access_log(saved(tmp_path, *lines, *lines[:1] * 12_000), None, None)
@@ -192,16 +177,18 @@ def test_a_log_that_unpacks_to_more_than_its_bound_is_refused(
         assert error.value.place == str(path)
 
 
-def test_a_device_is_no_log() -> None:
+@pytest.mark.parametrize("read", [read_access_log, read_har, read_variables])
+def test_a_device_is_no_file_to_read(read: Callable[..., object]) -> None:
+    more: dict[Any, tuple[Any, ...]] = {read_access_log: (None, None), read_har: (None,)}
     with pytest.raises(InputError) as error:
-        read_access_log(Path("/dev/null"), None, None)
+        read(Path("/dev/null"), *more.get(read, ({},)))
     assert error.value.got == "a device or a pipe"
 
 
 def test_values_of_a_long_log_keep_their_frequencies_where_it_repeats_itself(
     tmp_path: Path,
 ) -> None:
-    lines = [combined(f"/items/{n}?page={n % 3}") for n in range(30_000)]
+    lines = [combined(f"/items/{n}?page={n % 3}") for n in range(9_000)]
     read = read_access_log(saved(tmp_path, *lines), None, None)
     pages = Counter(operations_of(read.traffic).columns["page"])
     assert all(3_000 < pages[page] < 3_700 for page in "012"), pages
@@ -213,16 +200,6 @@ def test_values_of_a_rarer_operation_keep_their_frequencies(tmp_path: Path) -> N
     read = read_access_log(saved(tmp_path, *lines, *rarer), None, None)
     users = Counter(operations_of(read.traffic).columns["users"])
     assert users == {"1": 500, "2": 500}
-
-
-def test_values_beyond_the_rows_of_the_file_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traffic, "ROWS_MOST", 10)
-    lines = [combined(f"/items/{n}") for n in range(25)]
-    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
-    assert len(found.columns["items"]) == 10
-    assert list(found.left_out.values()) == [15]
 
 
 def test_the_times_of_a_log_are_the_trace_of_its_design(tmp_path: Path) -> None:

@@ -62,14 +62,10 @@ def refused(
 def test_services_are_tiers_that_call_each_other(imported: Import) -> None:
     made = imported(SHOP, WEB)
     assert made.to_json()["tiers"] == {
-        "web": {
-            "service": "web", "protocol": "http", "port": 8000, "state": "none", "nodes": 1,
-            "arbiter": True, "calls": ["db"],
-        },
-        "db": {
-            "service": "db", "protocol": "tcp", "port": 5432, "state": "own", "nodes": 1,
-            "arbiter": True, "calls": [],
-        },
+        "web": {"service": "web", "protocol": "http", "port": 8000, "state": "none", "nodes": 1,
+                "arbiter": True, "calls": ["db"]},
+        "db": {"service": "db", "protocol": "tcp", "port": 5432, "state": "own", "nodes": 1,
+               "arbiter": True, "calls": []},
     }  # fmt: skip
     assert made.entries == ("web",)
 
@@ -120,14 +116,11 @@ services:
     )
     found = role(made, "web")
     assert found["image"] == "nginx:1.27"
-    assert found["process"] == {
-        "entrypoint": ["/entry"],
-        "command": ["serve", "--port", "80", "two words"],
-        "user": "33:33",
-        "workdir": "/srv",
-        "healthcheck": ["/bin/sh", "-c", "curl -f http://localhost/health"],
-        "restart": True,
-    }
+    assert found["process"] == {"entrypoint": ["/entry"],
+                                "command": ["serve", "--port", "80", "two words"], "user": "33:33",
+                                "workdir": "/srv",
+                                "healthcheck": ["/bin/sh", "-c", "curl -f http://localhost/health"],
+                                "restart": True}  # fmt: skip
     assert found["ready"] == {"timeout_s": 120.0}
     assert role(made, "plain")["process"] == {"healthcheck": []}
 
@@ -151,13 +144,9 @@ services:
         environment={"FROM_SHELL": "yes", "TAG": "4"},
     )
     assert role(made, "web")["image"] == "nginx:4"
-    assert role(made, "web")["environment"] == {
-        "WHO": "dotenv",
-        "COLOUR": "red",
-        "FLAG": "true",
-        "discovery.type": "single-node",
-        "FROM_SHELL": "yes",
-    }
+    assert role(made, "web")["environment"] == {"WHO": "dotenv", "COLOUR": "red", "FLAG": "true",
+                                                "discovery.type": "single-node",
+                                                "FROM_SHELL": "yes"}  # fmt: skip
 
 
 def test_limits_and_replicas_are_the_tier_s(imported: Import) -> None:
@@ -171,11 +160,8 @@ services:
 """
     )
     tiers = fleet(made)["tiers"]
-    assert (tiers["web"]["nodes"], tiers["web"]["cpus"], tiers["web"]["memory_mb"]) == (
-        3,
-        0.25,
-        268,
-    )
+    web = tiers["web"]
+    assert (web["nodes"], web["cpus"], web["memory_mb"]) == (3, 0.25, 268)
     assert (tiers["small"]["cpus"], tiers["small"]["memory_mb"]) == (0.1, 64)
     assert "5: services.small" in places(made)
     assert "replicated" in (made.folder / "experiment.toml").read_text()
@@ -219,10 +205,7 @@ networks:
         ("environment: { URL: 'postgres://me:pw@db:5432/shop' }", {}),
         ("command: --store db:5432", {}),
         ("volumes: ['./conf:/etc/conf']", {"conf/app.conf": "connect = tcp://db:5432;\n"}),
-        (
-            "labels: { a: b }",
-            {},
-        ),  # nobody names the store: who speaks HTTP and reaches it, calls it
+        ("labels: { a: b }", {}),  # nobody names it: who speaks HTTP and reaches it, calls it
     ],
 )
 def test_who_names_a_service_as_a_host_calls_it(
@@ -232,22 +215,16 @@ def test_who_names_a_service_as_a_host_calls_it(
     assert imported(compose, files).tiers[0].calls == ("db",)
 
 
-def test_a_word_in_a_file_is_no_call(imported: Import) -> None:
+def test_a_word_in_a_file_or_a_name_that_is_no_host_is_no_call(imported: Import) -> None:
     compose = (
         "services:\n  vote: { image: nginx }\n"
         "  result: { image: httpd, volumes: ['./app.js:/srv/app.js'] }\n"
-    )
-    made = imported(compose, {"app.js": "//vote\nget('/vote', 'vote', '@vote ', 'vote: 3');\n"})
-    assert made.entries == ("vote", "result")
-
-
-def test_a_name_that_is_no_host_calls_nobody(imported: Import) -> None:
-    compose = (
-        "services:\n  db:\n    image: mariadb\n    environment: { MYSQL_DATABASE: blog }\n"
+        "  db:\n    image: mariadb\n    environment: { MYSQL_DATABASE: blog }\n"
         "  blog:\n    image: wordpress\n    environment: { WORDPRESS_DB_HOST: db }\n"
     )
-    tiers = {one.name: one.calls for one in imported(compose).tiers}
-    assert tiers == {"db": (), "blog": ("db",)}
+    made = imported(compose, {"app.js": "//vote\nget('/vote', 'vote', '@vote ', 'vote: 3');\n"})
+    calls = {one.name: one.calls for one in made.tiers}
+    assert calls == {"vote": (), "result": (), "db": (), "blog": ("db",)}
 
 
 def test_networks_that_do_not_meet_keep_services_apart(imported: Import) -> None:
@@ -258,11 +235,8 @@ services:
   db: { image: postgres, networks: [back] }
 networks: { front: , back: }
 """
-    assert {one.name: one.calls for one in imported(compose).tiers} == {
-        "web": (),
-        "api": ("db",),
-        "db": (),
-    }
+    calls = {one.name: one.calls for one in imported(compose).tiers}
+    assert calls == {"web": (), "api": ("db",), "db": ()}
 
 
 def test_protocol_port_and_more_may_be_said_in_the_file(imported: Import) -> None:
@@ -301,11 +275,6 @@ services:
     )
     told = tomllib.loads((made.folder / "experiment.toml").read_text())["load"]["operations"]
     assert (told[0]["path"], told[0]["checks"]) == ("/a?b=$${c}", [{"text": "\U0001f600 \x7f"}])
-
-
-def test_a_protocol_that_nothing_tells_is_refused(imported: Import) -> None:
-    compose = "services:\n  odd:\n    image: example.org/odd\n    expose: [7777]\n"
-    assert refused(imported, compose) == "2: services.odd"
 
 
 def test_an_answer_says_protocol_and_port(imported: Import) -> None:
@@ -368,19 +337,12 @@ configs:
     found = {
         str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
     }
-    assert found == {
-        "etc/nginx/nginx.conf": "a",
-        "usr/share/nginx/html/index.html": "b",
-        "var/cache/x": "c",
-        "run/secrets/key": "d",
-        "etc/other": "e",
-        "etc/motd": "hello you",
-    }
-    assert [place for place in places(made) if ".volumes." in place] == [
-        "6: services.web.volumes.1",
-        "9: services.web.volumes.2",
-        "10: services.web.volumes.3",
-        "11: services.web.volumes.4",
+    assert found == {"etc/nginx/nginx.conf": "a", "usr/share/nginx/html/index.html": "b",
+                     "var/cache/x": "c", "run/secrets/key": "d", "etc/other": "e",
+                     "etc/motd": "hello you"}  # fmt: skip
+    lines = [place for place in places(made) if ".volumes." in place]
+    assert lines == [
+        f"{line}: services.web.volumes.{k}" for k, line in enumerate((6, 9, 10, 11), start=1)
     ]
 
 
@@ -405,17 +367,12 @@ secrets:
 """,
         {"key": "k"},
     )
-    assert set(places(made)) >= {
-        "4: services.web.privileged",
-        "5: services.web.ports.0",
-        "6: services.web.logging",
-        "7: services.web.healthcheck.timeout",
-        "8: services.web.secrets.0.mode",
-        "9: services.web.depends_on.job",
-        "10: services.web.environment.LINES",
-        "10: services.web.environment.WORD",
-        "13: services.off.profiles",
-    }
+    assert set(places(made)) >= {"4: services.web.privileged", "5: services.web.ports.0",
+                                 "6: services.web.logging", "7: services.web.healthcheck.timeout",
+                                 "8: services.web.secrets.0.mode", "9: services.web.depends_on.job",
+                                 "10: services.web.environment.LINES",
+                                 "10: services.web.environment.WORD",
+                                 "13: services.off.profiles"}  # fmt: skip
     assert [one.name for one in made.tiers] == ["web", "job"]
 
 
@@ -473,26 +430,24 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("key", "service"), WRONG)
+MANY = "\n".join(f"  s{n}: {{ image: nginx }}" for n in range(11))
+OTHERS = [
+    ("3: services.b.ports.0", f"  a: {{ {TWICE} }}"),  # two on one port
+    ("2: services.odd", "  odd:\n    image: example.org/odd\n    expose: [7777]"),
+    ("1: services", "  db: { image: postgres }"),  # nobody can ask it
+    ("1: services", MANY),
+]
+WHOLE = [
+    (".".join(filter(None, ("2: services.a", key))), f"  a: {{ {one} }}") for key, one in WRONG
+]
+
+
+@pytest.mark.parametrize(("place", "services"), WHOLE + OTHERS)
 def test_what_cannot_be_is_refused_with_its_place(
-    imported: Import, key: str, service: str, tmp_path: Path
+    imported: Import, place: str, services: str, tmp_path: Path
 ) -> None:
-    place = ".".join(filter(None, ("2: services.a", key)))
-    assert refused(imported, f"services:\n  a: {{ {service} }}\n") == place
+    assert refused(imported, f"services:\n{services}\n") == place
     assert not (tmp_path / "design").exists()
-
-
-def test_two_services_on_one_port_are_refused_at_the_second(imported: Import) -> None:
-    assert refused(imported, f"services:\n  a: {{ {TWICE} }}\n") == "3: services.b.ports.0"
-
-
-def test_services_that_nobody_can_ask_are_refused(imported: Import) -> None:
-    assert refused(imported, "services:\n  db: { image: postgres }\n") == "1: services"
-
-
-def test_more_services_than_a_fleet_has_tiers_are_refused(imported: Import) -> None:
-    services = "".join(f"  s{n}: {{ image: nginx }}\n" for n in range(11))
-    assert refused(imported, f"services:\n{services}") == "1: services"
 
 
 def test_a_file_too_large_is_refused_and_nothing_is_made(imported: Import, tmp_path: Path) -> None:
@@ -504,14 +459,13 @@ def test_a_file_too_large_is_refused_and_nothing_is_made(imported: Import, tmp_p
     assert not (tmp_path / "design").exists()
 
 
-def test_a_folder_that_exists_is_not_written_into(imported: Import, tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_not_written_into_and_one_without_a_file_refused(
+    imported: Import, tmp_path: Path
+) -> None:
     (tmp_path / "design").mkdir()
     with pytest.raises(InputError) as error:
         imported("services:\n  a: { image: nginx }\n")
     assert error.value.place == str(tmp_path / "design")
-
-
-def test_a_folder_without_a_compose_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
-        import_compose(tmp_path, tmp_path / "design", "x", lambda _: None, {})
+        import_compose(tmp_path, tmp_path / "other", "x", lambda _: None, {})
     assert error.value.place == str(tmp_path)

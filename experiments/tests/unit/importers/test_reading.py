@@ -1,4 +1,4 @@
-"""A Compose file as values with lines; what is none is refused with its place."""
+"""A Compose file and its variables: read with places, refused with lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import InputError
 from experiments.importers.compose.reading import BYTES_MAX, read_compose
-from experiments.importers.compose.variables import Variables
+from experiments.importers.compose.variables import Variables, read_variables
 
 WEB = "services:\n  web:\n    image: nginx\n"
 
@@ -66,11 +66,9 @@ def test_what_is_wrong_is_refused_with_its_line(tmp_path: Path, text: str, place
 
 def test_all_unknown_keys_are_told_at_once(tmp_path: Path) -> None:
     places = refused_places(tmp_path, WEB + "    imge: x\n    prots: y\nfoo: 1\n")
-    assert sorted(places) == [
-        "compose.yaml:4: services.web.imge",
-        "compose.yaml:5: services.web.prots",
-        "compose.yaml:6: foo",
-    ]
+    assert sorted(places) == ["compose.yaml:4: services.web.imge",
+                              "compose.yaml:5: services.web.prots",
+                              "compose.yaml:6: foo"]  # fmt: skip
 
 
 def test_aliases_that_grow_without_end_are_refused(tmp_path: Path) -> None:
@@ -85,3 +83,60 @@ def test_an_alias_that_contains_itself_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     assert refused_places(tmp_path, WEB + "#" * BYTES_MAX) == ["compose.yaml"]
+
+
+def fill(text: str, **values: str) -> str:
+    return Variables(values).fill(text, lambda: "file:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("$A and ${A}", "one and one"), ("$$A", "$A"), ("${B:-other}${B-other}", "otherother"),
+     ("${EMPTY:-other}|${EMPTY-other}", "other|"), ("${A:+given}${B:+given}", "given"),
+     ("${EMPTY:+given}|${EMPTY+given}", "|given"), ("${B:-${A}}", "one"),
+     ("${B:-${C:-deep}}", "deep"), ("${A:?must be}", "one"),
+     ("no variable, 5 %", "no variable, 5 %")],
+)  # fmt: skip
+def test_each_form_of_a_variable_is_filled_in(text: str, expected: str) -> None:
+    assert fill(text, A="one", EMPTY="") == expected
+
+
+@pytest.mark.parametrize("text", ["${", "${A", "$-", "${1A}", "${A!x}", "a $", "${A:-" * 20])
+def test_what_is_no_variable_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        fill(text)
+    assert refused.value.place == "file:1"
+
+
+@pytest.mark.parametrize("text", ["${A:?say it}", "${A?say it}"])
+def test_a_variable_that_must_be_set_is_asked_for(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        fill(text)
+    assert refused.value.got == "say it"
+
+
+def test_a_variable_that_is_not_set_is_empty_and_remembered() -> None:
+    variables = Variables({})
+    assert variables.fill("a$A.", lambda: "file:7") == "a."
+    assert variables.missing == {"A": "file:7"}
+
+
+def test_an_env_file_knows_quotes_comments_and_the_variables_before(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text(
+        "# comment\nA=one # two\nexport B=\"$A b\"\nC='$A'\nD=${HOME_OF:-none}\nE\nF=\n", "utf-8"
+    )
+    assert read_variables(path, {"E": "from outside"}) == {"A": "one", "B": "one b", "C": "$A",
+                                                           "D": "none", "E": "from outside",
+                                                           "F": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line"), [("A=1\n=2\n", ":2"), ("A=" + "x" * 200_000, "")])
+def test_an_env_file_that_is_broken_or_too_large_is_refused(
+    tmp_path: Path, text: str, line: str
+) -> None:
+    path = tmp_path / ".env"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as refused:
+        read_variables(path, {})
+    assert refused.value.place == f"{path}{line}"

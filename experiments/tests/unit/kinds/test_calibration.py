@@ -266,13 +266,9 @@ def test_a_calibration_takes_its_time_in_what_is_told_before(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("line", "key"),
-    [
-        ("utilisation = 0.12\nrate_per_s = 4.0", "load.utilisation"),
-        ("", "load.rate_per_s"),
-        ("utilisation = 12.0", "load.utilisation"),
-        ("rate_per_s = 20000.0", "load.rate_per_s"),
-    ],
-)
+    [("utilisation = 0.12\nrate_per_s = 4.0", "load.utilisation"), ("", "load.rate_per_s"),
+     ("utilisation = 12.0", "load.utilisation"), ("rate_per_s = 20000.0", "load.rate_per_s")],
+)  # fmt: skip
 def test_either_a_rate_or_a_utilisation_is_asked(tmp_path: Path, line: str, key: str) -> None:
     text = TOML.replace("rate_per_s = 5  # pages", line)
     with pytest.raises(InputError) as refused:

@@ -19,11 +19,9 @@ from experiments.tests.called import sparecraft
 
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 GUIDE = ROOT / "experiments" / "kinds" / "README.md"
-HEAD = {
-    "promise",
-    "schema", "kind", "experiment", "run", "platform", "valid", "disturbed", "infeasible",
-    "verdicts", "stopped", "undone", "found", "slo", "cost", "started", "commit", "host",
-}  # fmt: skip
+HEAD = {"promise", "schema", "kind", "experiment", "run", "platform", "valid", "disturbed",
+        "infeasible", "verdicts", "stopped", "undone", "found", "slo", "cost", "started", "commit",
+        "host"}  # fmt: skip
 
 
 def design_of_kind(folder: Path, kind: str, more: str = "") -> Path:

@@ -72,12 +72,10 @@ def test_one_kernel_means_one_clock_unless_the_exchanges_deny_it() -> None:
 
 def records(count: int = 1000, **columns: Any) -> pl.DataFrame:
     """Requests 10 ms apart that left at once and were answered after 20 ms."""
-    frame = pl.DataFrame({"index": range(count)}).with_columns(
-        intended_s=pl.col("index") * 0.01,
-        lag_ms=pl.lit(0.1),
-        latency_ms=pl.lit(20.0),
-        outcome=pl.lit("ok"),
-    )
+    frame = pl.DataFrame({"index": range(count)}).with_columns(intended_s=pl.col("index") * 0.01,
+                                                               lag_ms=pl.lit(0.1),
+                                                               latency_ms=pl.lit(20.0),
+                                                               outcome=pl.lit("ok"))  # fmt: skip
     return frame.with_columns(**columns)
 
 
@@ -101,12 +99,8 @@ NONE = pl.lit(None, dtype=pl.Float64)
     [
         (records(), [worker(0.91)], ("cpu",), "load worker 0 took 91% of a core"),
         (records(lag_ms=pl.lit(1.2)), [worker()], ("lag",), "lag p99 1.20 ms, 1.00 ms"),
-        (
-            records(lag_ms=pl.col("index") * 0.2),
-            [worker()],
-            ("lag", "pace"),
-            "98.0% of the offered",
-        ),
+        (records(lag_ms=pl.col("index") * 0.2), [worker()], ("lag", "pace"),
+         "98.0% of the offered"),
         (
             records(
                 outcome=pl.when(pl.col("index") < 20).then(pl.lit("dropped")).otherwise("outcome")
@@ -115,14 +109,10 @@ NONE = pl.lit(None, dtype=pl.Float64)
             ("in-flight",),
             "20 of 1000 requests were dropped",
         ),
-        (
-            records(outcome=pl.when(pl.col("index") < 3).then(pl.lit("lost")).otherwise("outcome")),
-            [worker(recorded=997)],
-            ("lost",),
-            "3 of 1000 requests were lost with load worker 0",
-        ),
+        (records(outcome=pl.when(pl.col("index") < 3).then(pl.lit("lost")).otherwise("outcome")),
+         [worker(recorded=997)], ("lost",), "3 of 1000 requests were lost with load worker 0"),
     ],
-)
+)  # fmt: skip
 def test_each_limit_is_named_with_its_figures(
     frame: pl.DataFrame, workers: list[dict[str, Any]], limits: tuple[str, ...], said: str
 ) -> None:

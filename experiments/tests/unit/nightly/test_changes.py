@@ -30,22 +30,15 @@ def test_one_night_is_no_change_and_the_next_confirms_it() -> None:
     assert [shift.at for shift in shifts(values)] == [28]
 
 
-def test_a_single_bad_night_is_no_change() -> None:
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_few_nights_one_bad_one_none_that_differs_and_too_small_a_change_are_none(
+    count: int,
+) -> None:
+    assert shifts([0.0, 0.0, 0.0, 5.0, 5.0, 5.0][:count]) == []
     values = levels(40, change_at=40, size=0.0, spread=0.1, seed=6)
     values[20] -= 1.5
     assert shifts(values) == []
-
-
-def test_a_change_too_small_to_care_is_none() -> None:
     assert shifts(levels(60, change_at=30, size=0.1, spread=0.005, seed=7)) == []
-
-
-@pytest.mark.parametrize("count", [0, 1, 6])
-def test_few_nights_say_nothing(count: int) -> None:
-    assert shifts([0.0, 0.0, 0.0, 5.0, 5.0, 5.0][:count]) == []
-
-
-def test_nights_that_are_all_the_same_have_no_change() -> None:
     assert shifts([0.5] * 30) == []
 
 
@@ -99,35 +92,35 @@ def _figures(told: Iterable[str]) -> set[str]:
     return {identity.partition("@")[0] for identity in told}
 
 
-def test_of_nights_without_a_change_nothing_is_told() -> None:
-    assert _told("nothing") == {}
+SLOWER = {f"{one}@31": 32 for one in LATENCIES}
+
+
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        ("nothing", {}),
+        ("planned and measured cost three times as high",
+         {"plan_usd_per_month/up@31": 32, "baseline/usd_per_million_good/up@31": 32,
+          "replicated/usd_per_million_good/up@31": 32}),
+        ("errors from 0 to 9 of 960 in both arms",
+         {"baseline/errors/up@31": 32, "replicated/errors/up@31": 32}),
+    ],
+)  # fmt: skip
+def test_a_planted_change_is_told_in_the_second_night_and_nothing_else(
+    planted: str, expected: dict[str, int]
+) -> None:
+    assert _told(planted) == expected
 
 
 def test_both_arms_slower_are_told_in_the_second_night() -> None:
     told = _told("both arms 4.5 times slower")
-    assert {f"{one}@31" for one in LATENCIES} <= told.keys()
-    assert {told[f"{one}@31"] for one in LATENCIES} == {32}
+    assert SLOWER.items() <= told.items()
     assert not any("gain" in one for one in told)
 
 
 def test_a_recovery_is_told_of_two_nights_that_were_slower() -> None:
     told = _figures(_told("both arms 4.5 times slower, for two nights"))
     assert told >= LATENCIES | {one.replace("/up", "/down") for one in LATENCIES}
-
-
-def test_cost_three_times_as_high_is_told_of_the_plan_and_of_what_was_measured() -> None:
-    assert _told("planned and measured cost three times as high") == {
-        "plan_usd_per_month/up@31": 32,
-        "baseline/usd_per_million_good/up@31": 32,
-        "replicated/usd_per_million_good/up@31": 32,
-    }
-
-
-def test_nine_failed_requests_of_960_after_nights_with_none_are_told() -> None:
-    assert _told("errors from 0 to 9 of 960 in both arms") == {
-        "baseline/errors/up@31": 32,
-        "replicated/errors/up@31": 32,
-    }
 
 
 def test_a_slower_host_is_no_slower_fleet_but_burns_its_budget() -> None:
@@ -184,13 +177,10 @@ def test_a_planned_cost_that_never_moved_and_then_does_is_a_change() -> None:
     assert shift.size == pytest.approx(1.0)
 
 
-def test_a_design_that_was_changed_begins_anew(tmp_path: Path) -> None:
+def test_nights_that_are_not_valid_or_of_another_design_do_not_count(tmp_path: Path) -> None:
     logs = levels(30, change_at=15, size=-0.9, spread=0.1, seed=11)
-    _history(tmp_path, logs, digests="1" * 15 + "2" * 15)
-    assert changes(read_history(tmp_path)) == []
-
-
-def test_nights_that_are_not_valid_do_not_count(tmp_path: Path) -> None:
+    _history(tmp_path / "changed", logs, digests="1" * 15 + "2" * 15)
+    assert changes(read_history(tmp_path / "changed")) == []
     logs = levels(30, change_at=30, size=0.0, spread=0.1, seed=12)
     nights = [
         made_up_run(night, log=log - (2.0 if night > 24 else 0.0), valid=night <= 24)

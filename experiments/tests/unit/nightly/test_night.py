@@ -21,7 +21,6 @@ from experiments.nightly.folders import prune
 from experiments.nightly.history import ASIDE, FILE, Run, incomplete, read_history
 from experiments.nightly.night import nightly
 from experiments.nightly.subprocess_run import carry_out
-from experiments.nightly.suite import load_suite
 from experiments.testbed.runs import Active, active, registered
 from experiments.testbed.signals import Signals, ending_signals
 from experiments.tests.nightly_fixture import (
@@ -48,7 +47,7 @@ def test_every_run_is_kept_arm_by_arm_with_its_seed(nights: Nights) -> None:
         ("memcached-noisy", 9, "baseline"), ("memcached-noisy", 9, "replicated"),
         ("mediawiki-noisy", 71, "baseline"), ("mediawiki-noisy", 71, "replicated"),
     ]  # fmt: skip
-    assert {run.valid for run in history.runs} == {True}
+    assert {(run.valid, run.reference_per_s) for run in history.runs} == {(True, 14.0)}
     assert history.unfinished == ()
     assert all(run.folder and (suite.results / run.folder).is_dir() for run in history.runs)
     assert nights.calls("down") == []
@@ -71,21 +70,21 @@ def test_nights_are_counted_and_seeds_go_on(nights: Nights) -> None:
 
 @pytest.mark.parametrize(
     ("acts", "code"),
-    [
-        ({}, 0),
-        ({"mediawiki-noisy": ["missed"]}, 1),
-        ({"mediawiki-noisy": ["not valid"]}, 4),
-        ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["missed"]}, 4),
-        ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["no docker"]}, 3),
-    ],
-)
+    [({}, 0), ({"mediawiki-noisy": ["missed"]}, 1), ({"mediawiki-noisy": ["not valid"]}, 4),
+     ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["missed"]}, 4),
+     ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["no docker"]}, 3)],
+)  # fmt: skip
 def test_the_exit_code_tells_met_missed_and_no_data_apart(
     nights: Nights, acts: dict[str, list[str]], code: int
 ) -> None:
     suite = nights.suite("mediawiki-noisy", "memcached-noisy")
     outcome = nights.night(suite, acts)
     assert outcome.exit_code == code
-    assert len({run.entry for run in nights.history().runs}) == 2
+    runs = nights.history().runs
+    assert len({run.entry for run in runs}) == 2
+    for run in runs:
+        if run.exit_code == 3:  # it could not begin
+            assert (run.valid, run.arm) == (False, None)
 
 
 def test_five_broken_designs_of_six_are_named_and_have_an_exit_code(nights: Nights) -> None:
@@ -95,17 +94,6 @@ def test_five_broken_designs_of_six_are_named_and_have_an_exit_code(nights: Nigh
     assert outcome.exit_code == 4
     assert dict(outcome.incomplete) == dict.fromkeys(names, "not valid")
     assert incomplete(nights.history(), 1) == outcome.incomplete
-
-
-def test_the_host_s_speed_is_kept_with_each_run(nights: Nights) -> None:
-    nights.night(nights.suite("mediawiki-noisy"))
-    assert {run.reference_per_s for run in nights.history().runs} == {14.0}
-
-
-def test_a_run_that_could_not_begin_is_kept_as_not_valid(nights: Nights) -> None:
-    nights.night(nights.suite("mediawiki-noisy"), {"mediawiki-noisy": ["no docker"]})
-    (run,) = nights.history().runs
-    assert (run.valid, run.exit_code, run.arm) == (False, 3, None)
 
 
 def test_what_does_not_fit_into_the_night_comes_first_in_the_next(nights: Nights) -> None:
@@ -385,10 +373,3 @@ def test_the_command_line_makes_the_site_of_what_is_kept(tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     assert Path(json.loads(done.stdout)["site"]).is_file()
     assert len(read_history(tmp_path / "nightly").nights) == 1
-
-
-def test_the_command_line_is_refused_while_a_run_goes_on(tmp_path: Path) -> None:
-    suite = load_suite(suite_file(tmp_path, "mediawiki-noisy"))
-    with _going_on("by-hand", "/elsewhere"):
-        done = CliRunner().invoke(app, ["nightly", "--suite", str(suite.path)])
-    assert isinstance(done.exception, EnvironmentMissing)

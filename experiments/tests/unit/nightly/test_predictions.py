@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,9 @@ import pytest
 from core.errors import InputError
 from experiments.design.prediction import PLANNED_FOLDER
 from experiments.nightly.folders import prune, told_apart
-from experiments.nightly.history import (
-    History,
-    PredictedValue,
-    Prediction,
-    Writer,
-    broken,
-    read_history,
-)
+from experiments.nightly.history import History, PredictedValue, Prediction, Writer, broken
 from experiments.nightly.predictions_page import (
     by_figure,
-    by_group,
     headline,
     list_table,
     predictions_values,
@@ -31,8 +24,6 @@ from experiments.nightly.suite import Suite, load_suite
 from experiments.tests.nightly_fixture import T0, made_up_run, suite_file, write_nights
 from experiments.tests.nights import Nights
 from experiments.tests.planned_fixture import planned_run
-
-pytestmark = pytest.mark.usefixtures("few_draws")
 
 FOLDER = f"mediawiki-noisy/{PLANNED_FOLDER}/one"
 
@@ -69,14 +60,10 @@ def closing(nights: Nights, planned: Path, **acts: list[str]) -> Any:
     return suite, nights.night(suite, acts)
 
 
-def test_only_a_design_that_asks_for_it_closes_the_loop(nights: Nights, planned: Path) -> None:
-    closing(nights, planned)
+def test_a_night_keeps_the_prediction_of_a_closed_loop_apart(nights: Nights, planned: Path) -> None:
+    suite, outcome = closing(nights, planned)
     called = {Path(words[1]).name: "--close" in words for words in nights.calls("run")}
     assert called == {"mediawiki-noisy": True, "memcached-noisy": False}
-
-
-def test_a_night_keeps_the_prediction_apart_from_the_runs(nights: Nights, planned: Path) -> None:
-    suite, outcome = closing(nights, planned)
     history = nights.history()
     result = json.loads((planned / "result.json").read_text())
     [kept] = history.predictions
@@ -99,10 +86,7 @@ def test_a_night_keeps_the_prediction_apart_from_the_runs(nights: Nights, planne
 def test_a_promise_broken_in_a_valid_run_has_an_exit_code(
     nights: Nights, planned: Path, tmp_path: Path, valid: bool, code: int
 ) -> None:
-    changed = tmp_path / "changed"
-    changed.mkdir()
-    for file in planned.iterdir():
-        (changed / file.name).write_bytes(file.read_bytes())
+    changed = Path(shutil.copytree(planned, tmp_path / "changed"))
     result = json.loads((planned / "result.json").read_text())
     result["promise"]["verdict"], result["valid"] = "broken", valid
     (changed / "result.json").write_text(json.dumps(result))
@@ -167,15 +151,6 @@ def test_coverage_and_error_are_of_the_figures_that_have_them() -> None:
     }
 
 
-def test_groups_count_their_promises() -> None:
-    many = [prediction(1), prediction(2, promise="broken"), prediction(3, policy="hedge")]
-    table = by_group(many, "policy", "policy", lambda one: one.policy)
-    assert table is not None
-    found = cells(table)
-    assert found["tad"][:3] == ["1", "1", "0"]
-    assert found["hedge"][:3] == ["1", "0", "0"]
-
-
 def test_a_run_that_is_not_valid_is_listed_and_counts_for_nothing() -> None:
     many = (prediction(1), prediction(2, valid=False, promise="undecided"))
     history = History(predictions=many)
@@ -205,14 +180,6 @@ def test_the_page_draws_each_prediction_beside_the_measured_and_links_its_report
     assert (page.parent / "runs" / FOLDER / "report.html").is_file()
     told = json.loads((page.parent / "history.json").read_text())
     assert len(told["predictions"]) == 2
-
-
-def test_without_a_prediction_the_page_says_how_to_get_one(tmp_path: Path) -> None:
-    suite = load(tmp_path)
-    write_nights(suite.folder, [made_up_run(1)], ["mediawiki-noisy"])
-    page = build_site(suite).parent / "predictions.html"
-    assert "close = true" in page.read_text()
-    assert read_history(suite.folder).predictions == ()
 
 
 def load(folder: Path) -> Suite:

@@ -1,4 +1,4 @@
-"""A run's folder becomes lines of the history."""
+"""A run's folder becomes lines of the history; the bench page says what was held against what."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.runfiles.result import read_result
+from experiments.nightly.bench import bench_tables
 from experiments.nightly.history import Run, Start
 from experiments.nightly.rows import NightRun, front_of, lines_of
+from experiments.paths import ROOT
 from experiments.tests.nightly_fixture import T0, template_run
 
 START = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",
@@ -31,8 +33,7 @@ def run(results: Path) -> Path:
 
 
 @pytest.fixture
-def lines(results: Path, run: Path, few_draws: None) -> list[Run]:
-    del few_draws
+def lines(results: Path, run: Path) -> list[Run]:
     return lines_of(NightRun(START, 0, 7.5), run, results, T0)
 
 
@@ -63,31 +64,24 @@ def test_there_is_a_line_for_each_arm_with_the_run_s_own_figures(
         assert line.faults["injected"] == line.faults["reverted"] > 0
 
 
-def test_percentiles_lie_within_their_intervals(lines: list[Run]) -> None:
+def test_gain_budget_and_cost_are_those_of_the_run(lines: list[Run], run: Path) -> None:
+    body = read_result(run)["compare"]
+    assert lines[0].gains == {}
+    assert set(lines[1].gains) == set(body["improvement"])
+    for name, gain in lines[1].gains.items():
+        assert gain.log == pytest.approx(math.log(body["improvement"][name]["factor"]))
+        assert gain.low == pytest.approx(math.log(body["improvement"][name]["ci_low"]))
+    arm = body["arms"]["baseline"]
+    assert (lines[0].burn["p95_ms"] > 1.0) is (arm["p95_ms"] > 500.0)
+    assert lines[0].burn["max_error_share"] == pytest.approx(arm["error_share"] / 0.05)
     for line in lines:
         for one in (line.p50, line.p95, line.p99):
             assert one is not None
-            assert one.low_ms is not None
-            assert one.high_ms is not None
-            assert one.low_ms < one.ms < one.high_ms
-
-
-def test_the_gain_is_the_logarithm_of_the_run_s_factor(lines: list[Run], run: Path) -> None:
-    improvement = read_result(run)["compare"]["improvement"]
-    assert lines[0].gains == {}
-    assert set(lines[1].gains) == set(improvement)
-    for name, gain in lines[1].gains.items():
-        assert gain.log == pytest.approx(math.log(improvement[name]["factor"]))
-        assert gain.low == pytest.approx(math.log(improvement[name]["ci_low"]))
-
-
-def test_a_budget_burns_at_one_where_just_as_much_is_bad_as_may_be(
-    lines: list[Run], run: Path
-) -> None:
-    arm = read_result(run)["compare"]["arms"]["baseline"]
-    beyond = arm["p95_ms"] > 500.0
-    assert (lines[0].burn["p95_ms"] > 1.0) is beyond
-    assert lines[0].burn["max_error_share"] == pytest.approx(arm["error_share"] / 0.05)
+            assert (one.low_ms or 0.0) < one.ms < (one.high_ms or 0.0)
+        per_month, per_million = line.cost["usd_per_month"], line.cost["usd_per_million_good"]
+        assert per_month is not None
+        good_per_month = body["arms"][line.arm]["goodput_per_s"] * 730 * 3600
+        assert per_million == pytest.approx(1e6 * per_month / good_per_month)
 
 
 def test_a_run_whose_tables_are_gone_keeps_its_figures(
@@ -100,18 +94,6 @@ def test_a_run_whose_tables_are_gone_keeps_its_figures(
     assert lines[1].p95 is not None
     assert (old.p95.ms, old.p95.low_ms) == (lines[1].p95.ms, None)
     assert old.gains == lines[1].gains
-
-
-def test_a_million_good_requests_cost_what_the_fleet_does_at_the_rate_measured(
-    lines: list[Run], run: Path
-) -> None:
-    for line in lines:
-        good_per_s = read_result(run)["compare"]["arms"][line.arm]["goodput_per_s"]
-        per_month, per_million = (
-            line.cost[key] for key in ("usd_per_month", "usd_per_million_good")
-        )
-        assert per_month is not None
-        assert per_million == pytest.approx(1e6 / good_per_s * per_month / (730 * 3600))
 
 
 def _changed(run: Path, folder: Path, **changes: object) -> Path:
@@ -155,23 +137,16 @@ def test_a_result_of_another_shape_is_a_line_that_is_not_valid(
     assert line.reasons
 
 
-def test_a_kind_without_arms_has_one_line(run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "cache" / "one"
-    shutil.copytree(run, folder)
-    body = json.loads((folder / "result.json").read_text())
-    body = {**body, "kind": "dice", "dice": {"sixes": 3}, "slo": None, "found": "3 sixes"}
-    (folder / "result.json").write_text(json.dumps(body))
+def test_a_kind_without_arms_has_one_line_and_who_stopped_a_run_is_kept(
+    run: Path, tmp_path: Path
+) -> None:
+    dice = {"kind": "dice", "dice": {"sixes": 3}, "slo": None, "found": "3 sixes"}
+    folder = _changed(run, tmp_path / "cache" / "one", **dice)
     (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
-    assert (line.kind, line.arm, line.valid) == ("dice", None, body["valid"])
+    assert (line.kind, line.arm, line.valid) == ("dice", None, read_result(run)["valid"])
     assert (line.found, line.stopped) == ("3 sixes", "")
-
-
-def test_who_stopped_a_run_is_kept(run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "mediawiki-noisy" / "one"
-    shutil.copytree(run, folder)
-    body = json.loads((folder / "result.json").read_text())
-    body["stopped"] = {"by": "guard", "reason": "p99 900 ms"}
-    (folder / "result.json").write_text(json.dumps(body))
+    stop = {"by": "guard", "reason": "p99 900 ms"}
+    folder = _changed(run, tmp_path / "wiki" / "one", stopped=stop)
     lines = lines_of(NightRun(START, 1, 7.5), folder, tmp_path, T0)
     assert {line.stopped for line in lines} == {"guard"}
 
@@ -216,3 +191,30 @@ def test_a_front_that_is_not_there_is_empty(tmp_path: Path, text: str | None) ->
     if text is not None:
         (tmp_path / "plan.json").write_text(text)
     assert front_of(tmp_path) == []
+
+
+RUNS = ROOT / "bench" / "runs"
+
+
+def test_every_ratio_of_every_bench_file_stands_there_in_words(tmp_path: Path) -> None:
+    for file in RUNS.glob("*.json"):
+        folder = tmp_path / file.stem
+        folder.mkdir()
+        shutil.copy(file, folder)
+        tables = bench_tables(folder)
+        assert tables
+        shown = [cell.text for table in tables for row in table.rows for cell in row]
+        assert not [text for text in shown if "_" in text or "ratio" in text], file.name
+        assert not [table.identity for table in tables if " " not in table.caption]
+
+
+def test_what_nobody_wrote_words_for_is_not_lost_and_torn_files_are(tmp_path: Path) -> None:
+    assert bench_tables(tmp_path) == []
+    (tmp_path / "20260101T000000Z.json").write_text('{"http": {"1"')
+    (tmp_path / "notes.json").write_text("{}")
+    body = {"smtp": {"8": {"ratio_new": 2.0}}, "http": {"1": {"ratio": 1.5}}}
+    (tmp_path / "20260102T030405Z.json").write_text(json.dumps(body))
+    http, others = bench_tables(tmp_path)
+    assert (others.identity, others.caption) == ("bench-smtp", "smtp")
+    assert http.head[1:] == ("2026-01-02 03:04",)
+    assert [cell.text for cell in others.rows[0]] == ["8, new", "2.00 ×"]

@@ -27,12 +27,9 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 def _site(
-    folder: Path,
-    nights: Sequence[list[Run]],
-    *designs: str,
-    entries: Sequence[str] = (),
+    folder: Path, nights: Sequence[list[Run]], *designs: str, entries: Sequence[str] = (),
     **last: Any,
-) -> Path:
+) -> Path:  # fmt: skip
     path = suite_file(folder, *(designs or ("mediawiki-noisy",)))
     names = entries or [design.split(":")[0] for design in designs] or ["mediawiki-noisy"]
     write_nights(folder / "nightly", nights, names, **last)
@@ -58,15 +55,21 @@ def test_every_link_within_the_site_leads_to_a_page(tmp_path: Path) -> None:
     assert (site / "runs/mediawiki-noisy/one/report.html").read_text() == "<h1>the run</h1>"
 
 
-def test_a_run_that_is_not_valid_is_drawn_hollow_and_not_left_out(tmp_path: Path) -> None:
-    site = _site(tmp_path, [made_up_run(1), made_up_run(2, valid=False), made_up_run(3)])
-    page = (site / "designs" / "mediawiki-noisy.html").read_text()
-    figure = page.split('id="p95-nights"', 1)[1].split("</figure>", 1)[0]
-    drawing = figure.split('<div class="drawing">', 1)[1].split("<template>", 1)[0]
+def test_a_run_that_is_not_valid_is_drawn_hollow_and_the_answer_is_the_newest_valid_one_s(
+    tmp_path: Path,
+) -> None:
+    nights = [made_up_run(1), made_up_run(2, p95_ms=700.0), made_up_run(3, valid=False)]
+    site = _site(tmp_path, nights)
+    drawing = _drawing(site, "p95-nights")
     hollow = re.findall(rf'<path[^>]*fill="{palette.PAPER.light}"[^>]*stroke="#', drawing)
-    assert len(hollow) == 2  # both arms of the second night
+    assert len(hollow) == 2  # both arms of the third night
     spark = (site / "index.html").read_text().split('class="figure spark"', 1)[1]
     assert spark.split("</svg>", 1)[0].count(f'fill="{palette.PAPER.light}"') == 1
+    assert "none of 1 runs was valid" in _words((site / "index.html").read_text())
+    words = _words((site / "designs" / "mediawiki-noisy.html").read_text())
+    assert "replicated missed the SLO in night 2" in words
+    assert "over 2 runs" in words
+    assert "3 runs in 3 nights, 2 valid" in words
 
 
 def _drawing(site: Path, identity: str) -> str:
@@ -75,25 +78,12 @@ def _drawing(site: Path, identity: str) -> str:
     return figure.split('<div class="drawing">', 1)[1].split("<template>", 1)[0]
 
 
-def test_runs_of_one_night_stand_side_by_side(tmp_path: Path) -> None:
-    night = [*made_up_run(1), *made_up_run(1, number=2), *made_up_run(1, number=3)]
-    site = _site(tmp_path, [night, made_up_run(2)])
-    for identity, points in (("p95-nights", 8), ("gain-p95", 4), ("plan-nights", 4)):
-        marks = re.findall(r'<path[^>]*transform="translate\(([\d.]+),[\d.]+\)"[^>]*fill="#',
-                           _drawing(site, identity))  # fmt: skip
-        assert len(marks) == len(set(marks)) == points, identity
-
-
-def test_nights_of_one_date_are_told_apart_by_their_hour(tmp_path: Path) -> None:
-    hours = (22, 23)
-    same = [
-        made_up_run(night, started=T0.replace(hour=hour)) for night, hour in enumerate(hours, 1)
-    ]
-    drawing = _drawing(_site(tmp_path, same), "p95-nights")
-    assert all(f">{hour}:00<" in drawing for hour in hours)
-    other = _drawing(_site(tmp_path / "days", [made_up_run(1), made_up_run(2)]), "p95-nights")
-    assert ">2 Nov<" in other
-    assert ":00<" not in other
+def _titles(site: Path) -> list[str | None]:
+    """The feed's titles."""
+    feed = ET.fromstring((site / "feed.xml").read_text())
+    ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
+    assert len(set(ids)) == len(ids)
+    return [one.findtext(f"{ATOM}title") for one in feed.iter(f"{ATOM}entry")]
 
 
 @pytest.mark.parametrize(
@@ -110,33 +100,14 @@ def test_nights_of_one_date_are_told_apart_by_their_hour(tmp_path: Path) -> None
     ],
 )  # fmt: skip
 def test_a_design_that_has_no_news_says_why(
-    tmp_path: Path,
-    designs: tuple[str, ...],
-    nights: list[list[Run]],
-    last: dict[str, object],
-    entry: str,
-    said: str,
-) -> None:
+    tmp_path: Path, designs: tuple[str, ...], nights: list[list[Run]], last: dict[str, object],
+    entry: str, said: str,
+) -> None:  # fmt: skip
     entries = {run.entry for night in nights for run in night} | {entry}
     site = _site(tmp_path, nights, *designs, entries=sorted(entries), **last)
     tile = (site / "index.html").read_text().split(f'id="tile-{entry}"', 1)[1].split("</li>", 1)[0]
     assert said in _words(tile)
     assert said in _words((site / "designs" / f"{entry}.html").read_text())
-
-
-def test_a_night_without_a_valid_run_says_so(tmp_path: Path) -> None:
-    site = _site(tmp_path, [made_up_run(1), made_up_run(2, valid=False)])
-    assert "none of 1 runs was valid" in _words((site / "index.html").read_text())
-
-
-def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> None:
-    site = _site(tmp_path, [made_up_run(1), made_up_run(2, p95_ms=800.0)])
-    assert "SLO missed by mediawiki-noisy" in _words((site / "index.html").read_text())
-    feed = ET.fromstring((site / "feed.xml").read_text())
-    titles = [one.findtext(f"{ATOM}title") for one in feed.findall(f"{ATOM}entry")]
-    assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
-    ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
-    assert len(set(ids)) == 2
 
 
 def test_the_feed_s_title_says_that_a_design_is_incomplete(tmp_path: Path) -> None:
@@ -183,31 +154,12 @@ def test_a_change_is_told_in_its_own_unit_on_every_page(tmp_path: Path) -> None:
 def test_nights_stay_in_their_order_when_the_clock_went_backwards(tmp_path: Path) -> None:
     early = T0 - timedelta(days=9)
     site = _site(tmp_path, [made_up_run(1), made_up_run(2, at=early, started=early, p95_ms=800.0)])
-    assert "Night 2: 1 of 1 runs valid, SLO missed" in _words((site / "index.html").read_text())
+    index = _words((site / "index.html").read_text())
+    assert "Night 2: 1 of 1 runs valid, SLO missed" in index
+    assert "SLO missed by mediawiki-noisy" in index
     page = _words((site / "designs" / "mediawiki-noisy.html").read_text())
     assert "replicated missed the SLO in night 2, the newest valid one" in page
-    titles = [
-        one.findtext(f"{ATOM}title")
-        for one in ET.fromstring((site / "feed.xml").read_text()).iter(f"{ATOM}entry")
-    ]
-    assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
-
-
-def test_older_runs_are_folded(tmp_path: Path) -> None:
-    two = [*made_up_run(5), *made_up_run(5, number=2)]
-    site = _site(tmp_path, [*(made_up_run(night) for night in range(1, 5)), two])
-    page = (site / "designs" / "mediawiki-noisy.html").read_text()
-    nights = {
-        name: re.findall(
-            r"<th scope=\"row\">(\d+), ", page.split(f'id="{name}"', 1)[1].split("</table>")[0]
-        )
-        for name in ("runs", "older-runs")
-    }
-    assert nights == {"runs": [*"555544"], "older-runs": [*"332211"]}
-    assert "<summary>Older runs: 3</summary>" in page
-    few = (_site(tmp_path / "few", [made_up_run(1)]) / "designs/mediawiki-noisy.html").read_text()
-    assert 'id="runs"' in few
-    assert 'id="older' not in few
+    assert _titles(site) == ["Night 2: SLO missed", "Night 1: SLO met"]
 
 
 def test_a_run_without_arms_shows_what_it_found(tmp_path: Path) -> None:
@@ -235,24 +187,24 @@ def test_a_run_that_its_guard_stopped_is_seen_everywhere(tmp_path: Path) -> None
     assert page.count("stopped by guard") >= 3  # a row for each arm, and why it is not valid
 
 
-def test_a_halted_night_says_so_in_headline_and_feed(tmp_path: Path) -> None:
+def test_a_halted_night_says_so_in_headline_and_feed_and_what_was_not_read_is_named(
+    tmp_path: Path,
+) -> None:
     site = _site(tmp_path, [made_up_run(1)], halted="too hot")
-    assert "Halted: too hot. Night 1: 1 of 1 runs valid" in _words(
-        (site / "index.html").read_text()
-    )
-    feed = ET.fromstring((site / "feed.xml").read_text())
-    assert [one.findtext(f"{ATOM}title") for one in feed.iter(f"{ATOM}entry")] == [
-        "Night 1: halted, SLO met"
-    ]
-
-
-def test_a_design_s_page_begins_with_the_answer_of_its_newest_valid_run(tmp_path: Path) -> None:
-    nights = [made_up_run(1), made_up_run(2, p95_ms=700.0), made_up_run(3, valid=False)]
-    site = _site(tmp_path, nights)
-    words = _words((site / "designs" / "mediawiki-noisy.html").read_text())
-    assert "replicated missed the SLO in night 2" in words
-    assert "over 2 runs" in words
-    assert "3 runs in 3 nights, 2 valid" in words
+    index = _words((site / "index.html").read_text())
+    assert "Halted: too hot. Night 1: 1 of 1 runs valid" in index
+    assert _titles(site) == ["Night 1: halted, SLO met"]
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    rows = re.findall(r"<tr>.*?</tr>", page.split('id="pooled"')[1].split("</table>")[0], re.S)
+    spreads = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)[-2] for row in rows[1:]]
+    assert {re.sub(r"<[^>]+>", "", cell).strip() for cell in spreads} == {MISSING}, "of one run"
+    assert "close = true" in (site / "predictions.html").read_text(), "it says how to get one"
+    with (tmp_path / "nightly" / FILE).open("a") as file:
+        file.write('{"schema": 9}\n')
+    site.rename(site.with_name(".site.old"))  # as where the renaming was cut short
+    page = build_site(load_suite(tmp_path / "nightly.toml")).read_text()
+    assert "later version" in page
+    assert not site.with_name(".site.old").exists()
 
 
 def test_a_change_is_on_its_page_its_design_s_and_its_tile(tmp_path: Path) -> None:
@@ -282,29 +234,3 @@ def test_fronts_of_the_newest_night_and_of_a_week_before_are_drawn(tmp_path: Pat
     assert "front of night 2" in page
     figure = page.split('id="cost-slo"', 1)[1].split("<template>", 1)[0]
     assert re.search(rf'stroke="{palette.INTERFERENCE.light}"[^>]*stroke-dasharray', figure)
-
-
-def test_a_site_whose_renaming_was_cut_short_is_found_again(tmp_path: Path) -> None:
-    site = _site(tmp_path, [made_up_run(1)])
-    site.rename(site.with_name(".site.old"))
-    suite = load_suite(tmp_path / "nightly.toml")
-    assert build_site(suite).is_file()
-    assert not site.with_name(".site.old").exists()
-
-
-def test_lines_that_were_not_read_are_named(tmp_path: Path) -> None:
-    path = suite_file(tmp_path, "mediawiki-noisy")
-    write_nights(tmp_path / "nightly", [made_up_run(1)])
-    with (tmp_path / "nightly" / FILE).open("a") as file:
-        file.write('{"schema": 9}\n')
-    suite = load_suite(path)
-    page = build_site(suite)
-    assert "later version" in page.read_text()
-
-
-def test_one_run_has_no_spread(tmp_path: Path) -> None:
-    site = _site(tmp_path, [made_up_run(1)])
-    page = (site / "designs" / "mediawiki-noisy.html").read_text()
-    rows = re.findall(r"<tr>.*?</tr>", page.split('id="pooled"')[1].split("</table>")[0], re.S)
-    spreads = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)[-2] for row in rows[1:]]
-    assert {re.sub(r"<[^>]+>", "", cell).strip() for cell in spreads} == {MISSING}

@@ -42,18 +42,12 @@ def _group(name: str, size: int = 1) -> list[dict[str, Any]]:
         "address": f'aws_launch_template.this["{name}"]',
         "type": "aws_launch_template",
         "index": name,
-        "values": {
-            "instance_type": "t3.micro",
-            "block_device_mappings": [{"ebs": [{"volume_size": 12}]}],
-            "tags_all": {"sparecraft:machine": name},
-        },
-    }
-    group = {
-        "address": f'aws_autoscaling_group.this["{name}"]',
-        "type": "aws_autoscaling_group",
-        "index": name,
-        "values": {"max_size": size, "desired_capacity": size},
-    }
+        "values": {"instance_type": "t3.micro",
+                   "block_device_mappings": [{"ebs": [{"volume_size": 12}]}],
+                   "tags_all": {"sparecraft:machine": name}},
+    }  # fmt: skip
+    group = {"address": f'aws_autoscaling_group.this["{name}"]', "type": "aws_autoscaling_group",
+             "index": name, "values": {"max_size": size, "desired_capacity": size}}  # fmt: skip
     return [template, group]
 
 
@@ -64,12 +58,10 @@ def _plan(*resources: dict[str, Any], below: list[dict[str, Any]] | None = None)
 
 def test_instances_and_the_machines_of_groups_are_found_in_every_module() -> None:
     plan = _plan(_instance("db-1"), _instance("db-2", "true"), below=_group("web-1", 2))
-    assert planned_machines(plan) == (
-        Rented("db-1", "t3.small", False, 10.0),
-        Rented("db-2", "t3.small", True, 10.0),
-        Rented("web-1", "t3.micro", False, 12.0),
-        Rented("web-1", "t3.micro", False, 12.0),
-    )
+    assert planned_machines(plan) == (Rented("db-1", "t3.small", False, 10.0),
+                                      Rented("db-2", "t3.small", True, 10.0),
+                                      Rented("web-1", "t3.micro", False, 12.0),
+                                      Rented("web-1", "t3.micro", False, 12.0))  # fmt: skip
 
 
 def test_an_instance_without_a_type_is_refused_not_priced_at_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -156,32 +157,16 @@ def test_the_planner_hears_of_it_from_result_or_manifest(tmp_path: Path) -> None
 
 def test_what_a_block_tells_while_it_runs_is_undecided_too() -> None:
     told: list[tuple[str, bool | None]] = []
-
-    class Recorder:
-        def verdict(self, at: float, arm: str, met: bool | None, reasons: list[str]) -> None:
-            del at, reasons
-            told.append((arm, met))
-
-    class Slo:
-        def model_dump(self, mode: str) -> dict[str, Any]:
-            del mode
-            return {"max_error_share": 1.0}
-
-    runner = object.__new__(BlockRun)
-    design: Any = type(
-        "D",
-        (),
-        {
-            "experiment": type(
-                "E", (), {"slo": Slo(), "interference": Interference(pattern="none")}
-            )()
-        },
-    )()
-    runner.design, runner.recorder, runner._measured = design, Recorder(), {}  # type: ignore[assignment]
+    runner: Any = object.__new__(BlockRun)
+    slo = SimpleNamespace(model_dump=lambda **_: {"max_error_share": 1.0})
+    experiment = SimpleNamespace(slo=slo, interference=Interference(pattern="none"))
+    runner.design = SimpleNamespace(experiment=experiment)
+    runner.recorder = SimpleNamespace(verdict=lambda _, arm, met, __: told.append((arm, met)))
+    runner._measured = {}
     quiet = HostBlock(0, "a", 0.9, 0.0, 20.0, 9, others_share=0.0)
     runner.host = [quiet, replace(quiet, arm="b", others_share=0.5)]
     requests = fake_run(seed=4, measure_s=12.0, warm_up_s=2.0).requests
     for arm in ("a", "b"):
-        at: Any = type("B", (), {"arm": arm})()
-        runner._judge(at, requests.with_columns(arm=pl.lit(arm)))
+        block = type("B", (), {"arm": arm})()
+        runner._judge(block, requests.with_columns(arm=pl.lit(arm)))
     assert told == [("a", True), ("b", None)]

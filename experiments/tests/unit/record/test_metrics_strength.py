@@ -20,12 +20,9 @@ def _window(what: str, machine: str, start_s: float, end_s: float, kind: str = "
 
 def test_cycles_begin_where_the_tier_is_whole_again() -> None:
     block = _window("phase", "", 0.0, 100.0, "measure")
-    served = [
-        _window("member", "web-1", 0.0, 20.0),
-        _window("member", "web-2", 0.0, 100.0),
-        _window("member", "web-3", 25.0, 100.0),
-        _window("member", "web-1", 60.0, 61.0),
-    ]
+    served = [_window("member", "web-1", 0.0, 20.0), _window("member", "web-2", 0.0, 100.0),
+              _window("member", "web-3", 25.0, 100.0),
+              _window("member", "web-1", 60.0, 61.0)]  # fmt: skip
     broken = [_window("fault", "web-1", 20.0, 40.0, "machine.crash")]
     found = cycles_of(block, served, broken, needed=2, nodes=2)
     # From 25 s on two serve, but until 40 s the broken one is not in the pool.
@@ -38,13 +35,8 @@ def test_a_tier_that_behaves_as_the_model_is_measured_as_the_model_says() -> Non
     length_s, crash_s, recovery_s = 20_000.0, 60.0, 10.0
     events = cloud_events(3, crash_s, recovery_s, length_s)
     manifest = {"spec": {"failover": {"heartbeat_s": 1.0, "needed": {"web": 2}}}}
-    found = strength(
-        events.lines,
-        windows(events.lines, length_s),
-        manifest,
-        fleet_of("cloud", 2, 0),
-        np.random.default_rng(1),
-    )
+    found = strength(events.lines, windows(events.lines, length_s), manifest,
+                     fleet_of("cloud", 2, 0), np.random.default_rng(1))  # fmt: skip
     assert found is not None
     web = found["tiers"]["web"]
     rates = FailureRates(crash_per_year=YEAR_S / crash_s, failover_s=recovery_s)

@@ -18,8 +18,6 @@ from experiments.tests.planned_fixture import planned_run, prediction
 from experiments.tests.report_fixture import FakeRun
 from optimizer.plan.inputs.margin import LawError as PlannersError
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 P95 = {"point": 0.02, "low": 0.01, "high": 0.04}
 FIGURES = {
     "p50_ms": {"point": 100.0, "low": 90.0, "high": 120.0},

@@ -111,15 +111,12 @@ def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk:
 
 def test_histograms_hold_each_block_without_warm_up_and_what_failed_at_the_time_out() -> None:
     table = requests(
-        [
-            {"phase": "warm-up", "latency_ms": 9.0},
-            {"latency_ms": 100.0},
-            {"outcome": "dropped", "latency_ms": None},
-            {"outcome": "connection_error", "latency_ms": 0.03},
-            {"repeat": 3, "phase": "fault", "latency_ms": 6000.0},
-            {"arm": "replicated", "repeat": 1, "latency_ms": 0.0},
-        ]
-    )
+        [{"phase": "warm-up", "latency_ms": 9.0}, {"latency_ms": 100.0},
+         {"outcome": "dropped", "latency_ms": None},
+         {"outcome": "connection_error", "latency_ms": 0.03},
+         {"repeat": 3, "phase": "fault", "latency_ms": 6000.0},
+         {"arm": "replicated", "repeat": 1, "latency_ms": 0.0}]
+    )  # fmt: skip
     arms = histograms(table, 6000.0)["arms"]
     found = {arm: list(of) for arm, of in arms.items()}
     assert found == {"baseline": ["0", "3"], "replicated": ["1"]}

@@ -82,15 +82,10 @@ def test_what_a_kind_did_not_find_stands_beside_the_runner_s_reasons() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [
-        ({"valid": "yes"}, "valid"),
-        ({"cost": None}, "cost"),
-        ({"slo": {"met": 1}}, "slo.met"),
-        ({"verdicts": {**VERDICTS, "revert": {"ok": True}}}, "verdicts.revert.reasons"),
-        ({"dice": []}, "dice"),
-        ({"schema": 99}, "schema"),
-    ],
-)
+    [({"valid": "yes"}, "valid"), ({"cost": None}, "cost"), ({"slo": {"met": 1}}, "slo.met"),
+     ({"verdicts": {**VERDICTS, "revert": {"ok": True}}}, "verdicts.revert.reasons"),
+     ({"dice": []}, "dice"), ({"schema": 99}, "schema")],
+)  # fmt: skip
 def test_a_head_of_another_form_is_refused_by_file_and_key(
     tmp_path: Path, changes: dict[str, Any], key: str
 ) -> None:

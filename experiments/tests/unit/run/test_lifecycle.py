@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,53 +15,22 @@ from core.errors import DiskFull, Interrupted, MeasurementFailed
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.console import Narrator
-from experiments.design import load_design
-from experiments.paths import ROOT
-from experiments.record.records import write_json
-from experiments.record.result import Findings
-from experiments.run.kind import Kind, NoSection
-from experiments.run.lifecycle import Outcome, run_experiment
-from experiments.testbed.platforms import Platform, entry
+from experiments.run.kind import NoSection
 from experiments.testbed.runs import active
 from experiments.testbed.testbed import Testbed
-from experiments.tests.quiet import NOBODY
+from experiments.tests.counting import Counting, carried_out
 
 pytestmark = pytest.mark.usefixtures("own_runs")
 
-SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 BROKEN = MeasurementFailed("here", expected="an answer", got="none", hint="Nothing.")
 
 
-class Counting(Kind[NoSection]):
-    """Counts to three and ends as it is told to."""
+def ending(end: BaseException | None) -> Callable[[], None]:
+    def then() -> None:
+        if end is not None:
+            raise end
 
-    name = "counting"
-    summary = "one, two, three"
-    needs_fleet = False
-
-    def __init__(self, ends: BaseException | None = None, counts: bool = True) -> None:
-        self.ends = ends
-        self.counts = counts
-
-    def measure(self, testbed: Testbed, section: NoSection) -> None:
-        assert section == NoSection()
-        seen = [1, 2, 3] if self.counts else []
-
-        def write(folder: Path) -> dict[str, Any] | None:
-            write_json(folder / "seen.json", seen)
-            return {"counted": len(seen)} if seen else None
-
-        testbed.keep(write)
-        if self.ends is not None:
-            raise self.ends
-
-    def analyse(self, folder: Path) -> Findings:
-        manifest = manifest_if_any(folder)
-        return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
-
-    def write_page(self, folder: Path) -> Path:
-        (folder / "report.html").write_text("counted")
-        return folder / "report.html"
+    return then
 
 
 class WithFleet(Counting):
@@ -69,19 +39,6 @@ class WithFleet(Counting):
     def measure(self, testbed: Testbed, section: NoSection) -> None:
         testbed._applied = True
         super().measure(testbed, section)
-
-
-def carried_out(
-    kind: Kind[NoSection],
-    results: Path,
-    platform: Platform | None = None,
-    narrator: Narrator = NOBODY,
-) -> Outcome:
-    return run_experiment(
-        kind, load_design(SMALL), NoSection(), results=results,
-        platform=platform or entry("local").for_run("tst-small"),
-        keep=False, command=["sparecraft", "run"], narrator=narrator,
-    )  # fmt: skip
 
 
 def folders(results: Path) -> list[Path]:
@@ -106,7 +63,7 @@ def test_what_was_measured_before_the_end_is_kept_and_not_valid(
 ) -> None:
     raised = Interrupted if isinstance(ends, KeyboardInterrupt) else MeasurementFailed
     with pytest.raises(raised) as caught:
-        carried_out(Counting(ends), tmp_path)
+        carried_out(Counting(ending(ends)), tmp_path)
     [folder] = folders(tmp_path)
     result = read_result(folder)
     assert (result["valid"], result["counting"]) == (False, {"counted": 3})
@@ -120,7 +77,7 @@ def test_what_was_measured_before_the_end_is_kept_and_not_valid(
 @pytest.mark.parametrize("ends", [BROKEN, KeyboardInterrupt()])
 def test_a_run_that_measured_nothing_leaves_no_folder(tmp_path: Path, ends: BaseException) -> None:
     with pytest.raises((Interrupted, MeasurementFailed)):
-        carried_out(Counting(ends, counts=False), tmp_path)
+        carried_out(Counting(ending(ends), counts=False), tmp_path)
     assert folders(tmp_path) == []
 
 
@@ -159,10 +116,8 @@ def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
     said = io.StringIO()
     platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
     with pytest.raises(Interrupted) as caught:
-        carried_out(
-            WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
-            Narrator(Console(file=said)),
-        )  # fmt: skip
+        carried_out(WithFleet(ending(KeyboardInterrupt()), counts), tmp_path, platform,
+                    Narrator(Console(file=said)))  # fmt: skip
     assert "`sparecraft down tst-small`" in caught.value.hint
     assert str(BROKEN) in " ".join(said.getvalue().split())
     assert len(folders(tmp_path)) == counts
@@ -184,7 +139,7 @@ def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
     )
     with pytest.raises(Interrupted) as caught:
         carried_out(
-            WithFleet(KeyboardInterrupt()), tmp_path, platform, Narrator(Console(file=said))
+            WithFleet(ending(KeyboardInterrupt())), tmp_path, platform, Narrator(Console(file=said))
         )
     assert "The fleet was removed" in caught.value.hint
     assert "sparecraft down" not in caught.value.hint
@@ -204,12 +159,8 @@ def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
         return []
 
     platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
-    kind, asked = WithFleet(ends), load_design(SMALL)
     try:
-        run_experiment(
-            kind, asked, NoSection(), results=tmp_path, platform=platform, keep=False,
-            command=["run"], narrator=NOBODY, part="planned", hands_on=True,
-        )  # fmt: skip
+        carried_out(WithFleet(ending(ends)), tmp_path, platform, part="planned", hands_on=True)
     except (Interrupted, MeasurementFailed):
         assert ends is not None
     assert downs == ([] if ends is None else ["down"])
@@ -245,7 +196,7 @@ def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
 ) -> None:
     said = io.StringIO()
     with pytest.raises(raised) as caught:
-        carried_out(WithoutPage(ends), tmp_path, narrator=Narrator(Console(file=said)))
+        carried_out(WithoutPage(ending(ends)), tmp_path, narrator=Narrator(Console(file=said)))
     [folder] = folders(tmp_path)
     assert read_result(folder)["counting"] == {"counted": 3}
     assert "ValueError: no rows" in said.getvalue()
@@ -256,6 +207,6 @@ def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
 @pytest.mark.parametrize("ends", [BROKEN, ValueError("a defect")])
 def test_another_run_may_begin_however_one_ended(tmp_path: Path, ends: Exception) -> None:
     with pytest.raises(type(ends)) as caught:
-        carried_out(Counting(ends), tmp_path)
+        carried_out(Counting(ending(ends)), tmp_path)
     assert caught.value is ends
     assert active() == []

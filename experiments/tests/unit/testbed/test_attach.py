@@ -64,17 +64,12 @@ def test_no_key_is_told_of_outputs_that_are_wrong(tmp_path: Path) -> None:
     assert "very secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["no JSON", "[" * 10_000])
-def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError):
-        read_outputs(kept(tmp_path, text))
-
-
-def test_a_file_that_is_not_there_or_too_long_is_refused(
+def test_a_file_that_is_not_there_too_long_or_no_json_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError):
-        read_outputs(str(tmp_path / "absent"))
+    for name in (str(tmp_path / "absent"), kept(tmp_path, "no JSON"), kept(tmp_path, "[" * 10_000)):
+        with pytest.raises(InputError):
+            read_outputs(name)
     monkeypatch.setattr(attaching, "_BYTES_MAX", 10)
     with pytest.raises(InputError):
         read_outputs(kept(tmp_path, outputs()))
@@ -106,12 +101,9 @@ def test_a_design_that_makes_machines_anew_is_refused(tmp_path: Path) -> None:
 
 
 def attached(
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    states: Callable[[str], str] = lambda _: "running",
-    cpus: Callable[[str], float] = lambda name: 1.0 if "-db-" in name else 0.6,
-    **changed: Any,
-) -> AttachedLocalFleet:
+    monkeypatch: pytest.MonkeyPatch, *, states: Callable[[str], str] = lambda _: "running",
+    cpus: Callable[[str], float] = lambda name: 1.0 if "-db-" in name else 0.6, **changed: Any,
+) -> AttachedLocalFleet:  # fmt: skip
     monkeypatch.setattr(docker, "check", lambda *_: None)
     monkeypatch.setattr(docker, "state", lambda name, *_: states(name))
     monkeypatch.setattr(docker, "limits", lambda name, *_: (cpus(name), 512.0))
@@ -133,18 +125,14 @@ def test_the_fleet_of_the_design_is_taken_and_nothing_of_it_is_removed(
 def test_a_machine_that_does_not_run_is_named_before_anything_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    states = {"web-2": "exited", "web-5": "created"}  # the last one is a standby
+
     def state(name: str) -> str:
-        return (
-            "exited"
-            if name.endswith("web-2")
-            else "created"
-            if name.endswith("web-5")
-            else "running"
-        )
+        return states.get(name[-5:], "running")
 
     with pytest.raises(EnvironmentMissing) as caught:
         attached(monkeypatch, states=state).check()
-    assert caught.value.got == "web-2 exited"  # web-5 is a standby
+    assert caught.value.got == "web-2 exited"
 
 
 @pytest.mark.parametrize(
@@ -188,23 +176,22 @@ def test_an_attached_fleets_arbiters_are_as_they_were_and_it_stays(tmp_path: Pat
     }
     testbed.collect()
     testbed.remove(keep=False)
-    assert put == [
-        ("/v1/policy", {"policy": "tad", "tokens": 3}),
-        ("/v1/compare", compare),
-        ("/v1/replicas", {"replicas": 2}),
-    ]
+    assert put == [("/v1/policy", {"policy": "tad", "tokens": 3}), ("/v1/compare", compare),
+                   ("/v1/replicas", {"replicas": 2})]  # fmt: skip
     assert testbed.is_removed
 
 
-@pytest.mark.parametrize("more", [["--keep"], ["--platform", "ec2"], ["--close"]])
-def test_options_of_a_fleet_that_is_made_are_refused_beside_attach(
-    tmp_path: Path, more: list[str]
+@pytest.mark.parametrize(
+    ("design", "more"),
+    [
+        ("mediawiki-noisy", ["--keep"]),
+        ("mediawiki-noisy", ["--platform", "ec2"]),
+        ("mediawiki-noisy", ["--close"]),
+        ("bitflips-kernels", []),  # a kind without a fleet
+    ],
+)
+def test_what_needs_a_fleet_that_is_made_or_none_is_refused_beside_attach(
+    tmp_path: Path, design: str, more: list[str]
 ) -> None:
-    where = kept(tmp_path, outputs())
-    error = refusal("run", "mediawiki-noisy", "--attach", where, *more)
-    assert (error.place, error.exit_code) == ("--attach", 2)
-
-
-def test_a_kind_without_a_fleet_takes_none(tmp_path: Path) -> None:
-    error = refusal("run", "bitflips-kernels", "--attach", kept(tmp_path, outputs()))
+    error = refusal("run", design, "--attach", kept(tmp_path, outputs()), *more)
     assert (error.place, error.exit_code) == ("--attach", 2)

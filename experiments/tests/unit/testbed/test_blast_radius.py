@@ -34,11 +34,8 @@ def refused(folder: Path, toml: str, most: int) -> InputError:
     return caught.value
 
 
-def test_a_design_that_stays_within_its_radius_is_taken(tmp_path: Path) -> None:
-    guarded(tmp_path, QUIET, 1)
-
-
 def test_faults_that_meet_on_a_tier_are_refused_at_the_key(tmp_path: Path) -> None:
+    guarded(tmp_path, QUIET, 1)
     guarded(tmp_path, SAME_TIME, 4)
     error = refused(tmp_path, SAME_TIME, 3)
     assert error.place.endswith("guard.machines_per_tier_max")

@@ -88,15 +88,11 @@ class Journal(list[str]):
 
 
 def _run(
-    injections: list[Injection],
-    *,
-    until: str = "",
-    end_s: float = math.inf,
-    refuses: tuple[str, ...] = (),
-    through_agent: Mapping[str, str] | None = None,
+    injections: list[Injection], *, until: str = "", end_s: float = math.inf,
+    refuses: tuple[str, ...] = (), through_agent: Mapping[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
     prepare: Callable[[dict[str, Machine], Journal], None] = lambda *_: None,
-) -> tuple[list[str], list[dict[str, Any]], Tally, dict[str, Machine]]:
+) -> tuple[list[str], list[dict[str, Any]], Tally, dict[str, Machine]]:  # fmt: skip
     """A block that is stopped at a line of its journal, or lasts until `end_s`."""
     journal = Journal(until)
     events: list[dict[str, Any]] = []
@@ -200,11 +196,9 @@ BOTH = Injection(
 def test_steps_are_reverted_in_reverse_order() -> None:
     journal, _, _, _ = _run([BOTH], until="revert interference.iperf_server@b")
     assert [line.split(" {")[0] for line in journal] == [
-        "inject interference.iperf_server@b",
-        "inject interference.iperf@a",
-        "revert interference.iperf@a",
-        "revert interference.iperf_server@b",
-    ]
+        "inject interference.iperf_server@b", "inject interference.iperf@a",
+        "revert interference.iperf@a", "revert interference.iperf_server@b",
+    ]  # fmt: skip
 
 
 def test_a_refused_second_step_undoes_the_first_and_is_an_error() -> None:

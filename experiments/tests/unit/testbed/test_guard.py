@@ -21,37 +21,31 @@ from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
 from core.runfiles.events import read_events
-from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.cli import app
 from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Fault, Interference, Phases, Selector
 from experiments.design.guard import Guard
-from experiments.design.inventory import Endpoints, Entry, Inventory, Machine
+from experiments.design.inventory import Endpoints, Entry, Inventory
 from experiments.design.schedule import Block
 from experiments.design.workloads import Operation, Population, Workload
 from experiments.load.generator import LoadGenerator
-from experiments.paths import ROOT
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import RequestRecord
-from experiments.record.result import Findings
 from experiments.record.telemetry import Account, InfluxWriter
 from experiments.run.block import BlockRun
-from experiments.run.kind import Kind, NoSection
-from experiments.run.lifecycle import run_experiment
 from experiments.testbed import monitor as monitors
 from experiments.testbed import runs
 from experiments.testbed.faults import Tally
 from experiments.testbed.guard import GuardWatch, Stop, Stopped, Unready, stopped_json
 from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.monitor import Monitor
-from experiments.testbed.platforms import entry
-from experiments.testbed.testbed import Testbed
+from experiments.tests.counting import SMALL, Counting, carried_out
+from experiments.tests.fake_fleet import machine
 from experiments.tests.servers import Server
 from experiments.tests.started import until
 
-SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 PATIENCE_S = 60.0
 
 
@@ -63,12 +57,10 @@ def record(outcome: str = "ok", latency_ms: float | None = 10.0) -> RequestRecor
 
 
 def stop_of(
-    guard: Guard,
-    *seconds: tuple[float, list[RequestRecord]],
-    unready: Mapping[str, Unready] | None = None,
-    disturbed: tuple[str, ...] = (),
+    guard: Guard, *seconds: tuple[float, list[RequestRecord]],
+    unready: Mapping[str, Unready] | None = None, disturbed: tuple[str, ...] = (),
     healed: Mapping[str, float] | None = None,
-) -> Stop | None:
+) -> Stop | None:  # fmt: skip
     """The guard's answers to requests that came at these times."""
     watch = GuardWatch(guard, 100.0, 6000.0)
     try:
@@ -85,11 +77,35 @@ pytestmark = pytest.mark.usefixtures("own_runs")
 FAILED = [record("bad_status")] * 6 + [record()] * 14
 
 
-def test_too_large_a_share_of_failed_requests_ends_the_run() -> None:
-    stop = stop_of(Guard(error_share_max=0.25), (1.0, FAILED))
-    assert stop is not None
-    assert (stop.by, stop.condition, stop.at_monotonic) == ("guard", "error_share_max", 101.0)
-    assert stop_of(Guard(error_share_max=0.3), (1.0, FAILED)) is None
+SLOW = [record(latency_ms=900.0)] * 30
+REFUSED = [record("connection_error", 0.03)] * 6 + [record()] * 14
+
+
+@pytest.mark.parametrize(
+    ("guard", "records", "condition"),
+    [
+        (Guard(error_share_max=0.25), FAILED, "error_share_max"),
+        (Guard(error_share_max=0.3), FAILED, None),
+        (Guard(p99_ms_max=800.0), SLOW, "p99_ms_max"),
+        (Guard(p99_ms_max=1000.0), SLOW, None),
+        # What failed at once is in p99 at the time-out.
+        (Guard(p99_ms_max=5999.0), REFUSED, "p99_ms_max"),
+        (Guard(p99_ms_max=6000.0), REFUSED, None),
+        *((Guard(error_share_max=0.5), [record(outcome, None)] * 20, "error_share_max")
+          for outcome in ("dropped", "time_out", "connection_error")),
+        # What the load worker lost says nothing of the service, nor do few requests.
+        (Guard(error_share_max=0.0), [record("lost", None)] * 50, None),
+        (Guard(error_share_max=0.0, p99_ms_max=1.0), [record("time_out")] * 19, None),
+        (Guard(error_share_max=0.0, p99_ms_max=1.0), [record("time_out")] * 20, "error_share_max"),
+        (Guard(), [record("time_out", 9e9)] * 99, None),
+    ],
+)  # fmt: skip
+def test_too_many_failed_requests_or_too_long_a_p99_end_the_run(
+    guard: Guard, records: list[RequestRecord], condition: str | None
+) -> None:
+    stop = stop_of(guard, (1.0, records))
+    assert (stop and stop.condition) == condition
+    assert stop is None or (stop.by, stop.at_monotonic) == ("guard", 101.0)
 
 
 def test_the_reason_has_how_requests_failed() -> None:
@@ -99,46 +115,10 @@ def test_the_reason_has_how_requests_failed() -> None:
     assert "time_out 12, bad_status 3" in stop.reason
 
 
-def test_too_long_a_p99_ends_the_run() -> None:
-    slow = [record(latency_ms=900.0)] * 30
-    stop = stop_of(Guard(p99_ms_max=800.0), (1.0, slow))
-    assert stop is not None
-    assert stop.condition == "p99_ms_max"
-    assert stop_of(Guard(p99_ms_max=1000.0), (1.0, slow)) is None
-
-
-@pytest.mark.parametrize("outcome", ["dropped", "time_out", "connection_error"])
-def test_a_request_that_was_never_answered_is_a_failed_one(outcome: str) -> None:
-    assert stop_of(Guard(error_share_max=0.5), (1.0, [record(outcome, None)] * 20)) is not None
-
-
-def test_what_failed_at_once_is_in_p99_at_the_time_out() -> None:
-    refused = [record("connection_error", 0.03)] * 6 + [record()] * 14
-    stop = stop_of(Guard(p99_ms_max=5999.0), (1.0, refused))
-    assert stop is not None
-    assert stop.condition == "p99_ms_max"
-    assert stop_of(Guard(p99_ms_max=6000.0), (1.0, refused)) is None
-
-
-def test_what_the_load_worker_lost_says_nothing_of_the_service() -> None:
-    assert stop_of(Guard(error_share_max=0.0), (1.0, [record("lost", None)] * 50)) is None
-
-
-def test_few_requests_say_nothing() -> None:
-    guard = Guard(error_share_max=0.0, p99_ms_max=1.0)
-    assert stop_of(guard, (1.0, [record("time_out")] * 19)) is None
-    assert stop_of(guard, (1.0, [record("time_out")] * 20)) is not None
-
-
 def test_what_is_older_than_the_window_is_forgotten() -> None:
     guard = Guard(error_share_max=0.25, window_s=5.0)
     assert stop_of(guard, (0.5, FAILED), (6.0, [record()] * 30)) is None
     assert stop_of(guard, (0.5, FAILED), (5.0, [record()])) is not None
-
-
-def test_without_keys_nothing_ends_a_run() -> None:
-    down = {"web-1": Unready(0.0, 1000.0)}
-    assert stop_of(Guard(), (999.0, [record("time_out", 9e9)] * 99), unready=down) is None
 
 
 def test_a_machine_that_nobody_disturbs_and_is_down_ends_the_run() -> None:
@@ -153,6 +133,7 @@ def test_a_machine_that_nobody_disturbs_and_is_down_ends_the_run() -> None:
     assert stop_of(guard, look, unready=down, healed={"web-1": 107.0}) is None
     before = {"web-1": Unready(50.0, 109.0)}  # restarted for its arm, before the block
     assert stop_of(guard, look, unready=before) is None
+    assert stop_of(Guard(), look, unready=down) is None
 
 
 def test_how_long_faults_took_to_be_undone_is_taken_from_the_events() -> None:
@@ -241,19 +222,13 @@ def test_the_monitor_says_since_when_a_machine_is_not_ready(
 
 def failing(guard: Guard) -> Design:
     design = load_design(SMALL)
-    limp = Fault(
-        kind="net.limp", select=Selector(machine="db-1"), at_s=0.0, sticky=True,
-        parameters={"factor": 10.0},
-    )  # fmt: skip
+    limp = Fault(kind="net.limp", select=Selector(machine="db-1"), at_s=0.0, sticky=True,
+                 parameters={"factor": 10.0})  # fmt: skip
     experiment = design.experiment.model_copy(
-        update={
-            "load": design.experiment.load.model_copy(update={"rate_per_s": 50.0}),
-            "phases": Phases(warm_up=0.0, measure=600.0),
-            "interference": Interference(pattern="none"),
-            "faults": (limp,),
-            "guard": guard,
-        }
-    )
+        update={"load": design.experiment.load.model_copy(update={"rate_per_s": 50.0}),
+                "phases": Phases(warm_up=0.0, measure=600.0),
+                "interference": Interference(pattern="none"), "faults": (limp,), "guard": guard}
+    )  # fmt: skip
     population = Population((Operation("fails", "/fails", "Abash"),), zipf=0.8)
     workload = Workload(lambda: population, ("mediawiki",))
     return replace(design, experiment=experiment, workloads={"wiki-reader": workload})
@@ -316,14 +291,10 @@ def _staged(
     folder: Path, server: Server, design: Design, unready: Mapping[str, Unready]
 ) -> _Staged:
     machines = tuple(
-        Machine(
-            name=name, tier=tier, role=design.fleet.tiers[tier].role, place=None, standby=False,
-            address="198.18.0.2", agent_url="https://198.19.0.2:7443", instance_type=None,
-            usd_per_hour=None,
-        )
+        machine(name, tier, design.fleet.tiers[tier].role)
         for tier in design.fleet.tiers
         for name in design.fleet.nodes_of(tier)
-    )  # fmt: skip
+    )
     ends = Endpoints(
         entries=(Entry(tier="web", protocol="http", urls=(server.url,)),),
         influxdb="http://127.0.0.1:9", grafana=None,
@@ -331,7 +302,7 @@ def _staged(
     inventory = Inventory(
         experiment="tst", platform="local", scheme="on-prem", machines=machines, endpoints=ends
     )
-    agents = {machine.name: _Agent() for machine in machines}
+    agents = {one.name: _Agent() for one in machines}
     arbiters = {tier: _Quiet() for tier in design.fleet.arbiters}
     fleet = Fleet(
         cast(Any, _Quiet()), inventory, ends.influxdb, cast(Any, agents), cast(Any, arbiters)
@@ -355,12 +326,8 @@ def _staged(
     ],
 )
 def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
-    tmp_path: Path,
-    server: Server,
-    guard: Guard,
-    unready: Mapping[str, Unready],
-    condition: str,
-) -> None:
+    tmp_path: Path, server: Server, guard: Guard, unready: Mapping[str, Unready], condition: str,
+) -> None:  # fmt: skip
     design = failing(guard)
     staged = _staged(tmp_path, server, design, unready)
     run, tally = staged.run, staged.run.tally
@@ -372,10 +339,10 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     assert not any(agent.active for agent in staged.agents.values())
     assert (tally.injected, tally.reverted, tally.errors) == (1, 1, [])
     assert run.handles[0].records().height > 0
-    stopped = stopped_json(
+    told = stopped_json(
         caught.value.stop, run.recorder.clock, read_events(tmp_path / "events.jsonl")
     )
-    assert stopped["undone_after_s"] > 0
+    assert told["undone_after_s"] > 0
 
 
 def test_a_block_that_ends_tells_the_limits_and_what_its_arm_came_to(
@@ -395,50 +362,12 @@ def test_a_block_that_ends_tells_the_limits_and_what_its_arm_came_to(
     assert all("burn_p95=20.0" in line for line in requests), "each of them failed"
 
 
-@pytest.mark.parametrize("name", ["mediawiki-noisy", "nginx-python", "postgresql"])
-def test_designs_that_are_shipped_show_their_guard(name: str) -> None:
-    for words in (("check", name), ("run", name, "--dry-run")):
-        done = CliRunner().invoke(app, [*words, "--json"])
-        assert done.exit_code == 0, done.output
-        found = json.loads(done.stdout)
-        guard = found["guard"]
-        assert (guard["error_share_max"], guard["down_s_max"]) == (0.2, 30.0)
-
-
 # Runs that go on, and `sparecraft halt`.
 
 
-class Counting(Kind[NoSection]):
-    """Counts to three, and then does as it is told."""
-
-    name = "counting"
-    summary = "one, two, three"
-    needs_fleet = False
-
-    def __init__(self, then: Any) -> None:
-        self.then = then
-
-    def measure(self, testbed: Testbed, section: NoSection) -> None:
-        assert section == NoSection()
-        testbed.keep(lambda _: {"counted": 3})
-        self.then()
-
-    def analyse(self, folder: Path) -> Findings:
-        manifest = manifest_if_any(folder)
-        return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
-
-    def write_page(self, folder: Path) -> Path:
-        (folder / "report.html").write_text("counted")
-        return folder / "report.html"
-
-
-def carried_out(kind: Kind[NoSection], results: Path) -> tuple[Stopped, dict[str, Any]]:
+def stopped(kind: Counting, results: Path) -> tuple[Stopped, dict[str, Any]]:
     with pytest.raises(Stopped) as caught:
-        run_experiment(
-            kind, load_design(SMALL), NoSection(), results=results,
-            platform=entry("local").for_run("tst-small"), keep=False,
-            command=["sparecraft", "run"], narrator=Narrator(Console(file=io.StringIO())),
-        )  # fmt: skip
+        carried_out(kind, results)
     return caught.value, read_result(results / "tst-small" / "counting" / "latest")
 
 
@@ -446,7 +375,7 @@ def test_a_run_that_its_guard_ends_is_kept_not_valid_and_says_why(tmp_path: Path
     def trip() -> None:
         raise Stopped(Stop("guard", "p99_ms_max", "p99 900 ms, limit 800", time.monotonic()))
 
-    error, result = carried_out(Counting(trip), tmp_path)
+    error, result = stopped(Counting(trip), tmp_path)
     assert error.exit_code == 1
     assert str(tmp_path) in error.hint
     assert result["valid"] is False
@@ -465,7 +394,7 @@ def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path, named: tuple[str
         others.append(subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True))
         time.sleep(PATIENCE_S)  # the signal ends it
 
-    error, result = carried_out(Counting(from_another_terminal), tmp_path)
+    error, result = stopped(Counting(from_another_terminal), tmp_path)
     said, _ = others[0].communicate(timeout=PATIENCE_S)
     assert [one["experiment"] for one in json.loads(said)["halted"]] == ["tst-small"]
     assert others[0].returncode == 0

@@ -98,12 +98,6 @@ def test_a_folder_is_all_that_the_command_line_needs_of_a_platform(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("lent")
-@pytest.mark.parametrize("command", ["run", "up", "down", "list"])
-def test_help_has_the_folder_among_the_choices(command: str) -> None:
-    assert "[ec2|hosts|lent|local]" in call(command, "--help").output
-
-
-@pytest.mark.usefixtures("lent")
 def test_an_option_is_refused_with_a_platform_that_did_not_declare_it() -> None:
     refused = refusal("up", SMALL, "--shelf", "7")
     assert (refused.exit_code, refused.place) == (2, "--shelf")
@@ -190,16 +184,6 @@ def test_down_of_a_fleet_that_is_gone_succeeds(
         assert (done.exit_code, json.loads(done.stdout)) == (
             0, {"platform": "lent", "fleets": [gone]},
         )  # fmt: skip
-
-
-@pytest.mark.usefixtures("lent")
-@pytest.mark.parametrize("words", [("tst-small",), ("--all",)])
-def test_down_says_what_it_removed_as_json(words: tuple[str, ...]) -> None:
-    assert call("up", SMALL, "--platform", "lent").exit_code == 0
-    said = json.loads(call("down", *words, "--platform", "lent", "--json").stdout)
-    assert [(one["experiment"], one["removed"]) for one in said["fleets"]] == [("tst-small", True)]
-    said = json.loads(call("down", "--all", "--platform", "lent", "--json").stdout)
-    assert said["fleets"] == []
 
 
 def test_fleets_are_unknown_while_docker_does_not_answer(

@@ -1,4 +1,4 @@
-"""Remarks on the host under the fleet."""
+"""The host that runs are made on: its work, its speed, and what its kernel can inject."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from core.errors import InputError
+from experiments.design import Design, load_design
 from experiments.design.schedule import Block
+from experiments.paths import ROOT
 from experiments.testbed import host
+from experiments.testbed.fleet import check_capabilities
 from experiments.testbed.host import CpuTimes, HostWatch, core_speed, wait_until_quiet
+from experiments.testbed.live_fleet import Fleet
+from experiments.tests.fake_fleet import fake_fleet
 
 
 def test_shares_are_of_all_cores_time_without_idle_wait_and_stolen(tmp_path: Path) -> None:
@@ -104,3 +112,36 @@ def test_a_block_waits_for_other_work_on_this_host_too(monkeypatch: pytest.Monke
 
 def test_core_speed_counts_cpu_time_and_not_waiting() -> None:
     assert 1.0 < core_speed() < 1000.0
+
+
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
+REASON = "this kernel has no tbf"
+
+
+class Offers:
+    """Answers `GET /v1/capabilities` as an agent does."""
+
+    def __init__(self, available: bool) -> None:
+        self._available = available
+
+    def capabilities(self) -> dict[str, dict[str, Any]]:
+        entry = {"available": True} if self._available else {"available": False, "reason": REASON}
+        return {"net.limp": entry}
+
+
+def _design() -> Design:
+    design = load_design(SMALL)
+    quiet = design.experiment.interference.model_copy(update={"pattern": "none"})
+    return replace(design, experiment=design.experiment.model_copy(update={"interference": quiet}))
+
+
+def _fleet(available: bool) -> Fleet:
+    return fake_fleet({"db-1": Offers(available)})
+
+
+def test_only_what_the_kernel_cannot_inject_is_refused_with_machine_and_reason() -> None:
+    check_capabilities(_design(), _fleet(available=True))
+    with pytest.raises(InputError) as refused:
+        check_capabilities(_design(), _fleet(available=False))
+    assert f"net.limp: {REASON} (on db-1)" in str(refused.value)
+    assert refused.value.exit_code == 2

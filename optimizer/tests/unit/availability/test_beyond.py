@@ -116,14 +116,8 @@ class _Case:
         return 1.0 - float(expm(whole)[start, n])
 
     def ours(self, years: float = 1.0) -> tuple[float, float]:
-        found = availability(
-            self.needed,
-            self.extra,
-            self.rates,
-            mechanism=self.mechanism,
-            scheme=self.scheme,
-            horizon_s=years * YEAR_S,
-        )
+        found = availability(self.needed, self.extra, self.rates, mechanism=self.mechanism,
+                             scheme=self.scheme, horizon_s=years * YEAR_S)  # fmt: skip
         return found.availability, found.error_bound
 
 
@@ -193,14 +187,8 @@ def test_the_long_run_agrees_with_the_null_vector_of_the_dense_generator(case: _
 @examples(30)
 @given(_cases(), st.integers(2, 6))
 def test_the_time_course_agrees_with_the_dense_exponential(case: _Case, points: int) -> None:
-    course = time_course(
-        case.needed,
-        case.extra,
-        case.rates,
-        mechanism=case.mechanism,
-        scheme=case.scheme,
-        points=points,
-    )
+    course = time_course(case.needed, case.extra, case.rates, mechanism=case.mechanism,
+                         scheme=case.scheme, points=points)  # fmt: skip
     q, states = case.generator()
     start = states.index((case.slots, 0, case.pool))
     enough = [case.enough(u, s) for u, s, _ in states]

@@ -49,11 +49,8 @@ def _run(project: Path, **variables: str) -> tuple[list[str], str]:
 
 
 def test_ci_draws_the_same_twice_and_chance_something_else(project: Path) -> None:
-    first, second, other = (
-        _run(project, CI="true"),
-        _run(project, CI="true"),
-        _run(project, CI="true", SPARECRAFT_TEST_SEED="chance"),
-    )
+    first, second, other = (_run(project, CI="true"), _run(project, CI="true"),
+                            _run(project, CI="true", SPARECRAFT_TEST_SEED="chance"))  # fmt: skip
     assert first == second
     assert other[1] != first[1]
     assert other[0] != first[0]
@@ -82,10 +79,8 @@ def test_the_seed_of_a_commit_is_its_contents(project: Path) -> None:
 
 
 def test_a_seed_that_is_none_is_refused(project: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q"],
-        cwd=project, env={**os.environ, "SPARECRAFT_TEST_SEED": "lucky"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=project,
+                          env={**os.environ, "SPARECRAFT_TEST_SEED": "lucky"}, capture_output=True,
+                          text=True, check=False)  # fmt: skip
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "got 'lucky'" in done.stderr

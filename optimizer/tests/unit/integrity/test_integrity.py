@@ -28,14 +28,9 @@ from random_tests import examples
 
 
 def _by_60_digits(
-    outcomes: FaultOutcomes,
-    faults_per_month: float,
-    recovery: Recovery,
-    *,
-    hardware_per_year: float = 0.0,
-    pool: int | None = None,
-    repair_s: float | None = None,
-) -> list[float]:
+    outcomes: FaultOutcomes, faults_per_month: float, recovery: Recovery, *,
+    hardware_per_year: float = 0.0, pool: int | None = None, repair_s: float | None = None,
+) -> list[float]:  # fmt: skip
     """Fig. 2 written down once more, its Taylor series and doublings in 60 digits."""
     fault, hardware = mpmath.mpf(faults_per_month) / FAULT_MONTH_S, mpmath.mpf(hardware_per_year)
     hardware /= 365 * 86_400
@@ -92,45 +87,24 @@ def test_a_node_in_the_cloud_agrees_with_60_digits(node: str, faults: float) -> 
 @given(
     weights=st.tuples(*[st.floats(0.0, 1.0)] * 4),
     faults=st.floats(0.01, 1e4),
-    recovery=st.builds(
-        Recovery,
-        st.floats(1.0, 1e6),
-        st.floats(1.0, 1e5),
-        st.floats(1e-7, 1e3),
-        st.floats(0.0, 1.0),
-    ),
+    recovery=st.builds(Recovery, st.floats(1.0, 1e6), st.floats(1.0, 1e5), st.floats(1e-7, 1e3),
+                       st.floats(0.0, 1.0)),
     hardware=st.none() | st.floats(0.1, 100.0),
     pool=st.none() | st.integers(0, 2),
     repair_s=st.none() | st.floats(60.0, 1e6),
-)
+)  # fmt: skip
 def test_every_chain_agrees_with_60_digits(
-    weights: tuple[float, ...],
-    faults: float,
-    recovery: Recovery,
-    hardware: float | None,
-    pool: int | None,
-    repair_s: float | None,
-) -> None:
+    weights: tuple[float, ...], faults: float, recovery: Recovery, hardware: float | None,
+    pool: int | None, repair_s: float | None,
+) -> None:  # fmt: skip
     whole = max(1.0, math.fsum(weights))
     outcomes = FaultOutcomes(*(w / whole for w in weights[:3]))
     repair_s = repair_s if pool else None
-    found = integrity(
-        outcomes,
-        faults,
-        recovery,
-        hardware_crash_per_year=hardware,
-        pool=pool,
-        repair_s=repair_s,
-    )
+    found = integrity(outcomes, faults, recovery, hardware_crash_per_year=hardware, pool=pool,
+                      repair_s=repair_s)  # fmt: skip
     with mpmath.workdps(60):
-        expected = _by_60_digits(
-            outcomes,
-            faults,
-            recovery,
-            hardware_per_year=hardware or 0.0,
-            pool=pool,
-            repair_s=repair_s,
-        )
+        expected = _by_60_digits(outcomes, faults, recovery, hardware_per_year=hardware or 0.0,
+                                 pool=pool, repair_s=repair_s)  # fmt: skip
     for share, exact in zip(
         (found.correct, found.corrupt, found.crash, found.retry), expected, strict=True
     ):
@@ -220,13 +194,10 @@ def test_no_fault_that_matters_leaves_the_node_correct() -> None:
 
 @pytest.mark.parametrize(
     ("shares", "field"),
-    [
-        ((-0.1, 0.0, 0.0), "corrupt_p"),
-        ((0.0, 1.5, 0.0), "crash_p"),
-        ((0.0, 0.0, math.nan), "retry_p"),
-        ((0.5, 0.4, 0.2), r"corrupt_p \+ crash_p \+ retry_p: expected at most 1"),
-    ],
-)
+    [((-0.1, 0.0, 0.0), "corrupt_p"), ((0.0, 1.5, 0.0), "crash_p"),
+     ((0.0, 0.0, math.nan), "retry_p"),
+     ((0.5, 0.4, 0.2), r"corrupt_p \+ crash_p \+ retry_p: expected at most 1")],
+)  # fmt: skip
 def test_shares_outside_of_0_to_1_are_refused(shares: tuple[float, ...], field: str) -> None:
     with pytest.raises(InputError, match=field):
         FaultOutcomes(*shares)
@@ -234,18 +205,14 @@ def test_shares_outside_of_0_to_1_are_refused(shares: tuple[float, ...], field: 
 
 @pytest.mark.parametrize(
     ("arguments", "field"),
-    [
-        ({"faults_per_month": 0.0}, "faults_per_month"),
-        ({"faults_per_month": math.inf}, "faults_per_month"),
-        ({"horizon_s": -1.0}, "horizon_s"),
-        ({"pool": -1}, "pool"),
-        ({"pool": 1, "repair_s": 0.0}, "repair_s"),
-        ({"repair_s": 60.0}, "repair_s: expected a pool"),
-        ({"pool": 0, "repair_s": 60.0}, "repair_s: expected a pool"),
-        ({"hardware_crash_per_year": 0.0}, "hardware_crash_per_year"),
-        ({"horizon_s": 1e300}, "horizon_s"),
-    ],
-)
+    [({"faults_per_month": 0.0}, "faults_per_month"),
+     ({"faults_per_month": math.inf}, "faults_per_month"), ({"horizon_s": -1.0}, "horizon_s"),
+     ({"pool": -1}, "pool"), ({"pool": 1, "repair_s": 0.0}, "repair_s"),
+     ({"repair_s": 60.0}, "repair_s: expected a pool"),
+     ({"pool": 0, "repair_s": 60.0}, "repair_s: expected a pool"),
+     ({"hardware_crash_per_year": 0.0}, "hardware_crash_per_year"),
+     ({"horizon_s": 1e300}, "horizon_s")],
+)  # fmt: skip
 def test_what_cannot_be_is_refused_by_name(arguments: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=field):
         integrity(NODE_TYPES["ft_tx"], **{"faults_per_month": 10.0, **arguments})
@@ -329,12 +296,9 @@ def test_a_variant_of_no_run_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [
-        ("bitflips", ("--variant", "tx")),
-        ("bitflips", ("--variant", "ilr", "--node", "native")),
-        ("compare", ("--variant", "ilr")),
-    ],
-)
+    [("bitflips", ("--variant", "tx")), ("bitflips", ("--variant", "ilr", "--node", "native")),
+     ("compare", ("--variant", "ilr"))],
+)  # fmt: skip
 def test_another_run_variant_or_node_type_beside_it_is_refused(
     tmp_path: Path, kind: str, words: Sequence[str]
 ) -> None:

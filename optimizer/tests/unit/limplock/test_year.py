@@ -141,16 +141,12 @@ def _birth_and_death(cluster: Cluster, rates: LimpRates) -> Any:
 @examples(25)
 @given(
     cluster=st.integers(2, 5).flatmap(
-        lambda copies: st.builds(
-            Cluster,
-            nodes=st.integers(copies + 1, 14),
-            blocks=st.integers(1, 5000),
-            replicas=st.just(copies),
-        )
+        lambda copies: st.builds(Cluster, nodes=st.integers(copies + 1, 14),
+                                 blocks=st.integers(1, 5000), replicas=st.just(copies))
     ),
     repair_hours=st.floats(1e-4, 100.0),
     crash_per_year=st.floats(0.01, 5.0),
-)
+)  # fmt: skip
 def test_without_limping_the_time_to_loss_agrees_with_60_digits(
     cluster: Cluster, repair_hours: float, crash_per_year: float
 ) -> None:
@@ -195,14 +191,9 @@ def test_the_papers_slowdown_costs_a_store_of_100_nodes_most_of_its_years() -> N
 
 
 @examples(25)
-@given(
-    nodes=st.integers(5, 40),
-    blocks=st.integers(1, 5000),
-    limp_per_year=st.floats(0.01, 10.0),
-    limp_hours=st.floats(0.1, 200.0),
-    repair_hours=st.floats(0.01, 5.0),
-    slowdown=st.floats(1.0, 400.0),
-)
+@given(nodes=st.integers(5, 40), blocks=st.integers(1, 5000), limp_per_year=st.floats(0.01, 10.0),
+       limp_hours=st.floats(0.1, 200.0), repair_hours=st.floats(0.01, 5.0),
+       slowdown=st.floats(1.0, 400.0))  # fmt: skip
 def test_nothing_gets_better_by_limping_more(nodes: int, blocks: int, **given: float) -> None:
     cluster, rates = Cluster(nodes, blocks, 10), LimpRates(**given)
     found = year(cluster, rates)

@@ -1,5 +1,4 @@
-"""A plan ends at its bound of time, by the clock that it is given; what cannot be decided beside it
-never takes it along."""
+"""Bounds of the search and extremes of its input."""
 
 from __future__ import annotations
 
@@ -8,18 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.config_file import ConfigFile
-from core.errors import InputError
+from core.errors import InputError, SparecraftError
+from optimizer.availability import FailureRates, availability
 from optimizer.plan.explain.curve import Budget
 from optimizer.plan.explain.relaxation import relaxations
 from optimizer.plan.inputs.plan_file import checked
 from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 from optimizer.plan.planner import make_plan
+from optimizer.plan.solve import table
 from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import LIMIT_S, solve
+from optimizer.plan.solve.problem import Problem
 from optimizer.tests.one_tier import asked
+from optimizer.tests.small_problems import all_plans, latency, option
 from optimizer.tests.synthetic import plan_instance
+from random_tests import examples
 
 
 class Ticking:
@@ -140,12 +146,9 @@ def test_a_figure_that_would_be_changed_or_ignored_is_refused(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a = " + "9" * 5_000,
-        "a = " + "[" * 5_000 + "]" * 5_000,
-        "a = " + "{b = " * 5_000 + "1" + "}" * 5_000,
-    ],
-)
+    ["a = " + "9" * 5_000, "a = " + "[" * 5_000 + "]" * 5_000,
+     "a = " + "{b = " * 5_000 + "1" + "}" * 5_000],
+)  # fmt: skip
 def test_the_extremes_of_toml_are_refused(text: str, tmp_path: Path) -> None:
     from core.config_file import read_toml
 
@@ -161,3 +164,110 @@ def test_the_mark_that_some_editors_begin_a_file_with_is_no_error(tmp_path: Path
     path = tmp_path / "plan.toml"
     path.write_bytes(b"\xef\xbb\xbfa = 1\n")
     assert read_toml(path).values == {"a": 1}
+
+
+_TIERS = (  # upstream, replicas, vcpus, needed, extra, USD, unavailability, utilisation, met
+    ((1, 1, 2, 2, 2, 26.0, 5e-7, 0.8, 0.0), (1, 1, 4, 5, 2, 1.0, 1e-4, 0.6, 0.0),
+     (1, 1, 2, 3, 0, 13.0, 3e-7, 0.3, 0.0), (1, 1, 2, 2, 2, 40.0, 1e-3, 0.6, 0.0)),
+    ((1, 1, 1, 5, 1, 25.0, 1e-6, 0.6, 0.0), (1, 1, 4, 1, 1, 9.0, 1e-6, 0.3, 0.0),
+     (1, 2, 1, 4, 2, 7.0, 1e-6, 0.6, 0.0), (1, 2, 2, 4, 2, 40.0, 3e-7, 0.3, 0.0),
+     (1, 2, 2, 2, 1, 24.0, 1e-4, 0.8, 0.0), (1, 2, 1, 2, 0, 7.0, 1e-4, 0.3, 0.0)),
+    ((1, 1, 4, 2, 1, 28.0, 5e-7, 0.8, 0.0), (1, 1, 4, 5, 1, 23.0, 1e-3, 0.3, 0.0),
+     (1, 1, 2, 5, 2, 26.0, 3e-7, 0.6, 0.0), (2, 1, 4, 1, 1, 10.0, 1e-7, 0.3, 0.6),
+     (2, 1, 2, 5, 2, 26.0, 1e-3, 0.6, 0.6)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unavailability_max", [0.00010129985970003, 1e-5, 2e-6])
+def test_the_cheapest_fleet_is_found_where_one_way_to_ask_the_solver_misses_it(
+    unavailability_max: float,
+) -> None:
+    tiers = [
+        tuple(
+            option(tier, upstream, replicas, needed=needed, vcpus=vcpus, usd=usd, extra=extra, u=u,
+                   used=used, met=met)
+            for upstream, replicas, vcpus, needed, extra, usd, u, used, met in rows
+        )
+        for tier, rows in enumerate(_TIERS)
+    ]  # fmt: skip
+    problem = Problem(options=tuple(tiers), latency=latency, unavailability_max=unavailability_max,
+                      latency_ms_max={95: 459.0139203839187, 99: 599.6778436786628},
+                      utilisation_max=math.inf, collision_max=0.5)  # fmt: skip
+    least, path = all_plans(problem)[0]
+    found = solve(problem)
+    assert (found.usd_per_month, found.path) == (least, path)
+    assert found.proved
+
+
+NUMBERS = st.sampled_from([5e-324, 1e-320, 1e-300, 1e-15, 1e-9, 1e-3, 1.0, 1e3, 1e9, 1e15, 1e300])
+FINITE = st.one_of(NUMBERS, st.floats(-20, 20).map(lambda x: 10.0**x))
+
+
+@examples(150)
+@given(FINITE, FINITE, st.one_of(st.none(), FINITE), st.sampled_from(["ara", "pf"]),
+       st.sampled_from(["cloud", "on-prem"]), st.booleans())  # fmt: skip
+def test_the_availability_of_any_numbers_is_a_share_or_refused(
+    crash: float, failover: float, repair: float | None, mechanism: str, scheme: str, shocks: bool
+) -> None:
+    try:
+        rates = FailureRates(crash, failover, repair, common_cause=0.3 if shocks else 0.0)
+        found = availability(3, 2, rates, mechanism=mechanism, scheme=scheme)
+    except SparecraftError:
+        return
+    assert 0 <= found.unavailability <= 1
+    assert found.error_bound < 1e-9
+
+
+def _stated(**changes: Any) -> dict[str, Any]:
+    tier = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900, "cv2": 1.0}
+    tier |= {"gamma": 1.0, "interference_share": 0.1, "run_s": 0.0, "requests_per_copy": 1.0}
+    values: dict[str, Any] = {"scheme": "cloud", "arrival_per_s": 20.0,
+                              "slo": {"availability": 0.999, "p99_ms": 400.0},
+                              "limits": {"max_nodes": 4, "max_replicas": 1},
+                              "rates": {"crash_per_year": 1.0, "failover_s": 15.0}}  # fmt: skip
+    for key, value in changes.items():
+        place = next(
+            (t for t in (tier, values["slo"], values["rates"], values) if key in t), values
+        )
+        place[key] = value
+    return {**values, "tiers": [tier]}
+
+
+@examples(60)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            (
+                *("arrival_per_s", "processing_s", "cv2", "gamma", "run_s", "requests_per_copy"),
+                *("p99_ms", "crash_per_year", "failover_s", "interference_share"),
+            )
+        ),
+        FINITE,
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_plan_of_any_numbers_is_made_or_refused(changes: dict[str, float]) -> None:
+    try:
+        found = make_plan(
+            request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated(**changes))))
+        )
+    except SparecraftError:
+        return
+    found.plan.to_json_dict()
+
+
+def test_more_machines_than_a_table_holds_are_refused() -> None:
+    values = _stated()
+    values["limits"]["max_nodes"] = 100_000
+    with pytest.raises(InputError, match=r"limits\.max_nodes.*200"):
+        checked(ConfigFile(Path("plan.toml"), values))
+
+
+def test_a_tier_with_more_ways_to_build_it_than_fit_is_refused_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table, "ROWS_MAX", 10)
+    asked = request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated())))
+    with pytest.raises(InputError, match="at most 10 ways"):
+        asked.case.problem()

@@ -19,13 +19,9 @@ SLO = {"availability": 0.999}
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    found: dict[str, Any] = {
-        "limit_ms": 100.0,
-        "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
-        "cv2": 0.5,
-        "utilisation": 0.4,
-        "reason": "",
-    }
+    found: dict[str, Any] = {"limit_ms": 100.0,
+                             "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
+                             "cv2": 0.5, "utilisation": 0.4, "reason": ""}  # fmt: skip
     lost = {**found, "nodt_per_s": None, "reason": "generator saturated at 2000/s"}
     machine = {
         **{"tier": "web", "role": "apache", "cpus": 0.25, "memory_mb": 256},

@@ -1,8 +1,10 @@
-"""Tiers with data: writes, a primary and copies in a plan, against every fleet by plain loops."""
+"""Tiers with state: writes, data, primaries, disks, and spares that may not serve."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +15,26 @@ from core.errors import InputError
 from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 from optimizer.availability import FailureRates, availability
+from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.plan.inputs.plan_file import checked
-from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.inputs.request import PlanRequest, request_for_service, request_from_plan_file
+from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import make_plan
 from optimizer.prices import load_prices
+from optimizer.tests import synthetic
 
 TYPES = ["c5.large", "c5.xlarge", "m5.large"]
+ZONE = {"name": "zone", "count": 4, "failures_per_year": 0.1, "repair_s": 60.0, "source": "a"}
 RATE, WORK_S, REGION = 300.0, 0.004, "us-east-1"
 
 
 def asked(target: float | None = 0.999, **tier: Any) -> PlanRequest:
     """One database in the cloud, or as `scheme` says; `values` of the file beside it."""
-    values = {
-        "scheme": tier.pop("scheme", "cloud"),
-        "arrival_per_s": RATE,
-        "slo": {"availability": target} if target else {"p99_ms": 1000.0},
-        "limits": {"max_nodes": 7, "max_replicas": 1},
-        "rates": {"crash_per_year": 6.0, "failover_s": 900.0},
-        "prices": {"book": "ec2", "region": REGION},
-        **tier.pop("values", {}),
-    }
+    values = {"scheme": tier.pop("scheme", "cloud"), "arrival_per_s": RATE,
+              "slo": {"availability": target} if target else {"p99_ms": 1000.0},
+              "limits": {"max_nodes": 7, "max_replicas": 1},
+              "rates": {"crash_per_year": 6.0, "failover_s": 900.0},
+              "prices": {"book": "ec2", "region": REGION}, **tier.pop("values", {})}  # fmt: skip
     db = {"name": "db", "role": "redis", "processing_s": WORK_S, "memory_mb": 1024}
     values["tiers"] = [{**db, "instance_types": TYPES, **tier}]
     return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
@@ -111,21 +113,21 @@ def test_the_plan_is_the_cheapest_of_all_fleets_that_keep_their_data(
             assert best == math.inf
 
 
-def test_writes_bound_a_tier_whatever_its_machines_and_the_reason_says_so() -> None:
+def test_writes_and_data_bound_a_tier_whatever_its_machines_and_the_reason_says_so() -> None:
     plan = make_plan(asked(None, writes=0.99, processing_s=0.02)).plan  # 5.9 cores of writes alone
     assert plan.feasible is False
     assert any(text.startswith("tier db: writes") for text in plan.reasons)
+    large = make_plan(asked(data_gb=64.0, data_in="memory", state="copied")).plan
+    assert large.feasible is False
+    assert any("memory_mb" in text for text in large.reasons)
     body = make_plan(asked(None, writes=0.2)).plan.to_json_dict()["state"]["db"]
     assert body["write_share"] == 0.2
     assert body["carries_per_s_most"] == pytest.approx(RATE * 0.7 / body["writes_use"])
 
 
 def test_a_degraded_tier_has_all_its_writes_on_the_machines_that_are_left() -> None:
-    plan = make_plan(
-        asked(
-            None, writes=0.2, values={"slo": {"availability": 0.9, "degraded": {"nodes_down": 1}}}
-        )
-    ).plan
+    slo = {"availability": 0.9, "degraded": {"nodes_down": 1}}
+    plan = make_plan(asked(None, writes=0.2, values={"slo": slo})).plan
     (tier,) = plan.tiers.values()
     used = plan.predicted["degraded"]["while"]["db"]["utilisation"]
     cores = load_prices().instance(REGION, tier.instance_type).sustained_cores
@@ -161,29 +163,10 @@ DB_REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("reads_of_one", {"writes": 0.6, "reads_of_one": 0.5}),
     ("data_gb", {"data_gb": -1.0}),
     ("state", {"state": "lost"}),
-    (
-        "data_gb",
-        {"state": "copied", "data_gb": 5.0, "values": {"rates": {"common_cause": 0.1}}},
-    ),
-    (
-        "data_gb",
-        {
-            "state": "copied",
-            "data_gb": 5.0,
-            "values": {
-                "domains": [
-                    {
-                        "name": "zone", "count": 3, "failures_per_year": 1.0, "repair_s": 60.0,
-                        "source": "here",
-                    }
-                ]
-            },
-        },
-    ),
-    (
-        "schedule",
-        {"writes": 0.1, "values": {"load": {"day": [1.0] * 24}, "schedule": {"start_s": 60.0}}},
-    ),
+    ("data_gb", {"state": "copied", "data_gb": 5.0, "values": {"rates": {"common_cause": 0.1}}}),
+    ("data_gb", {"state": "copied", "data_gb": 5.0, "values": {"domains": [ZONE]}}),
+    ("schedule",
+     {"writes": 0.1, "values": {"load": {"day": [1.0] * 24}, "schedule": {"start_s": 60.0}}}),
 ]  # fmt: skip
 
 
@@ -192,12 +175,6 @@ def test_what_a_tier_cannot_be_is_refused_at_its_key(key: str, tier: dict[str, A
     with pytest.raises(InputError) as error:
         asked(**tier)
     assert key in error.value.place
-
-
-def test_a_tier_whose_data_fits_no_machine_is_told() -> None:
-    plan = make_plan(asked(data_gb=64.0, data_in="memory", state="copied")).plan
-    assert plan.feasible is False
-    assert any("memory_mb" in text for text in plan.reasons)
 
 
 def test_no_schedule_moves_machines_that_have_data() -> None:
@@ -212,11 +189,8 @@ PRICED = {"disk_usd_per_gb_month": 0.1, "iops_usd_per_month": 0.01}
 @pytest.mark.parametrize("scheme", ["cloud", "on-prem"])
 def test_each_fleet_costs_its_machines_its_disks_and_what_crosses_zones(scheme: str) -> None:
     zones = {"traffic_usd_per_gb": 0.02, "crossing": 0.5}
-    values = {
-        "prices": {"book": "ec2", "region": REGION, **PRICED, **zones},
-        "limits": {"max_nodes": 6, "max_replicas": 2},
-        "load": {"peak": 1.5},
-    }
+    values = {"prices": {"book": "ec2", "region": REGION, **PRICED, **zones},
+              "limits": {"max_nodes": 6, "max_replicas": 2}, "load": {"peak": 1.5}}  # fmt: skip
     tier = {"disk_gb": 200.0, "iops": 3000.0, "kbit_per_copy": 16.0, "writes": 0.1}
     tier["reads_of_one"] = 0.2
     found = asked(scheme=scheme, values=values, **tier).case.problem().options[0]
@@ -248,11 +222,91 @@ def test_a_plan_adds_up_with_its_disks_and_its_traffic_and_so_does_the_present_f
 
 
 def test_zones_say_how_much_crosses_where_nobody_else_does() -> None:
-    zone = {"name": "zone", "count": 4, "failures_per_year": 0.1, "repair_s": 60.0, "source": "a"}
     prices = {"book": "ec2", "region": REGION, "traffic_usd_per_gb": 0.02}
     stated = {**prices, "crossing": 0.75}
     cases = [
-        asked(values={"prices": one, "domains": [zone]}, kbit_per_copy=16.0).case
+        asked(values={"prices": one, "domains": [ZONE]}, kbit_per_copy=16.0).case
         for one in (prices, stated)
     ]
     assert cases[0].tiers[0].traffic_usd == cases[1].tiers[0].traffic_usd > 0.0
+
+
+SLO = {"availability": 0.9999, "p95_ms": 500.0}
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write_run(tmp_path_factory.mktemp("state") / "run", synthetic.Truth())
+
+
+def service(run_dir: Path, state: str | None) -> ServiceFit:
+    """The run's service, whose database's role says this state."""
+    file = run_dir / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["spec"]["roles"]["mariadb"] |= {"state": state}
+    file.write_text(json.dumps(manifest))
+    return fit(read_results(run_dir))
+
+
+def planned(found: ServiceFit) -> Plan:
+    return make_plan(request_for_service(found, SLO, scheme="on-prem")).plan
+
+
+def test_spares_are_planned_where_a_machine_keeps_nothing_and_active_ones_where_it_does(
+    run_dir: Path,
+) -> None:
+    free, kept = (planned(service(run_dir, state)) for state in ("none", "own"))
+    assert free.tiers["db"].mechanism == "pf"
+    assert free.tiers["db"].spares > 0
+    assert kept.tiers["db"].mechanism == "ara"
+    assert kept.tiers["db"].spares == 0
+    assert any("tier db" in text and "state" in text for text in kept.warnings)
+    assert not any("tier db" in text and "state" in text for text in free.warnings)
+
+
+def test_a_spare_that_is_there_is_not_counted_where_it_cannot_serve(run_dir: Path) -> None:
+    found = {}
+    for state in ("none", "own"):
+        fitted = service(run_dir, state)
+        with_spare = tuple(
+            replace(tier, spec=replace(tier.spec, standby=1 if tier.spec.name == "db" else 0))
+            for tier in fitted.tiers
+        )
+        present = planned(replace(fitted, tiers=with_spare)).present
+        assert present is not None
+        found[state] = present["predicted"]["availability"]
+        usd = present["usd_per_month"]
+    without = planned(service(run_dir, "own")).present
+    assert without is not None
+    assert found["own"] == without["predicted"]["availability"]
+    assert found["none"] != found["own"]
+    assert usd > without["usd_per_month"]  # it is paid for all the same
+
+
+def test_spares_of_a_role_that_does_not_say_its_state_are_warned_of(run_dir: Path) -> None:
+    plan = planned(service(run_dir, None))
+    assert plan.tiers["db"].spares > 0
+    assert any("tier db" in text and "state" in text for text in plan.warnings)
+
+
+def stated(run_dir: Path, of_role: str, **tier: object) -> PlanRequest:
+    """The question about the run with a plan.toml that states something of its database."""
+    service(run_dir, of_role)
+    values = {"slo": SLO, "scheme": "on-prem", "tiers": [{"name": "db", **tier}]}
+    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)), run_dir)
+
+
+def test_a_plan_that_asks_for_spares_that_cannot_serve_is_refused(run_dir: Path) -> None:
+    with pytest.raises(InputError) as error:
+        stated(run_dir, "own", mechanisms=["pf"])
+    assert error.value.place == "plan.toml: tiers.0.mechanisms"
+    assert error.value.got == "pf"
+
+
+def test_data_that_outlives_its_machine_lets_a_spare_serve_whatever_the_role_says(
+    run_dir: Path,
+) -> None:
+    asked = stated(run_dir, "own", state="volume", mechanisms=["pf"])
+    tier = make_plan(asked).plan.tiers["db"]
+    assert tier.mechanism == "pf"
+    assert tier.spares > 0

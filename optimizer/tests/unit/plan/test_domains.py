@@ -101,13 +101,8 @@ def levels(draw: st.DrawFn) -> tuple[Domain, ...]:
 
 
 @examples(40)
-@given(
-    levels(),
-    st.sampled_from(["cloud", "on-prem"]),
-    st.sampled_from([None, 86_400.0]),
-    st.sampled_from([0.9, 0.99, 0.999, 0.9999, 0.99999]),
-    st.integers(2, 4),
-)
+@given(levels(), st.sampled_from(["cloud", "on-prem"]), st.sampled_from([None, 86_400.0]),
+       st.sampled_from([0.9, 0.99, 0.999, 0.9999, 0.99999]), st.integers(2, 4))  # fmt: skip
 def test_no_fleet_in_any_places_is_cheaper(
     domains: tuple[Domain, ...], scheme: str, repair_s: float | None, target: float, max_nodes: int
 ) -> None:

@@ -33,15 +33,9 @@ def asked(
         {"name": "db", "processing_s": 0.01, "memory_mb": 2048, "requests_per_copy": 2.0},
     ]
     types = {"role": "x", "instance_types": ["slice-1", "slice-2"]}
-    body = {
-        "scheme": "on-prem",
-        "arrival_per_s": 40.0,
-        "slo": slo,
-        "limits": {"max_nodes": max_nodes, "max_replicas": 1},
-        "tiers": [{**types, **tier} for tier in tiers],
-        "hosts": hosts,
-        **values,
-    }
+    body = {"scheme": "on-prem", "arrival_per_s": 40.0, "slo": slo,
+            "limits": {"max_nodes": max_nodes, "max_replicas": 1},
+            "tiers": [{**types, **tier} for tier in tiers], "hosts": hosts, **values}  # fmt: skip
     return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), body)))
 
 
@@ -142,18 +136,9 @@ def test_where_nothing_fits_it_is_said_and_the_plan_stands() -> None:
         ("hosts", [{**SMALL, "count": 40}, {**LARGE, "count": 40}], {}),
         ("hosts.0.count", [{**SMALL, "count": 0}], {}),
         ("hosts.0.cores", [{**SMALL, "cores": -1.0}], {}),
-        (
-            "hosts",
-            [SMALL],
-            {
-                "domains": [
-                    {
-                        "name": "zone", "count": 2, "failures_per_year": 1.0, "repair_s": 60.0,
-                        "source": "here",
-                    }
-                ]
-            },
-        ),
+        ("hosts", [SMALL],
+         {"domains": [{"name": "zone", "count": 2, "failures_per_year": 1.0, "repair_s": 60.0,
+                       "source": "here"}]}),
     ],
 )  # fmt: skip
 def test_servers_that_cannot_be_are_refused(

@@ -104,17 +104,12 @@ def test_bounds_are_those_of_clopper_pearson_and_garwood(hits: int, of: int) -> 
 
 
 variants = st.lists(
-    st.builds(
-        _counts,
-        st.sampled_from([0.0, 0.002, 0.02, 0.3]),
-        st.sampled_from([0.0, 0.15, 0.6]),
-        st.sampled_from([1.0, 0.9, 0.5, 0.2]),
-        st.sampled_from([500, 12_000]),
-    ),
+    st.builds(_counts, st.sampled_from([0.0, 0.002, 0.02, 0.3]), st.sampled_from([0.0, 0.15, 0.6]),
+              st.sampled_from([1.0, 0.9, 0.5, 0.2]), st.sampled_from([500, 12_000])),
     min_size=1,
     max_size=3,
     unique_by=lambda one: one["name"],
-)
+)  # fmt: skip
 
 
 @examples(60)
@@ -127,13 +122,9 @@ variants = st.lists(
     st.sampled_from([{"per_node_month": 1.0}, {"count": 2, "node_months": 4.0}]),
 )
 def test_no_fleet_of_any_variants_is_cheaper(
-    tiers: list[list[dict[str, Any]]],
-    scheme: str,
-    target: float,
-    wrong: float,
-    corrupt_s: float | None,
-    faults: dict[str, float],
-) -> None:
+    tiers: list[list[dict[str, Any]]], scheme: str, target: float, wrong: float,
+    corrupt_s: float | None, faults: dict[str, float],
+) -> None:  # fmt: skip
     limits = {"wrong_per_million": wrong}
     if corrupt_s is not None:
         limits["corrupt_s_per_month"] = corrupt_s

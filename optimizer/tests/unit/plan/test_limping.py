@@ -36,11 +36,9 @@ CUT = {"factor": 4.5, "at_least": True, "low": 3.5, "high": None}
 
 
 def scenario(arm: str, name: str, slowdown: dict[str, Any] | None) -> dict[str, Any]:
-    return {
-        "row": "Z3", "part": "leader", "scenario": name, "arm": arm, "slowdown": slowdown,
-        "repeats": 3, "operation": "insufficient" if slowdown is None else "yes",
-        "reason": "too few repeats for 0.95" if slowdown is None else "",
-    }  # fmt: skip
+    return {"row": "Z3", "part": "leader", "scenario": name, "arm": arm, "slowdown": slowdown,
+            "repeats": 3, "operation": "insufficient" if slowdown is None else "yes",
+            "reason": "too few repeats for 0.95" if slowdown is None else ""}  # fmt: skip
 
 
 @pytest.fixture
@@ -78,12 +76,9 @@ def test_the_upper_end_of_a_slowdown_is_the_share_that_is_left(folder: Path) -> 
     assert "0.4 of one" in said
     assert "1.6 to 2.5" in said
     assert "20261124T000000Z" in said
-
-
-def test_where_waits_were_cut_short_a_limping_machine_counts_as_nothing(folder: Path) -> None:
-    measured = asked(folder, f"limp_capacity = {from_run('1000')}")
-    assert _limp_capacity(measured) == 0.0
-    assert any("nothing" in text for text in measured.remarks)
+    cut = asked(folder, f"limp_capacity = {from_run('1000')}")
+    assert _limp_capacity(cut) == 0.0, "waits were cut short"
+    assert any("nothing" in text for text in cut.remarks)
 
 
 def test_a_remedy_is_an_arm_of_the_run(folder: Path) -> None:

@@ -64,16 +64,6 @@ def test_a_demand_that_is_not_sure_is_planned_higher_with_a_confidence() -> None
     assert unsure.case.tiers[0].request_per_s == pytest.approx(20.0 * (1 + 0.2 * 1.2816), rel=1e-4)
 
 
-def test_a_spread_is_refused_without_a_confidence() -> None:
-    with pytest.raises(InputError, match=r"load\.spread"):
-        asked({"availability": 0.99}, load={"spread": 0.2})
-
-
-def test_a_confidence_is_refused_where_everything_is_certain() -> None:
-    with pytest.raises(InputError, match=r"slo\.confidence"):
-        asked({"availability": 0.99, "confidence": 0.9}, load={"spread": 0.0})
-
-
 @pytest.mark.parametrize(
     ("load", "named"),
     [
@@ -90,11 +80,18 @@ def test_a_confidence_is_refused_where_everything_is_certain() -> None:
 def test_a_load_that_is_no_story_is_refused(load: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         asked({"availability": 0.99}, load=load)
+    assert Load(day=[*DAY[:-1], 1.4]).highest == 1.6, "24.4 in all, in place of 24: rounded"
 
 
-def test_the_shares_of_a_day_may_be_rounded() -> None:
-    """24.4 in all, in place of 24."""
-    assert Load(day=[*DAY[:-1], 1.4]).highest == 1.6
+@pytest.mark.parametrize(
+    ("slo", "spread", "named"),
+    [({}, 0.2, r"load\.spread"), ({"confidence": 0.9}, 0.0, r"slo\.confidence")],
+)
+def test_a_spread_and_a_confidence_need_each_other(
+    slo: dict[str, float], spread: float, named: str
+) -> None:
+    with pytest.raises(InputError, match=named):
+        asked({"availability": 0.99, **slo}, load={"spread": spread})
 
 
 def test_a_card_that_is_full_takes_machines_as_a_core_does() -> None:
@@ -110,9 +107,7 @@ def test_a_card_that_is_full_takes_machines_as_a_core_does() -> None:
     assert full.load is not None
     assert full.load["gives_way"] == "utilisation"
     assert full.load["holds_to_per_s"] == pytest.approx(20.0 * 0.7 / 0.64)
-    assert [plan.present["breaks"] for plan in (full, empty) if plan.present] == [
-        ["utilisation"],
-        [],
-    ]
+    breaks = [plan.present["breaks"] for plan in (full, empty) if plan.present]
+    assert breaks == [["utilisation"], []]
     assert any("640 kbit of 10 Mbit/s" in text for text in full.assumptions)
     assert any("cards are never full" in text for text in empty.assumptions)

@@ -22,13 +22,9 @@ from optimizer.prices import Instance, PriceBook, load_prices
 from optimizer.uncertainty import rates_from
 from random_tests import examples
 
-DEGRADED = (
-    None,
-    Degraded(nodes_down=1),
-    Degraded(nodes_down=3),
-    Degraded(limping=1, limp_speed=0.5),
-    Degraded(nodes_down=2, limping=1, limp_speed=0.5),
-)
+DEGRADED = (None, Degraded(nodes_down=1), Degraded(nodes_down=3),
+            Degraded(limping=1, limp_speed=0.5),
+            Degraded(nodes_down=2, limping=1, limp_speed=0.5))  # fmt: skip
 SHOCKS = FailureRates(common_cause=0.5, common_cause_nodes=4)
 
 
@@ -36,15 +32,11 @@ def _case(rates: FailureRates, target: float, max_nodes: int, **rest: Any) -> Ca
     """One tier of c5.large, 100 requests a second of `busy_s` each."""
     law = TierLatency(rest.pop("busy_s", 0.02), 1.0, 1.0)
     tier = TierDemand("web", law, 100.0, 512.0, instance_types=rest.pop("types", ("c5.large",)))
-    return Case(
-        tiers=(tier,),
-        slo=Slo(availability=target, degraded=rest.pop("degraded", None)),
-        scheme=rest.pop("scheme", "cloud"),
-        region="us-east-1",
-        book=rest.pop("book", load_prices()),
-        limits=Limits(max_nodes=max_nodes, max_replicas=1, max_utilisation=1.0),
-        rates=rates,
-    )
+    return Case(tiers=(tier,), slo=Slo(availability=target, degraded=rest.pop("degraded", None)),
+                scheme=rest.pop("scheme", "cloud"), region="us-east-1",
+                book=rest.pop("book", load_prices()),
+                limits=Limits(max_nodes=max_nodes, max_replicas=1, max_utilisation=1.0),
+                rates=rates)  # fmt: skip
 
 
 def _on_premises(
@@ -101,13 +93,9 @@ def rates(draw: st.DrawFn) -> FailureRates:
 
 
 @examples(100)
-@given(
-    rates(),
-    st.sampled_from(["cloud", "on-prem"]),
-    st.sampled_from(["ara", "pf"]),
-    st.integers(1, 3),
-    st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]),
-)
+@given(rates(), st.sampled_from(["cloud", "on-prem"]), st.sampled_from(["ara", "pf"]),
+       st.integers(1, 3),
+       st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]))  # fmt: skip
 def test_planner_and_target_find_the_same_least_size(
     rates: FailureRates, scheme: str, mechanism: str, needed: int, target: float
 ) -> None:
@@ -123,13 +111,8 @@ def test_planner_and_target_find_the_same_least_size(
 
 
 @examples(40)
-@given(
-    rates(),
-    st.sampled_from(["ara", "pf"]),
-    st.integers(1, 4),
-    st.floats(0.0, 1.0),
-    st.floats(0.01, 0.99),
-)
+@given(rates(), st.sampled_from(["ara", "pf"]), st.integers(1, 4), st.floats(0.0, 1.0),
+       st.floats(0.01, 0.99))  # fmt: skip
 def test_a_target_between_two_sizes_has_one_answer(
     rates: FailureRates, mechanism: str, needed: int, place: float, share: float
 ) -> None:
@@ -166,13 +149,9 @@ def test_a_pool_is_found_where_the_next_one_is_hardly_better() -> None:
 
 
 @examples(200)
-@given(
-    rates(),
-    st.sampled_from(["cloud", "on-prem"]),
-    st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]),
-    st.sampled_from(DEGRADED),
-    st.integers(2, 7),
-)
+@given(rates(), st.sampled_from(["cloud", "on-prem"]),
+       st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]), st.sampled_from(DEGRADED),
+       st.integers(2, 7))  # fmt: skip
 def test_no_fleet_that_could_be_built_is_cheaper(
     rates: FailureRates, scheme: str, target: float, degraded: Degraded | None, max_nodes: int
 ) -> None:
@@ -236,12 +215,7 @@ def test_extra_nodes_end_where_nothing_can_be_said_to_be_better() -> None:
 
 @pytest.mark.parametrize(
     ("lost", "text"),
-    [
-        (4.75e-6, "0.99999525"),
-        (2.9e-14, "0.999999999999"),
-        (1e-9, "0.999999999"),
-        (1.0, "0"),
-    ],
-)
+    [(4.75e-6, "0.99999525"), (2.9e-14, "0.999999999999"), (1e-9, "0.999999999"), (1.0, "0")],
+)  # fmt: skip
 def test_an_availability_is_never_rounded_up(lost: float, text: str) -> None:
     assert shown(lost) == text

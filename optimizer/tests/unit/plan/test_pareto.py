@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from core.tolerances import CENT
 from optimizer.plan.explain import pareto
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
-from optimizer.plan.explain.figures import front_chart
 from optimizer.plan.explain.pareto import NINES_BEYOND, TIMES_THE_PLAN, front
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
@@ -107,30 +104,3 @@ def test_the_next_steps_are_those_of_exhaustive_enumeration(problem: Problem, ax
     if below is not None:
         assert below.usd == pytest.approx(cheaper[-1][1])
         assert below.tight == pytest.approx(cheaper[-1][0], rel=1e-7)
-
-
-def _body(limit: str, asked: float, plan: float, other: float) -> dict[str, Any]:
-    """A front of two points, the first of them the plan."""
-    points = [
-        {limit: at, "usd_per_month": usd, "chosen": usd == 7.99, "same_cost_from": None,
-         "next_is_adjacent": True, "fleet": "", "nines": 3.0}
-        for at, usd in ((plan, 7.99), (other, 9.22))
-    ]  # fmt: skip
-    return {"limit": limit, "asked": asked, "points": points}
-
-
-@pytest.mark.parametrize(
-    ("body", "side"),
-    [
-        (_body("p99_ms", 300.0, 112.0, 69.0), "left"),  # aligned left: it stands on the right
-        (_body("p99_ms", 1500.0, 1450.0, 154.0), "right"),  # the SLO's line would run through it
-        (_body("availability", 0.999, 0.99996, 0.999999), "left"),
-        (_body("availability", 0.999, 0.999999, 0.99), "right"),  # the edge is near
-    ],
-)
-def test_the_plans_label_lies_neither_over_the_slo_nor_over_the_edge(
-    body: dict[str, Any], side: str
-) -> None:
-    marks = [layer["mark"] for layer in front_chart(body, 720, 340).to_dict()["layer"]]
-    [label] = [mark for mark in marks if mark["type"] == "text" and "fontWeight" in mark]
-    assert label["align"] == side

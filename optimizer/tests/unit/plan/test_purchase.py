@@ -63,12 +63,8 @@ def test_a_way_to_pay_that_cannot_be_is_refused(ways: tuple[Any, ...], named: st
 
 def test_owned_machines_are_not_bought_in_other_ways() -> None:
     with pytest.raises(InputError, match="rented machines"):
-        asked(
-            {"availability": 0.99},
-            tier={"instance_types": ["slice-1"]},
-            scheme="on-prem",
-            prices={"purchase": [SPOT]},
-        )
+        asked({"availability": 0.99}, tier={"instance_types": ["slice-1"]}, scheme="on-prem",
+              prices={"purchase": [SPOT]})  # fmt: skip
 
 
 ARM = {"instance_types": ["c5.large", "c6g.large"], "arch": ["x86_64", "arm64"]}
@@ -101,13 +97,10 @@ def test_software_that_is_built_for_x86_runs_on_no_arm_machine() -> None:
         ([{"instance_types": ["c6g.huge"], "per_core": 1.1, "source": "x"}], {}, "c6g.huge"),
         ([{"instance_types": ["c6g.large"], "per_core": 0.0, "source": "x"}], {}, "per_core"),
         (2 * [{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}], {}, "again"),
-        (
-            [{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}],
-            {"p95_ms": 500.0},
-            "without latency limits",
-        ),
+        ([{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}], {"p95_ms": 500.0},
+         "without latency limits"),
     ],
-)
+)  # fmt: skip
 def test_a_speed_that_cannot_be_is_refused(
     speeds: list[dict[str, Any]], slo: dict[str, Any], named: str
 ) -> None:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from optimizer.plan.explain.schedule_figure import schedule_svg
 from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.schedule import (
@@ -37,6 +36,7 @@ from optimizer.plan.solve.schedule_search import (
 )
 from optimizer.tests.one_tier import asked
 from optimizer.tests.schedules_by_hand import least_of_all, lost, machine, small_schedules
+from random_tests import examples
 
 DAY = [0.6, 0.5, 0.4, 0.4, 0.4, 0.5, 0.7, 0.9, 1.1, 1.3, 1.4, 1.4]
 DAY += [1.4, 1.3, 1.3, 1.2, 1.2, 1.3, 1.4, 1.4, 1.3, 1.1, 0.9, 0.7]
@@ -45,7 +45,7 @@ SPOT = {"name": "spot", "discount": 0.65, "interruptions_per_year": 300.0}
 MODERATE = {"max_nodes": 40}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(problem=small_schedules(), measure=st.sampled_from([USD, USD, NODES, ENERGY]))
 def test_no_schedule_is_less_than_the_one_that_is_found(
     problem: HourlyProblem, measure: Measure
@@ -130,7 +130,7 @@ def _slow(limit: float, problem: HourlyProblem) -> HourlyProblem:
     return replace(problem, slow=slow)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(
     limit=st.floats(1.0, 3.5),
     loads=st.tuples(st.integers(5, 40), st.integers(5, 40)),
@@ -139,11 +139,8 @@ def _slow(limit: float, problem: HourlyProblem) -> HourlyProblem:
 def test_cuts_leave_the_cheapest_designs_that_are_fast_enough(
     limit: float, loads: tuple[int, int], most: float | None
 ) -> None:
-    kinds = (
-        machine("m1", 1.0, 10.0),
-        machine("m1", 1.0, 6.0, committed=True, purchase="reserved"),
-        machine("m2", 2.0, 21.0),
-    )
+    kinds = (machine("m1", 1.0, 10.0), machine("m1", 1.0, 6.0, committed=True, purchase="reserved"),
+             machine("m2", 2.0, 21.0))  # fmt: skip
     tiers = tuple(
         HourlyTier(f"t{n}", kinds, (10.0, 10.0, 20.0), float(load), 1, 6, lost)
         for n, load in enumerate(loads)
@@ -294,12 +291,8 @@ def test_every_hour_keeps_the_latency_limit() -> None:
 
 def test_no_schedule_is_made_without_hours_or_where_machines_are_owned() -> None:
     assert _planned(load={"peak": 1.4}).schedule is None
-    owned = asked(
-        {"availability": 0.9},
-        tier={"instance_types": ["slice-1"]},
-        scheme="on-prem",
-        load={"day": DAY},
-    )
+    owned = asked({"availability": 0.9}, tier={"instance_types": ["slice-1"]}, scheme="on-prem",
+                  load={"day": DAY})  # fmt: skip
     assert make_plan(owned).plan.schedule is None
 
 
@@ -343,15 +336,3 @@ def test_tfvars_has_the_standing_fleet_as_variables_and_the_hours_as_remarks() -
     assert f"nodes = {plan.tiers['web'].nodes}" in own
     flat = _planned(load={"peak": 1.4}).to_tfvars()
     assert "hour" not in flat
-
-
-def test_the_figure_has_a_bar_for_each_hour_and_the_load() -> None:
-    body = _planned().schedule
-    assert body is not None
-    drawn = schedule_svg(body)
-    assert drawn.startswith("<svg")
-    for word in ("reserved", "on demand", "load, pages/s"):
-        assert word in drawn
-    assert "spot" not in drawn
-    with pytest.raises(ValueError, match="hours"):
-        schedule_svg({**body, "by_hour": []})

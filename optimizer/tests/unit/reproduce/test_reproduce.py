@@ -1,4 +1,4 @@
-"""`sparecraft reproduce`: PCRAFT's tables in both readings, its ranges, sPARE's equations."""
+"""Published numbers beside ours: tables, figures, text, simulations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from core.chart_style import svg
 from core.errors import InputError
 from optimizer.availability import Sizing
-from optimizer.reproduce import ranges, tables
+from optimizer.reproduce import draw_limplock, ranges, tables
+from optimizer.reproduce.limplock import NODES, Compared, compared
+from optimizer.reproduce.measured import nodes, rows
 from optimizer.reproduce.published import is_printed_as, published
+from optimizer.reproduce.ranges import integrity_nodes
 from optimizer.reproduce.show import show_tables
+from optimizer.reproduce.simulated import Outcome, feasible, outcomes
 from optimizer.tests.command_line import output_of
 
 
@@ -113,26 +118,17 @@ def test_the_printed_tables_stand_beside_ours_within_100_columns() -> None:
 def test_the_ranges_of_the_text_match_with_the_probability_that_fits() -> None:
     claims = {(c.place, c.subject): c for c in ranges.claims()}
     at_odds = {subject for (_, subject), c in claims.items() if not c.matches}
-    assert at_odds == {
-        "cloud, fail-over 60 s",
-        "ft_tx (1.17 %), corrupt, faults 1 to 27 a month",
-        "ft_tx (1.17 %), corrupt, faults 1 to 22 a day",
-        "ft_tx (1.17 %) against ft_ilr, 22 faults a day",
-    }
+    assert at_odds == {"cloud, fail-over 60 s", "ft_tx (1.17 %), corrupt, faults 1 to 27 a month",
+                       "ft_tx (1.17 %), corrupt, faults 1 to 22 a day",
+                       "ft_tx (1.17 %) against ft_ilr, 22 faults a day"}  # fmt: skip
     assert all(c.explanation for c in claims.values() if not c.matches)
 
 
 @pytest.mark.parametrize(
     ("value", "printed", "expected"),
-    [
-        (0.22, "0.2", True),
-        (5.56, "5.5", True),
-        (4.17, "4.3", True),
-        (58.8, "58", True),
-        (0.0097, "0.0026", False),
-        (0.31, "0.2", False),
-    ],
-)
+    [(0.22, "0.2", True), (5.56, "5.5", True), (4.17, "4.3", True), (58.8, "58", True),
+     (0.0097, "0.0026", False), (0.31, "0.2", False)],
+)  # fmt: skip
 def test_a_printed_number_may_be_rounded_or_cut(value: float, printed: str, expected: bool) -> None:
     assert is_printed_as(value, printed) is expected
 
@@ -189,3 +185,126 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--figures: expected a folder that can be made"):
         output_of("reproduce", "spare", "--figures", str(tmp_path / "file" / "below"))
+
+
+@cache
+def _body() -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(output_of("reproduce", "limplock", "--json"))
+    return body
+
+
+def test_all_that_the_text_says_comes_out_but_a_probability_below_0() -> None:
+    body = _body()
+    (negative,) = body["mismatched"]
+    assert body["claims"] == body["matched"] + 1
+    assert negative["place"] == "Table 2"
+    assert float(negative["paper"]) < 0 == float(negative["ours"])
+    assert negative["explanation"]
+
+
+def test_figure_3_as_tables_has_the_formulas_values() -> None:
+    tables = _body()["tables"]
+    assert set(tables) == {"figure_3a", "figure_3b", "figure_3c", "figure_3d"}
+    assert all(len(row) == len(NODES) for t in tables.values() for row in t["rows"].values())
+    thirty = NODES.index(30)
+    assert tables["figure_3a"]["rows"]["100"][thirty] == pytest.approx(1 - (29 / 30) ** 100)
+    assert tables["figure_3b"]["rows"]["10"][thirty] == pytest.approx(1 - 0.9**10)
+
+
+def test_simulations_of_ten_to_ten_thousand_nodes_stand_beside() -> None:
+    simulated = _body()["simulated"]
+    assert [one["cluster"]["nodes"] for one in simulated] == list(NODES)
+    thirty = simulated[NODES.index(30)]
+    formula, in_turn = thirty["formula"], thirty["in_turn"]
+    assert formula["cluster_regeneration"] < 0.1 < 0.5 < in_turn["cluster_regeneration"]["low"]
+    assert in_turn["block"]["high"] < 0.7 * formula["block"]
+
+
+@pytest.fixture(scope="module")
+def few() -> list[Compared]:
+    return compared(trials=3)
+
+
+def test_the_terminal_marks_where_a_formula_is_outside_of_its_interval(
+    monkeypatch: pytest.MonkeyPatch, few: list[Compared]
+) -> None:
+    monkeypatch.setattr("optimizer.reproduce.limplock.compared", lambda: few)
+    printed = output_of("reproduce", "limplock")
+    assert "≠ Table 2" in printed
+    rows = [line for line in printed.splitlines() if line.split()[1:2] == ["formula"]]
+    assert [int(row.split()[0]) for row in rows] == list(NODES)
+    assert "*" in printed.partition("Formulas and simulations")[2].partition("average:")[0]
+    assert max(map(len, printed.splitlines())) <= 100
+
+
+def test_simulated_points_are_drawn_over_the_curves(few: list[Compared]) -> None:
+    with_points, without = (draw_limplock.charts(one) for one in (few, []))
+    for name in ("limplock-fig3c-block", "limplock-fig3d-cluster"):
+        drawn, plain = svg(with_points[name]), svg(without[name])
+        assert ElementTree.fromstring(drawn).tag.endswith("svg")
+        assert len(drawn) > len(plain)
+        assert "NaN" not in drawn
+
+
+def test_shares_are_those_of_the_results_page() -> None:
+    found = {(row.name, row.faults_per_month): row for row in rows()}
+    assert found["native", 3].corrupt == pytest.approx(1.27, abs=0.005)
+    down_s = {name: found[name, 3].down / 100 * 30 * 86_400 for name in ("native", "ilr", "log")}
+    assert down_s == pytest.approx({"native": 10.1, "ilr": 37.2, "log": 6.7}, abs=0.05)
+
+
+def test_the_papers_side_is_fig_7s() -> None:
+    from optimizer.integrity import integrity
+
+    for row in rows():
+        if row.paper_name != "ft_tx":
+            paper = integrity(integrity_nodes()[row.paper_name], float(row.faults_per_month))
+            assert row.corrupt_paper == pytest.approx(100 * paper.corrupt)
+
+
+def test_nothing_corrupt_is_bounded_by_the_probability_that_it_was_missed() -> None:
+    for node in nodes():
+        if node.ours.corrupt_p == 0.0:
+            assert (1 - node.most.corrupt_p) ** 12_000 == pytest.approx(0.05)
+        else:
+            assert node.ours.corrupt_p < node.most.corrupt_p < 1.02 * node.ours.corrupt_p
+
+
+@pytest.fixture(scope="module")
+def solr() -> list[Outcome]:
+    return outcomes(("solr",), share=0.25)
+
+
+def test_solrs_fitted_baselines_are_near_the_papers(solr: list[Outcome]) -> None:
+    assert len(solr) == 12
+    for outcome in solr:
+        assert outcome.baseline_s == pytest.approx(outcome.baseline_paper_s, rel=0.3)
+
+
+def test_replication_improves_every_figure_and_most_the_tail_under_both_sided_noise(
+    solr: list[Outcome],
+) -> None:
+    assert min(outcome.spare_factor for outcome in solr) > 1.0
+    factors = {(o.rate_per_s, o.pattern, o.metric): o.spare_factor for o in solr}
+    assert factors[40.0, "2", "p95"] > factors[40.0, "2", "mean"]
+    assert factors[40.0, "2", "p95"] > factors[40.0, "1", "p95"]
+
+
+def test_the_search_never_beats_the_best_point_and_walks_within_the_feasible_set(
+    solr: list[Outcome],
+) -> None:
+    said = published("spare_evaluation")
+    for outcome in solr:
+        f = feasible(said, "solr", f"{outcome.rate_per_s:g}", outcome.pattern)
+        assert outcome.ratio >= 1.0
+        assert {outcome.chosen, outcome.best} <= set(f)
+        assert 3 <= outcome.iterations <= len(f)
+        assert outcome.matches == (outcome.chosen == outcome.chosen_paper)
+
+
+def test_the_papers_pairs_are_feasible_for_mediawiki() -> None:
+    said = published("spare_evaluation")
+    for rate, patterns in said["mediawiki"]["found"].items():
+        for pattern, pairs in patterns.items():
+            f = feasible(said, "mediawiki", rate, pattern)
+            assert {tuple(pair) for pair in pairs} <= set(f), (rate, pattern)

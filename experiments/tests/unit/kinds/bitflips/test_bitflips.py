@@ -56,19 +56,12 @@ def test_a_draw_is_the_seeds_alone_and_uniform() -> None:
 
 @pytest.mark.parametrize(
     ("status", "output", "what", "outcome"),
-    [
-        (0, b"right", told(), "correct"),
-        (0, b"right", told(corrected=1), "corrected"),
-        (0, b"wrong", told(), "silent"),
-        (0, b"wrong", told(corrected=1), "silent"),
-        (97, b"", told(), "detected"),
-        (1, b"right", told(), "crash"),
-        (-11, b"", told(), "crash"),
-        (-24, b"", told(), "hang"),
-        (None, b"", told(), "hang"),
-        (0, b"right", told(fired=False), "missed"),
-    ],
-)
+    [(0, b"right", told(), "correct"), (0, b"right", told(corrected=1), "corrected"),
+     (0, b"wrong", told(), "silent"), (0, b"wrong", told(corrected=1), "silent"),
+     (97, b"", told(), "detected"), (1, b"right", told(), "crash"), (-11, b"", told(), "crash"),
+     (-24, b"", told(), "hang"), (None, b"", told(), "hang"),
+     (0, b"right", told(fired=False), "missed")],
+)  # fmt: skip
 def test_an_outcome_is_told_by_status_and_output(
     status: int | None, output: bytes, what: FlipReport, outcome: str
 ) -> None:
@@ -105,10 +98,8 @@ def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> N
         return journal_name(program, Golden(output, 10, 0.1), seed, section)
 
     assert name() == name(injections=9, workers=1, price_rounds=1), "these decide no outcome"
-    others = [
-        name(2), name(output=b"other"), name(bits=2), name(cpu_s=2), name(wall_s=9.0),
-        name(memory_mb=64), name(output_mb=1),
-    ]  # fmt: skip
+    others = [name(2), name(output=b"other"), name(bits=2), name(cpu_s=2), name(wall_s=9.0),
+              name(memory_mb=64), name(output_mb=1)]  # fmt: skip
     assert len({name(), *others}) == 1 + len(others)
 
 
@@ -125,13 +116,6 @@ def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
     ]  # fmt: skip
     shown = transactions_table(rows)
     assert shown is not None
-    assert [cell.text for cell in shown.rows[0]] == [
-        "kmeans",
-        "tx",
-        "1,000,000",
-        "6",
-        "0",
-        "0",
-        "80",
-    ]
+    assert [cell.text for cell in shown.rows[0]] == ["kmeans", "tx", "1,000,000", "6", "0", "0",
+                                                     "80"]  # fmt: skip
     assert transactions_table(rows[1:]) is None

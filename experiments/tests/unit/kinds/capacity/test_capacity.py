@@ -16,7 +16,6 @@ from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.experiment import Experiment
 from experiments.kinds.capacity.analysis import capacity_of, cost_of, cpu_ratio, knee, rate_at_limit
-from experiments.kinds.capacity.figures import cpu_figure
 from experiments.kinds.capacity.measure import (
     FIRST_WARM_UP_S,
     RESOLUTION,
@@ -141,12 +140,8 @@ def test_a_node_that_refuses_quickly_carries_nothing() -> None:
 
 
 def test_a_late_step_is_replaced_by_its_next_attempt(steps: list[Step]) -> None:
-    late = Step(
-        AskedStep(99, 0, "cache-reader", RATES[0], LIMIT_MS),
-        steps[-1].requests,
-        1.0,
-        steps[0].cores,
-    )
+    late = Step(AskedStep(99, 0, "cache-reader", RATES[0], LIMIT_MS), steps[-1].requests, 1.0,
+                steps[0].cores)  # fmt: skip
     assert whole_sweeps([late, *steps]) == whole_sweeps(steps)
     assert len(whole_sweeps(steps[:-1])) == 2  # the last sweep is not whole
     assert whole_sweeps(list(reversed(steps)))[-1] == whole_sweeps(steps)[0]  # ascending
@@ -249,14 +244,6 @@ def test_a_run_without_nodt_says_why_where_it_says_not_valid(steps: list[Step]) 
     assert reason in html.unescape(capacity_page(flat(slow), manifest()))
 
 
-def test_the_page_of_a_run_that_was_stopped_begins_with_who_stopped_it(steps: list[Step]) -> None:
-    stop = {"by": "guard", "condition": "p99_ms_max", "reason": "p99 900 ms, limit 800",
-            "at_s": 31.0, "undone_after_s": 0.4}  # fmt: skip
-    page = capacity_page(flat(capacity_result(steps)), {**manifest(), "stopped": stop})
-    said = page.split('class="headline">', 1)[1]
-    assert said.startswith("Stopped by its guard after 31 s: p99 900 ms, limit 800;")
-
-
 def read(name: str) -> tuple[Experiment, CapacitySection]:
     """A design's experiment, and what its kind's section asks for."""
     design = checked(load_design(name))
@@ -303,10 +290,3 @@ def test_steps_close_in_on_the_limit_until_its_sides_are_near() -> None:
         low, high = (low, rate) if rate > truth else (rate, high)
     assert rates == [200.0, 283.0, 336.0, 308.0]
     assert low < truth < high <= RESOLUTION * low
-
-
-def test_the_figure_of_cpu_shows_the_busiest_not_the_first() -> None:
-    cores = {"arbiter-db": 0.02, "arbiter-web": 0.05, "db-1": 0.3, "generator": 0.1, "web-1": 0.12}
-    steps = [{"cores": {**cores, "influxdb": 0.5}, "answered_per_s": 50.0 * n} for n in (1, 2)]
-    figure = cpu_figure("php-loop", {"steps": steps}, {"web-1": 0.12})
-    assert [key.text for key in figure.legend] == ["arbiter-web", "db-1", "generator", "web-1"]

@@ -124,13 +124,9 @@ def test_only_a_missed_slo_of_the_planned_fleet_fails_the_loop(
 
 @pytest.mark.parametrize(
     "head",
-    [
-        {"valid": False},
-        {"valid": False, "disturbed": {"blocks": 1}},
-        {"feasible": False},
-        {"valid": False, "stopped": {"by": "guard"}},
-    ],
-)
+    [{"valid": False}, {"valid": False, "disturbed": {"blocks": 1}}, {"feasible": False},
+     {"valid": False, "stopped": {"by": "guard"}}],
+)  # fmt: skip
 def test_a_first_half_that_says_nothing_ends_the_loop_with_its_own_result(
     folder: Path, looped: Callable[..., Any], head: dict[str, Any]
 ) -> None:

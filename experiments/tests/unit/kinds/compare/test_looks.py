@@ -27,10 +27,8 @@ from experiments.tests.frames import requests
 from experiments.tests.report_fixture import fake_run
 
 ABBA = {"order": "ABBA", "seed": 1}
-SPEC = {
-    "design": {"decide": "p95"}, "interference": {"mean_run_s": 5.0}, "slo": None,
-    "arms": {"baseline": {}, "replicated": {}},
-}  # fmt: skip
+SPEC = {"design": {"decide": "p95"}, "interference": {"mean_run_s": 5.0}, "slo": None,
+        "arms": {"baseline": {}, "replicated": {}}}  # fmt: skip
 
 
 def order(**keys: Any) -> Order:
@@ -118,7 +116,6 @@ def run(
     return (found[0]["decided"] if found else None), testbed
 
 
-@pytest.mark.usefixtures("few_draws")
 def test_blocks_go_on_until_the_figure_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(3.0)
     found, testbed = run(monkeypatch, runner, decide="p95")
@@ -140,7 +137,6 @@ def test_without_decide_all_repeats_are_measured_and_nothing_is_looked_at(
     assert (found, testbed.marks, len(runner.ran)) == (None, [], 16)
 
 
-@pytest.mark.usefixtures("few_draws")
 def test_blocks_that_were_set_aside_do_not_count_for_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet, spoilt = Runner(3.0), Runner(3.0, spoils={1, 3})
     one, _ = run(monkeypatch, quiet, 1.0, decide="p95")
@@ -167,7 +163,6 @@ def test_a_look_is_due_when_planned_and_where_another_repeat_would_not_fit(
     assert looks.over == over
 
 
-@pytest.mark.usefixtures("few_draws")
 def test_an_end_by_time_spends_the_error_that_is_left_and_says_what_is_missing() -> None:
     looks = Looks(order(budget_s=100.0), since=0.0)
     blocks = [Block(n, n // 2, ("baseline", "replicated")[n % 2], 1) for n in range(8)]
@@ -204,7 +199,6 @@ def test_the_page_has_a_row_for_each_look() -> None:
     assert none_yet["table"] is None
 
 
-@pytest.mark.usefixtures("few_draws")
 def test_the_report_has_the_interval_of_the_last_look() -> None:
     made = fake_run(measure_s=30.0)
     plain = made.summary()

@@ -1,4 +1,4 @@
-"""The plan that a comparison is written with."""
+"""The plan that a comparison is written with, its availability, and figures by stage."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from experiments.kinds.compare import analysis
+from experiments.kinds.compare.availability import missed_words, modelled
 from experiments.kinds.compare.cost import costs
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.plan import plan_words, simulated_plan_table
 from experiments.kinds.compare.terminal import _planned
+from experiments.kinds.compare.verdict import slo_table, verdict
+from experiments.record.metrics.frames import prepared
+from experiments.record.metrics.stages import stage_figures
+from experiments.record.records import REQUESTS
 from experiments.tests.report_fixture import example_plan
 from optimizer.simulation import program
 from optimizer.tests import synthetic
 
 
-@pytest.mark.parametrize(
-    ("day", "old"), [("2025-02-01", False), ("2031-02-01", True), (None, False)]
-)
+@pytest.mark.parametrize(("day", "old"), [("2031-02-01", True), (None, False)])
 def test_its_prices_have_the_age_that_they_had_when_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, day: str | None, old: bool
 ) -> None:
@@ -92,13 +96,8 @@ def test_a_simulated_plan_shows_each_figure_with_its_interval() -> None:
     plan = {**example_plan(), "predicted": {"distribution": distribution}}
     table = simulated_plan_table(plan)
     assert table is not None
-    assert [row[0].text for row in table.rows] == [
-        "p50",
-        "p95",
-        "p99",
-        "beyond 600 ms",
-        "CPU of web",
-    ]
+    figures = [row[0].text for row in table.rows]
+    assert figures == ["p50", "p95", "p99", "beyond 600 ms", "CPU of web"]
     assert "200" in table.rows[1][2].text
     assert simulated_plan_table(example_plan()) is None
 
@@ -106,3 +105,111 @@ def test_a_simulated_plan_shows_each_figure_with_its_interval() -> None:
 def test_an_undecided_plan_has_no_price(tmp_path: Path) -> None:
     sure, unsure = example_plan(), {**example_plan(), "feasible": None}
     assert [costs(RunFolder(tmp_path, plan=plan))[1] for plan in (sure, unsure)] == [106.29, None]
+
+
+def plan(breaks: list[str], keeps: bool | None, **more: Any) -> dict[str, Any]:
+    present = {"keeps_all_limits": keeps, "breaks": breaks, "predicted": {"availability": 0.99723}}
+    asked = {"slo": {"availability": 0.999}}
+    return {"feasible": True, "present": present, "inputs": asked, **more}
+
+
+@pytest.mark.parametrize(
+    ("made", "met"),
+    [(plan(["availability"], False), False), (plan(["utilisation"], False), True),
+     (plan([], True), True), (plan(["availability"], None), None)],
+)  # fmt: skip
+def test_the_present_fleet_s_availability_is_kept_broken_or_undecided(
+    made: dict[str, Any], met: bool | None
+) -> None:
+    found = modelled(made)
+    assert found == {"asked": 0.999, "predicted": 0.99723, "met": met}
+    assert bool(missed_words({"met": True, "availability": found})) is (met is False)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [{}, plan([], True, present=None), plan(["availability"], False, feasible=None),
+     plan(["availability"], False, inputs={"slo": {"availability": None}})],
+)  # fmt: skip
+def test_a_plan_that_does_not_say_gives_no_availability(made: dict[str, Any]) -> None:
+    assert modelled(made) is None
+    assert missed_words({"met": True, "availability": None}) == ""
+    assert missed_words(None) == ""
+
+
+def test_a_fleet_that_met_what_was_measured_is_not_said_to_keep_its_availability() -> None:
+    arms = {"only": {"met": True, "limits": {"p95_ms": True}, "reasons": []}}
+    asked = {"p95_ms": 500.0, "availability": 0.999}
+    slo = {"asked": asked, "met": True, "arms": arms, "availability": None}
+    run = RunFolder(Path("nowhere"), summary={"valid": True, "slo": slo}, arms=["only"])
+    before, table_before = verdict(run), slo_table(run)
+    slo["availability"] = modelled(plan(["availability"], False))
+    table = slo_table(run)
+    assert table is not None
+    assert table_before is not None
+    for text, without in ((verdict(run), before), (table.caption, table_before.caption)):
+        assert "99.723 %" in text
+        assert "99.723 %" not in without
+
+
+def test_a_result_has_the_measured_and_the_modelled_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
+    monkeypatch.setattr(analysis, "against", lambda _: "")  # the made-up run has no verdicts
+    folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
+    found = analysis.analyse(folder)
+    made = json.loads((folder / "plan.json").read_text())
+    assert made["present"] is not None
+    assert found.slo is not None
+    assert found.slo["availability"] == modelled(made)
+    assert found.slo["availability"]["asked"] == synthetic.Truth().slo["availability"]
+
+
+STAGES = [
+    {"duration": 10.0, "target": 50.0, "ramp": "linear"},
+    {"duration": 5.0, "target": 20.0, "ramp": "step"},
+]
+SPEC = {"load": {"stages": STAGES}, "phases": {"warm_up": 2.0, "measure": 15.0}}
+# Two blocks, whose clocks begin at 100 s and 200 s of the run.
+MANIFEST = {
+    "spec": SPEC,
+    "load": {"blocks": [{"repeat": 0, "start_s": 100.0}, {"repeat": 1, "start_s": 200.0}]},
+}
+
+
+def requests(*at: tuple[int, float, float]) -> pl.DataFrame:
+    """Requests of (block, intended start since the run's begin [s], latency [ms])."""
+    same = {"arm": "baseline", "pair": 0, "phase": "measure", "user": "u", "name": "n",
+            "lag_ms": 0.0, "outcome": "ok", "status": 200, "bytes": 1}  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {**same, "repeat": repeat, "index": place, "intended_s": at_s, "sent_s": at_s,
+         "done_s": at_s + ms / 1e3, "latency_ms": ms}
+        for place, (repeat, at_s, ms) in enumerate(at)
+    ]  # fmt: skip
+    return prepared(pl.DataFrame(rows, schema=REQUESTS), 8000.0)
+
+
+def test_a_request_counts_in_the_stage_of_its_intended_start_in_its_own_block() -> None:
+    frame = requests((0, 102.0, 1.0), (0, 111.9, 2.0), (0, 112.0, 7.0), (1, 216.9, 9.0))
+    first, last = stage_figures(frame, ["baseline"], MANIFEST)
+    assert (first["begin_s"], first["end_s"], last["end_s"]) == (2.0, 12.0, 17.0)
+    figures = first["arms"]["baseline"]
+    assert (figures["requests"], figures["mean_ms"], figures["duration_s"]) == (2, 1.5, 10.0)
+    figures = last["arms"]["baseline"]
+    assert (figures["requests"], figures["mean_ms"], figures["duration_s"]) == (2, 8.0, 10.0)
+    assert (last["target_per_s"], last["ramp"]) == (20.0, "step")
+
+
+def test_a_stage_in_which_nothing_came_has_no_figures_and_is_shown() -> None:
+    first, last = stage_figures(requests((0, 103.0, 1.0)), ["baseline"], MANIFEST)
+    assert first["arms"]["baseline"]["requests"] == 1
+    assert (last["arms"]["baseline"]["requests"], last["arms"]["baseline"]["p95_ms"]) == (0, None)
+
+
+def test_a_steady_load_and_a_run_of_before_have_no_stages() -> None:
+    frame = requests((0, 103.0, 1.0))
+    steady = {**MANIFEST, "spec": {**SPEC, "load": {}}}
+    before = {**MANIFEST, "load": {"blocks": [{"repeat": 0}]}}
+    for manifest in (steady, before, {}):
+        assert stage_figures(frame, ["baseline"], manifest) == []

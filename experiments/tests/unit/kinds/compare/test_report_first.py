@@ -11,13 +11,11 @@ from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.previous_runs import compare_with_previous, previous_factors
 from experiments.kinds.compare.summary import summary_lines
-from experiments.kinds.compare.tables import arm_tables, comparison_table, simulated_table
+from experiments.kinds.compare.tables import comparison_table, simulated_table
 from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
 from experiments.record.cost import tier_machines
 from experiments.record.records import write_json
 from experiments.tests.report_fixture import FakeRun, fake_run
-
-pytestmark = pytest.mark.usefixtures("few_draws")
 
 SLO = {"p95_ms": 500.0, "p99_ms": 1000.0, "max_error_share": 0.01, "preregistered": False}
 
@@ -141,10 +139,8 @@ def test_a_run_that_is_not_valid_shows_neither_ticks_nor_colours(folder: Path) -
 def test_an_older_result_says_of_an_arm_that_failed_not_which_limit_it_missed() -> None:
     table = slo_table(judged(COPIES, [False, True]))
     assert table is not None
-    assert [[cell.mood for cell in row[1:]] for row in table.rows] == [
-        ["unknown"] * 3,
-        ["good"] * 3,
-    ]
+    found = [[cell.mood for cell in row[1:]] for row in table.rows]
+    assert found == [["unknown"] * 3, ["good"] * 3]
 
 
 def test_a_limit_that_the_figure_keeps_says_why_it_is_missed_or_undecided(folder: Path) -> None:
@@ -211,36 +207,33 @@ def test_a_difference_of_costs_is_that_of_what_is_shown(folder: Path) -> None:
         assert [cell.text for cell in table.rows[2][1:]] == [hour, month]
 
 
-def test_a_fleet_without_a_price_has_none(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("own", "standby", "memory_mb", "fleets", "costs"),
+    [(None, False, 10**9, ["measured fleet", "planned fleet"], ["–", "–"]),
+     (0.02, True, 512, ["measured fleet, own prices", "planned fleet, book's prices"],
+      ["0.1200 USD", "87.60 USD"])],
+    ids=["no price", "a machine's own price goes first, and its standby is off"],
+)  # fmt: skip
+def test_a_fleet_costs_what_its_machines_say_or_the_book(
+    folder: Path, own: float | None, standby: bool, memory_mb: int, fleets: list[str],
+    costs: list[str],
+) -> None:  # fmt: skip
     found = read_folder(folder)
-    found.manifest["spec"]["fleet"]["tiers"]["web"]["memory_mb"] = 10**9
-    table = cost_table(found)
-    assert table is not None
-    assert [row[0].text for row in table.rows] == ["measured fleet", "planned fleet"]
-    assert table.rows[0][1].text == "–"
-
-
-def test_a_machines_own_price_goes_first_and_its_standby_is_off(folder: Path) -> None:
-    found = read_folder(folder)
+    found.manifest["spec"]["fleet"]["tiers"]["web"]["memory_mb"] = memory_mb
     machines = found.manifest["fleet"]["machines"]
-    for machine in machines:
-        machine["usd_per_hour"] = 0.02
-    machines[0]["standby"] = True
+    for machine in machines if own else ():
+        machine["usd_per_hour"] = own
+    machines[0]["standby"] = standby
     table = cost_table(found)
     assert table is not None
-    assert [cell.text for cell in table.rows[0][1:]] == ["0.1200 USD", "87.60 USD"]
+    assert [row[0].text for row in table.rows[:2]] == fleets
+    assert [cell.text for cell in table.rows[0][1:]] == costs
 
 
-def test_prices_of_hosts_are_not_held_against_the_books(folder: Path) -> None:
+def test_prices_of_hosts_are_said_beside_those_of_the_book(folder: Path) -> None:
     found = read_folder(folder)
     for machine in found.manifest["fleet"]["machines"]:
         machine["usd_per_hour"] = 0.1
-    table = cost_table(found)
-    assert table is not None
-    assert [row[0].text for row in table.rows] == [
-        "measured fleet, own prices",
-        "planned fleet, book's prices",
-    ]
     assert cost_sentence(found) == (
         "The measured fleet costs 511.00 USD a month at its machines' own prices, the one planned "
         "from this run 106.29 USD at those of the book."
@@ -289,13 +282,6 @@ def test_the_arm_that_was_fitted_has_its_row_too() -> None:
     assert table is not None
     assert [row[0].text for row in table.rows] == ["baseline (fitted)", "replicated"]
     assert table.rows[0][-1].text == "+31 %"
-
-
-def test_many_arms_are_so_many_to_a_table_as_fit() -> None:
-    tables = arm_tables({f"arm-{n}": {"requests": n} for n in range(14)})
-    assert [len(table.head) for table in tables] == [7, 7, 3]
-    assert len({table.identity for table in tables}) == 3
-    assert tables[2].rows[0][-1].text == "13"
 
 
 @pytest.mark.parametrize(("sent", "said"), [(750, 0), (751, 1), (1_496, 1)])

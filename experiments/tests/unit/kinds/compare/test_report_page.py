@@ -54,21 +54,30 @@ def small() -> FakeRun:
     return small_run()
 
 
-def test_the_page_is_well_formed_and_its_ids_are_unique(small: FakeRun, tmp_path: Path) -> None:
-    page = write_report(small.write(tmp_path))
-    assert page == tmp_path / "report.html"
+def well_formed(page: Path) -> str:
+    """A page's text, which has no tag left open and no id twice."""
+    text = page.read_text()
     parser = _Strict()
-    parser.feed(page.read_text())
+    parser.feed(text)
     assert parser.open == []
     assert len(parser.ids) == len(set(parser.ids))
+    return text
 
 
-def test_it_names_no_address_but_that_of_the_svg_namespace(small: FakeRun, tmp_path: Path) -> None:
-    text = write_report(small.write(tmp_path)).read_text()
+def test_the_page_is_well_formed_and_names_no_address_but_svgs(
+    small: FakeRun, tmp_path: Path
+) -> None:
+    page = write_report(small.write(tmp_path))
+    assert page == tmp_path / "report.html"
+    text = well_formed(page)
     assert set(re.findall(r"https?://[^\"' <)]+", text)) <= {
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
+    assert well_formed(write_report(tmp_path)) == text, "a second report is the first"
+    write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
+    assert write_report(tmp_path).read_text() != text
+    assert json.loads((tmp_path / "result.json").read_text())["schema"] == 1
 
 
 def test_text_of_users_is_escaped_everywhere(tmp_path: Path) -> None:
@@ -87,21 +96,26 @@ def test_text_of_users_is_escaped_everywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    ["plan.json", "hosts.parquet", "arbiters.parquet", "result.json", "events.jsonl",
-     "requests.parquet", "manifest.json"],
+    [("plan.json", "hosts.parquet", "arbiters.parquet", "events.jsonl"),
+     ("result.json", "requests.parquet"), ("manifest.json",)],
 )  # fmt: skip
-def test_a_missing_file_becomes_a_note(small: FakeRun, tmp_path: Path, missing: str) -> None:
+def test_a_missing_file_becomes_a_note(
+    small: FakeRun, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
     small.write(tmp_path)
-    (tmp_path / missing).unlink()
+    for name in missing:
+        (tmp_path / name).unlink()
     text = write_report(tmp_path).read_text()
-    assert f"{missing} is not in the folder." in text
+    assert all(f"{name} is not in the folder." in text for name in missing)
 
 
-@pytest.mark.parametrize("torn", ["plan.json", "requests.parquet", "result.json"])
-def test_a_torn_file_becomes_a_note(small: FakeRun, tmp_path: Path, torn: str) -> None:
+def test_a_torn_file_becomes_a_note(small: FakeRun, tmp_path: Path) -> None:
     small.write(tmp_path)
-    (tmp_path / torn).write_bytes((tmp_path / torn).read_bytes()[:40])
-    assert f"{torn} could not be read" in write_report(tmp_path).read_text()
+    names = ("plan.json", "requests.parquet", "result.json")
+    for name in names:
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:40])
+    text = write_report(tmp_path).read_text()
+    assert all(f"{name} could not be read" in text for name in names)
 
 
 def test_an_empty_folder_gives_a_page_of_notes(tmp_path: Path) -> None:
@@ -115,8 +129,8 @@ def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path / "none")
 
 
-def test_an_interrupted_run_shows_what_was_measured(tmp_path: Path) -> None:
-    run = small_run()
+def test_an_interrupted_run_shows_what_was_measured(small: FakeRun, tmp_path: Path) -> None:
+    run = small
     run.requests = run.requests.filter(pl.col("intended_s") < 20.0)
     run.events = [line for line in run.events if line["time_s"] < 20.0]
     run.plan = {}
@@ -128,38 +142,34 @@ def test_an_interrupted_run_shows_what_was_measured(tmp_path: Path) -> None:
     assert 'id="over-time" data-figure' in text
 
 
-def test_one_request_is_enough_for_a_page(tmp_path: Path) -> None:
-    run = small_run()
-    run.requests = run.requests.head(1).with_columns(phase=pl.lit("measure"))
-    assert "No improvement factor" in write_report(run.write(tmp_path)).read_text()
+@pytest.mark.parametrize(
+    ("kept", "change", "said"),
+    [(1, {"phase": pl.lit("measure")}, "No improvement factor"),
+     (None, {"outcome": pl.lit("connection_error"), "latency_ms": pl.lit(0.0)},
+      "requests was answered ok")],
+    ids=["one request", "no good one"],
+)  # fmt: skip
+def test_few_requests_are_enough_for_a_page(
+    small: FakeRun, tmp_path: Path, kept: int | None, change: dict[str, pl.Expr], said: str
+) -> None:
+    small.requests = small.requests.head(kept or small.requests.height).with_columns(**change)
+    assert said in write_report(small.write(tmp_path)).read_text()
 
 
-def test_arms_without_a_good_request_are_drawn_and_named(tmp_path: Path) -> None:
-    run = small_run()
-    run.requests = run.requests.with_columns(
-        outcome=pl.lit("connection_error"), latency_ms=pl.lit(0.0)
-    )
-    text = write_report(run.write(tmp_path)).read_text()
-    assert "requests was answered ok" in text
-
-
-def test_an_infeasible_plan_gives_its_reasons(tmp_path: Path) -> None:
-    run = small_run()
-    run.plan = {"feasible": False, "usd_per_month": None, "tiers": {}, "binding": [],
-                "reasons": ["tier db: p99 800 ms at best, 500 ms asked"]}  # fmt: skip
-    text = write_report(run.write(tmp_path)).read_text()
-    assert "No fleet within the limits meets the SLO." in text
-    assert "800 ms at best" in text
-
-
-def test_a_plan_that_could_not_be_made_is_not_called_infeasible(tmp_path: Path) -> None:
-    run = small_run()
-    run.plan = {"feasible": None, "usd_per_month": None, "tiers": {}, "binding": [],
-                "reasons": ["prices: expected a book of prices"]}  # fmt: skip
-    text = write_report(run.write(tmp_path)).read_text()
-    assert "No fleet within the limits" not in text
-    assert "No plan was made from this run." in text
-    assert "expected a book of prices" in text
+@pytest.mark.parametrize(
+    ("feasible", "reason", "said"),
+    [(False, "tier db: p99 800 ms at best", "No fleet within the limits meets the SLO."),
+     (None, "prices: expected a book of prices", "No plan was made from this run.")],
+)  # fmt: skip
+def test_only_an_infeasible_plan_is_called_so_and_each_gives_its_reasons(
+    small: FakeRun, tmp_path: Path, feasible: bool | None, reason: str, said: str
+) -> None:
+    small.plan = {"feasible": feasible, "usd_per_month": None, "tiers": {}, "binding": [],
+                  "reasons": [reason]}  # fmt: skip
+    text = write_report(small.write(tmp_path)).read_text()
+    assert said in text
+    assert reason in text
+    assert ("No fleet within the limits" in text) is (feasible is False)
 
 
 def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: Path) -> None:
@@ -171,20 +181,11 @@ def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: 
         "predicted": {"replicated": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
     }  # fmt: skip
     (folder / "simulated.json").write_text(json.dumps(found))
-    text = write_report(folder).read_text()
-    parser = _Strict()
-    parser.feed(text)
-    assert parser.open == []
+    text = well_formed(write_report(folder))
     for words in (
-        'id="simulated-table"',
-        "170 ms",
-        "-15 %",
-        "+25 %",
-        "40 core ms",
-        "baseline alone",
-        "(web, interference.cpu: 0.12)",
-        "2 cores, of which others used 0.3",
-    ):
+        'id="simulated-table"', "170 ms", "-15 %", "+25 %", "40 core ms", "baseline alone",
+        "(web, interference.cpu: 0.12)", "2 cores, of which others used 0.3",
+    ):  # fmt: skip
         assert words in text, words
     of_old = {key: found[key] for key in found if key != "speeds" and "cores" not in key}
     (folder / "simulated.json").write_text(json.dumps(of_old | {"speed": 0.25}))
@@ -198,11 +199,7 @@ def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: 
 def test_a_run_of_a_plan_says_what_was_predicted_and_what_was_measured(tmp_path: Path) -> None:
     run = planned_run(measure_s=20.0, rate_per_s=4.0)
     run.arbiters = run.arbiters.head(0)  # its small panels are the browser's to draw
-    text = write_report(run.write(tmp_path)).read_text()
-    parser = _Strict()
-    parser.feed(text)
-    assert parser.open == []
-    assert len(parser.ids) == len(set(parser.ids))
+    text = well_formed(write_report(run.write(tmp_path)))
     for words in (
         'id="predicted-table"', "The planned fleet, at 70.00 USD a month", "231 ms predicted",
         "below the prediction", "insufficient:", "the planned machines", "one arm, planned",
@@ -212,19 +209,11 @@ def test_a_run_of_a_plan_says_what_was_predicted_and_what_was_measured(tmp_path:
     assert "both arms of a pair" not in text
 
 
-def test_a_second_report_replaces_the_first(small: FakeRun, tmp_path: Path) -> None:
-    small.write(tmp_path)
-    first = write_report(tmp_path).read_text()
-    assert write_report(tmp_path).read_text() == first
-    write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
-    assert write_report(tmp_path).read_text() != first
-    assert json.loads((tmp_path / "result.json").read_text())["schema"] == 1
-
-
-def test_limits_beyond_every_latency_are_drawn_where_they_are(tmp_path: Path) -> None:
-    run = small_run()
-    run.manifest["spec"]["slo"].update(p95_ms=300_000.0, p99_ms=600_000.0)
-    text = write_report(run.write(tmp_path / "run")).read_text()
+def test_limits_beyond_every_latency_are_drawn_where_they_are(
+    small: FakeRun, tmp_path: Path
+) -> None:
+    small.manifest["spec"]["slo"].update(p95_ms=300_000.0, p99_ms=600_000.0)
+    text = write_report(small.write(tmp_path / "run")).read_text()
     figure = text.split('id="over-time"', 1)[1].split("<template>", 1)[0]
     at = re.findall(r'translate\([\d.]+,(-?[\d.]+)\)"[^>]*>SLO p9[59]<', figure)
     assert len(at) == len(set(at)) == 2

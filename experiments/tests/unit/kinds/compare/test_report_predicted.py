@@ -18,8 +18,6 @@ from experiments.kinds.compare.predicted import (
 from experiments.tests.planned_fixture import machines, planned_run, prediction
 from experiments.tests.report_fixture import FakeRun
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 
 @pytest.fixture(scope="module")
 def run() -> FakeRun:
@@ -74,11 +72,7 @@ def test_another_fleet_than_planned_is_called_an_error(run: FakeRun) -> None:
         verdict_sentence(summary)
     )
     assert rows_of(summary)["cost a month"][3].startswith("an error")
-
-
-def test_of_a_run_that_is_not_valid_nothing_is_said(run: FakeRun) -> None:
-    summary = summary_of(run, verdicts={})
-    assert verdict_sentence(summary).startswith("This run is not valid")
+    assert verdict_sentence(summary_of(run, verdicts={})).startswith("This run is not valid")
 
 
 def test_what_was_not_predicted_or_not_measured_is_named(run: FakeRun) -> None:
@@ -111,7 +105,9 @@ def promised(run: FakeRun) -> dict[str, Any]:
     return summary_of(run, prediction(present={"usd_per_month": 90.0}), spec=spec)
 
 
-def test_each_limit_of_the_promise_has_a_row_and_an_answer(promised: dict[str, Any]) -> None:
+def test_each_limit_of_the_promise_is_answered_and_what_broke_it_and_both_costs_said(
+    run: FakeRun, promised: dict[str, Any]
+) -> None:
     table = promise_table(promised)
     assert table is not None
     assert {len(row) for row in table.rows} == {len(table.head)}
@@ -119,19 +115,11 @@ def test_each_limit_of_the_promise_has_a_row_and_an_answer(promised: dict[str, A
     assert [row[-1].mood for row in table.rows] == ["good", "bad"]
     assert [row[1].text for row in table.rows] == ["–", "–"]
     assert all(" to " in row[2].about for row in table.rows)
-
-
-def test_the_sentence_of_the_promise_names_what_broke_it_and_both_costs(
-    promised: dict[str, Any],
-) -> None:
     sentence = promise_sentence(promised)
     assert "broken by p99" in sentence
     assert "p95" not in sentence
     assert "70.00 USD" in sentence
     assert "90.00 USD" in sentence
-
-
-def test_a_run_without_a_promise_has_no_table_of_it(run: FakeRun) -> None:
     assert promise_table(run.summary()) is None
 
 

@@ -73,22 +73,17 @@ def _measured(host: _Host, count: int) -> str:
     return text.getvalue()
 
 
-def test_a_quiet_host_measures_each_block_once(requests: pl.DataFrame) -> None:
-    host = _Host(requests, set())
-    assert "again" not in _measured(host, 4)
-    assert [block.repeat for block in host.ran] == [0, 1, 2, 3]
-    assert host.discarded == []
-
-
-def test_a_spoiled_block_comes_again_with_its_seed_and_a_number_of_its_own(
-    requests: pl.DataFrame,
+@pytest.mark.parametrize(("spoils", "repeats"), [(set(), [0, 1, 2, 3]), ({1}, [0, 1, 2, 3, 4])])
+def test_only_a_spoiled_block_comes_again_with_its_seed_and_a_number_of_its_own(
+    requests: pl.DataFrame, spoils: set[int], repeats: list[int]
 ) -> None:
-    host = _Host(requests, {1})
-    _measured(host, 4)
+    host = _Host(requests, spoils)
+    assert ("again" in _measured(host, 4)) is bool(spoils)
+    assert [block.repeat for block in host.ran] == repeats
     again = [(block.repeat, block.pair, block.arm, block.seed) for block in host.ran]
-    assert again[1:3] == [(1, 0, "b", 0), (2, 0, "b", 0)]
-    assert [block.repeat for block in host.ran] == [0, 1, 2, 3, 4]
-    assert host.discarded == [1]
+    assert again[1] == (1, 0, "b", 0)
+    assert again[2] == ((2, 0, "b", 0) if spoils else (2, 1, "a", 1))
+    assert host.discarded == list(spoils)
 
 
 def test_the_tries_of_a_block_and_of_a_run_are_bounded(requests: pl.DataFrame) -> None:
@@ -112,7 +107,9 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
     assert spoiled_by(QUIET, late("warm-up")) == ""
     assert "requests left late" in spoiled_by(QUIET, late("measure"))
     dropped = requests.with_columns(outcome=pl.lit("dropped"))
-    assert spoiled_by(QUIET, dropped) == ""  # the fleet's doing
+    refused = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
+    for block in (dropped, refused):  # the fleet's doing
+        assert spoiled_by(QUIET, block) == ""
 
 
 @pytest.mark.parametrize(
@@ -130,11 +127,6 @@ def test_a_lag_is_late_above_1_ms_and_5_percent_for_a_block_and_a_run_alike(
     assert voids(block) is late
     assert saturation(block, []).ok is not late
     assert (spoiled_by(QUIET, block) != "") is late
-
-
-def test_a_block_without_an_answer_is_the_fleets_doing(requests: pl.DataFrame) -> None:
-    refused = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
-    assert spoiled_by(QUIET, refused) == ""  # no median to hold it against: the fleet's doing
 
 
 def test_the_help_names_the_kinds_that_measure_a_spoiled_block_again() -> None:

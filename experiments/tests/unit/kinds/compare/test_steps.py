@@ -1,4 +1,4 @@
-"""Arms that each differ from the one before in one thing: what each step brought, at what work."""
+"""Runs of more than two arms: figures, table and page; what each step of a chain brought."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from experiments.kinds.compare.figures import all_figures
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.headline import headline, is_a_chain
 from experiments.kinds.compare.page import write_report
@@ -21,23 +22,18 @@ from experiments.kinds.compare.verdict import verdict
 from experiments.record.metrics.summary import summarize_run
 from experiments.tests.report_fixture import fake_run
 
-pytestmark = pytest.mark.usefixtures("few_draws")
-
 
 def settings(policy: str, web: int, **more: Any) -> dict[str, Any]:
     return {"settings": {"web": {"policy": policy, "replicas": web, **more},
                          "db": {"policy": policy, "replicas": 1}}}  # fmt: skip
 
 
-CHAIN = {
-    "baseline": settings("round-robin", 1),
-    "replicated": settings("tad", 1, tokens=3),
-    "copied": settings("tad", 2, tokens=3),
-}
+CHAIN = {"baseline": settings("round-robin", 1), "replicated": settings("tad", 1, tokens=3),
+         "copied": settings("tad", 2, tokens=3)}  # fmt: skip
 
 
-def three_arms(folder: Path, arms: dict[str, Any]) -> Path:
-    """A run whose third arm is the second one's requests, twice as fast."""
+def three_arms(folder: Path, last: dict[str, Any]) -> Path:
+    """A run whose third arm, of these settings, is the second one's requests, twice as fast."""
     run = fake_run(seed=4, measure_s=20.0, rate_per_s=6.0)
     second = run.requests.filter(pl.col("arm") == "replicated")
     latency_ms = pl.col("latency_ms") / 2.0
@@ -47,13 +43,60 @@ def three_arms(folder: Path, arms: dict[str, Any]) -> Path:
         latency_ms=latency_ms,
     )
     run.requests = pl.concat([run.requests, third])
-    run.manifest["spec"]["arms"] = arms
+    run.manifest["spec"]["arms"] = {**CHAIN, "copied": last}
     run.hosts = run.hosts.head(0)
     return run.write(folder)
 
 
-def test_each_neighbour_is_compared_that_differs_in_one_thing(tmp_path: Path) -> None:
-    body = summarize_run(three_arms(tmp_path, CHAIN)).body
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return three_arms(tmp_path_factory.mktemp("chain"), CHAIN["copied"])
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A third arm that differs from the second one in two things."""
+    return three_arms(tmp_path_factory.mktemp("both"), settings("hedge", 2))
+
+
+def test_every_arm_is_compared_with_the_baseline(chain: Path) -> None:
+    summary = summarize_run(chain).body
+    assert list(summary["comparison"]) == ["replicated", "copied"]
+    for name, entry in summary["comparison"]["replicated"].items():
+        assert entry["factor"] == summary["improvement"][name]["factor"]
+        copied = summary["comparison"]["copied"][name]
+        assert copied["factor"] == pytest.approx(2 * entry["factor"])
+
+
+def test_two_arms_have_no_comparison_beside_their_improvement(tmp_path: Path) -> None:
+    folder = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0).write(tmp_path)
+    assert summarize_run(folder).body["comparison"] == {}
+    assert "comparison-table" not in write_report(folder).read_text()
+
+
+def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(both: Path) -> None:
+    page = write_report(both).read_text()
+    table = page[page.index('id="comparison-table"') :]
+    table = table[: table.index("</table>")]
+    for text in ("baseline", "replicated", "copied", "hedge", "2, "):
+        assert text in table
+    assert '<figure id="comparison"' in page
+    assert "With copied, " in page
+    assert "the best p95 of 3 arms" in page
+    assert "improvement-table" not in page
+
+
+def test_the_figure_of_two_of_many_arms_says_which_they_are(both: Path) -> None:
+    """A page has it where an older result has no `comparison`."""
+    run = read_folder(both)
+    improvement = run.summary["improvement"]
+    for arms, other in ((run.arms, "replicated"), (run.arms[:2], "the other arm")):
+        shown = RunFolder(both, summary={"improvement": improvement}, arms=arms)
+        assert f"Left of 1 {other} is slower." in all_figures(shown)["improvement"].caption
+
+
+def test_each_neighbour_is_compared_that_differs_in_one_thing(chain: Path, both: Path) -> None:
+    body = summarize_run(chain).body
     first, second = body["steps"]
     assert [(one["base"], one["arm"], one["thing"]) for one in (first, second)] == [
         ("baseline", "replicated", "choice"), ("replicated", "copied", "copies"),
@@ -61,18 +104,13 @@ def test_each_neighbour_is_compared_that_differs_in_one_thing(tmp_path: Path) ->
     assert first["factors"] == body["comparison"]["replicated"]
     assert second["factors"]["p95"]["factor"] == pytest.approx(2.0)
     assert is_a_chain(body)
-
-
-def test_arms_that_differ_in_two_things_are_no_step(tmp_path: Path) -> None:
-    both = {**CHAIN, "copied": settings("hedge", 2)}
-    body = summarize_run(three_arms(tmp_path, both)).body
+    body = summarize_run(both).body
     assert [one["arm"] for one in body["steps"]] == ["replicated"]
     assert not is_a_chain(body)
 
 
-def test_the_page_begins_with_what_each_step_brought(tmp_path: Path) -> None:
-    folder = three_arms(tmp_path, CHAIN)
-    page, run = write_report(folder).read_text(), read_folder(folder)
+def test_the_page_begins_with_what_each_step_brought(chain: Path) -> None:
+    page, run = write_report(chain).read_text(), read_folder(chain)
     said = main_sentence(run)
     assert said.index("(replicated)") < said.index("(copied)")
     assert closing_lines(run) == [verdict(run)]

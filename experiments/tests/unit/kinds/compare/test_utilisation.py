@@ -64,6 +64,10 @@ def test_cpu_counts_while_no_neighbour_is_on_the_machine(tmp_path: Path) -> None
         assert found[arm]["web"]["measured"] == pytest.approx(ON_WEB_AND_DB)
         assert found[arm]["web"]["samples"] > 10
         assert found[arm]["web"]["foreseen"] is None
+    assert "rate_per_s" not in KIND.levels(read_result(tmp_path)), "it was stated"
+    page = write_report(tmp_path).read_text()
+    assert 'id="calibration-table"' not in page
+    assert 'id="utilisation-table"' in page
 
 
 def test_what_was_foreseen_stands_beside_it_and_nights_watch_the_rate(tmp_path: Path) -> None:
@@ -81,25 +85,18 @@ def test_what_was_foreseen_stands_beside_it_and_nights_watch_the_rate(tmp_path: 
         assert f'id="{identity}"' in page
 
 
-def test_a_run_at_a_stated_rate_has_no_rate_to_watch(tmp_path: Path) -> None:
-    result = read_result(short_run().write(tmp_path))
-    assert "rate_per_s" not in KIND.levels(result)
-    page = write_report(tmp_path).read_text()
-    assert 'id="calibration-table"' not in page
-    assert 'id="utilisation-table"' in page
-
-
 def test_without_an_earlier_run_an_asked_share_bounds_each_arms(tmp_path: Path) -> None:
     found = predicted_utilisation(asked(tmp_path), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (True, None)
     assert found["arms"]["baseline"] == {"web": 0.12, "db": 0.12}
     assert found["arms"]["replicated"] == pytest.approx({"web": 0.24, "db": 0.24})
-    assert predicted_utilisation(design(tmp_path / "rate"), tmp_path / "results")["arms"] == {}
+    stated = design(tmp_path / "rate")
+    assert predicted_utilisation(stated, tmp_path / "results")["arms"] == {}
+    assert "utilisation" not in spec_json(stated)["load"], "else no earlier run is of one design"
 
 
 def test_an_earlier_run_says_what_a_rate_will_use(tmp_path: Path) -> None:
-    run = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0)
-    folder = beside(tmp_path / "results", run)
+    folder = beside(tmp_path / "results", short_run())
     offered = read_result(folder)["compare"]["arms"]["baseline"]["offered_per_s"]
     found = predicted_utilisation(design(tmp_path / "design"), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (False, folder.name)
@@ -146,12 +143,6 @@ def test_an_adopted_plan_keeps_the_measured_rate_and_says_where_it_is_from(tmp_p
     head = (made.directory / "experiment.toml").read_text().splitlines()[1]
     assert head.startswith("# rate_per_s")
     assert "web" in head
-
-
-def test_a_manifest_of_a_stated_rate_says_nothing_of_a_utilisation(tmp_path: Path) -> None:
-    """Else no earlier run would be of the same design."""
-    spec = spec_json(design(tmp_path))
-    assert "utilisation" not in spec["load"]
 
 
 def test_a_page_says_the_share_that_a_run_that_was_cut_short_asked(tmp_path: Path) -> None:

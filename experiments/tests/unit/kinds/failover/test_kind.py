@@ -1,4 +1,4 @@
-"""Fail-overs as the kind tells them, from records that are written down here."""
+"""Fail-overs: which calls they hit, how long, what follows on a strike, and what they buy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
 
-from core.errors import InputError, MeasurementFailed
+from core.errors import MeasurementFailed
 from core.runfiles.result import FILE
+from core.units import YEAR_S
 from experiments.design import load_design
 from experiments.design.schedule import Block
 from experiments.kinds import find, section_of
@@ -28,6 +30,7 @@ from experiments.kinds.failover.analysis import (
     server_side,
     share_most,
 )
+from experiments.kinds.failover.availability_gain import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.measure import (
     HISTORY_FILE,
@@ -39,9 +42,10 @@ from experiments.kinds.failover.measure import (
 )
 from experiments.kinds.failover.page import headline, write_page
 from experiments.kinds.failover.section import FailoverSection
-from experiments.kinds.failover.tables import calls_table
+from experiments.kinds.failover.tables import bought_table, calls_table
 from experiments.record.records import write_json, write_table
 from experiments.record.result import result_of
+from experiments.tests.spec_fixture import refused
 
 EVERY_S = 4.0
 TWO_OF_A_TIER = 'kind = "process.hang", tier = "names", for_s = 1.0, servers = 2'
@@ -53,13 +57,10 @@ def call(
     """An invocation; one that was sent again waited in all parts alike."""
     part_ms = latency_ms / len(PARTS) if sent != 1 else 0.0
     arm = "nothing" if block == 0 else "open"
-    return {
-        "arm": arm, "fault": "process.crash", "clients": 2, "block": block, "client": client,
-        "id": client, "method": "GetLots", "number": round(1000 * start_s), "start_s": start_s,
-        "latency_ms": latency_ms,
-        "outcome": outcome, "sent": sent, "needless": False, "server": "lots-1",
-        **{f"{part}_ms": part_ms for part in PARTS},
-    }  # fmt: skip
+    return {"arm": arm, "fault": "process.crash", "clients": 2, "block": block, "client": client,
+            "id": client, "method": "GetLots", "number": round(1000 * start_s), "start_s": start_s,
+            "latency_ms": latency_ms, "outcome": outcome, "sent": sent, "needless": False,
+            "server": "lots-1", **{f"{part}_ms": part_ms for part in PARTS}}  # fmt: skip
 
 
 def struck(block: int, number: int) -> dict[str, Any]:
@@ -103,10 +104,6 @@ def test_a_second_request_that_was_not_needed_is_no_fail_over() -> None:
     assert found["latency_ms"] == 20.0
 
 
-def test_without_strikes_there_are_no_fail_overs() -> None:
-    assert failovers(invocations(), []).height == 0
-
-
 def test_the_longest_of_twenty_bounds_86_per_cent_with_95_per_cent_confidence() -> None:
     share = covered(20, 0.95)
     assert share is not None
@@ -120,11 +117,7 @@ def test_the_limit_of_a_share_is_where_so_few_would_be_seen_seldom(beyond: int, 
     most = share_most(beyond, count, 0.95)
     assert most is not None
     assert stats.binom.cdf(beyond, count, most) == pytest.approx(0.05)
-
-
-def test_nothing_limits_a_share_that_all_have_or_nobody_was_asked_for() -> None:
-    assert share_most(3, 3, 0.95) == 1.0
-    assert share_most(0, 0, 0.95) is None
+    assert (share_most(3, 3, 0.95), share_most(0, 0, 0.95)) == (1.0, None)
 
 
 def test_the_server_side_is_told_by_what_follows_on_a_strike_at_that_server() -> None:
@@ -177,20 +170,6 @@ def test_a_client_that_ends_by_itself_fails_the_measurement(tmp_path: Path, word
         hear_and_end(client)
 
 
-def design_folder(tmp_path: Path, **changes: str) -> Path:
-    """The design failover-paper, with lines of its file in place of others."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    source = load_design("failover-paper").directory
-    (folder / "fleet.tfvars").write_text((source / "fleet.tfvars").read_text())
-    text = (source / "experiment.toml").read_text()
-    for old, new in changes.items():
-        assert old in text
-        text = text.replace(old, new, 1)
-    (folder / "experiment.toml").write_text(text)
-    return folder
-
-
 @pytest.mark.parametrize("name", ["failover", "failover-faults", "failover-paper"])
 def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
     design = load_design(name)
@@ -199,32 +178,29 @@ def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key"),
+    ("old", "new", "key"),
     [
-        ({'tier = "lots"': 'tier = "names"'}, "tier"),
-        ({'tier = "lots"': 'tier = "nobody"'}, "tier"),
-        ({"wait-4 = {": "wait-5 = {"}, "strategies"),
-        ({"strikes = 10": 'faults = [{ kind = "process.crash", servers = 3 }]'}, "faults"),
-        ({"strikes = 10": f"faults = [{{ {TWO_OF_A_TIER} }}]"}, "faults"),
-        ({'wait-0 = { strategy = "primary"': 'wait-0 = { strategy = "arbiter"'}, "strategies"),
-        ({"strikes = 10": 'calls = "mixed"'}, "calls"),
-        (
-            {"strikes = 10": 'rates = { "process.hang" = { per_year = 1.0, source = "mine" } }'},
-            "rates",
-        ),
-        ({"strikes = 10": "availability = 1.0"}, "availability"),
-        ({"strikes = 10": 'faults = [{ kind = "process.hang", tier = "names" }]'}, "faults"),
-        ({"strikes = 10": 'faults = [{ kind = "net.limp", parameters = {} }]'}, "faults"),
-        ({"strikes = 10": "clients = [0]"}, "clients"),
-        ({"strikes = 10": "strikes = 0"}, "strikes"),
+        ('tier = "lots"', 'tier = "names"', "tier"),
+        ('tier = "lots"', 'tier = "nobody"', "tier"),
+        ("wait-4 = {", "wait-5 = {", "strategies"),
+        ('wait-0 = { strategy = "primary"', 'wait-0 = { strategy = "arbiter"', "strategies"),
+        *(("strikes = 10", new, key) for new, key in (
+            ('faults = [{ kind = "process.crash", servers = 3 }]', "faults"),
+            (f"faults = [{{ {TWO_OF_A_TIER} }}]", "faults"),
+            ('calls = "mixed"', "calls"),
+            ('rates = { "process.hang" = { per_year = 1.0, source = "mine" } }', "rates"),
+            ("availability = 1.0", "availability"),
+            ('faults = [{ kind = "process.hang", tier = "names" }]', "faults"),
+            ('faults = [{ kind = "net.limp", parameters = {} }]', "faults"),
+            ("clients = [0]", "clients"),
+            ("strikes = 0", "strikes"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused_with_its_key(
-    tmp_path: Path, changes: Mapping[str, str], key: str
+    tmp_path: Path, old: str, new: str, key: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        section_of(find("failover"), load_design(design_folder(tmp_path, **changes)))
-    assert f"failover.{key}" in str(caught.value)
+    assert f"failover.{key}" in str(refused(tmp_path, "failover-paper", old, new))
 
 
 def test_the_plan_says_what_the_service_and_the_arm_say() -> None:
@@ -251,10 +227,8 @@ ONCE = {"changes": 40, "twice": 0, "missing": 0, "unasked": 0, "astray": 0}
 
 
 def run_folder(
-    tmp_path: Path,
-    struck: Sequence[Mapping[str, Any]],
-    audit: Mapping[str, int] | None = ONCE,
-) -> Path:
+    tmp_path: Path, struck: Sequence[Mapping[str, Any]], audit: Mapping[str, int] | None = ONCE,
+) -> Path:  # fmt: skip
     section = FailoverSection.model_validate(
         {"tier": "lots", "strikes": 3,
          "clients": [2],
@@ -389,6 +363,8 @@ def test_strikes_of_all_repeats_are_asked_for(tmp_path: Path) -> None:
     manifest["blocks"].append({**manifest["blocks"][0], "block": 2})
     write_json(folder / "manifest.json", manifest)
     assert not analyse(folder).verdicts["measurement"]["ok"]
+    left_out = analyse(run_folder(tmp_path, STRUCK[:5]))
+    assert not left_out.verdicts["measurement"]["ok"]
 
 
 def test_audits_of_a_cell_add_up_and_one_without_leaves_none() -> None:
@@ -407,17 +383,8 @@ def test_what_was_called_and_what_the_service_kept_are_told(tmp_path: Path) -> N
     assert calls is not None
     moods = dict(zip(calls.head, (cell.mood for cell in calls.rows[0]), strict=True))
     assert (moods["twice"], moods["missing"]) == ("bad", "")
-
-
-def test_a_run_without_audits_tells_of_none(tmp_path: Path) -> None:
     row, _ = analyse(run_folder(tmp_path, STRUCK, None)).body["rows"]
-    assert row["audit"] is None
-    assert calls_table([row]) is None
-
-
-def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) -> None:
-    found = analyse(run_folder(tmp_path, STRUCK[:5]))
-    assert not found.verdicts["measurement"]["ok"]
+    assert (row["audit"], calls_table([row])) == (None, None)
 
 
 def test_a_fault_under_which_nothing_was_called_is_none_whose_calls_kept_the_bound() -> None:
@@ -444,15 +411,83 @@ def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     write_json(folder / FILE, result_of("failover", manifest, analyse(folder)))
     page = write_page(folder).read_text()
-    for identity in (
-        "summary",
-        "matrix-2",
-        "parts",
-        "calls",
-        "share-0",
-        "parts-0",
-        "course-0",
-        "course-1",
-    ):
+    for identity in ("summary", "matrix-2", "parts", "calls", "share-0", "parts-0", "course-0",
+                     "course-1"):  # fmt: skip
         assert f'id="{identity}' in page
     assert "9.00 ms" in page
+
+
+FAULT = "process.crash"
+READY_S = [2.0] * 20
+
+
+def section() -> FailoverSection:
+    found = section_of(find("failover"), load_design("failover"))
+    assert isinstance(found, FailoverSection)
+    return found
+
+
+def manifest() -> dict[str, Any]:
+    """Of a run of the design, with as much as is read here."""
+    fleet = load_design("failover").fleet
+    machines = [{"name": name, "tier": tier, "role": spec.role, "standby": False,
+                 "usd_per_hour": None, "instance_type": None}
+                for tier, spec in fleet.tiers.items() for name in fleet.nodes_of(tier)]  # fmt: skip
+    return {"spec": {"fleet": fleet.model_dump(mode="json")}, "fleet": {"machines": machines}}
+
+
+def buys(arm: str, failover_s: list[float], ready_s: list[float] = READY_S) -> dict[str, Any]:
+    found = bought(arm, FAULT, np.array(failover_s), ready_s, section(), manifest())
+    assert found is not None
+    return found
+
+
+def test_short_fail_overs_cost_their_number_times_their_length() -> None:
+    found = buys("open", [0.02, 0.03, 0.04])
+    per_year = section().rates[FAULT].per_year
+    assert found["crash_recovery_s"] == pytest.approx(0.03)
+    # The second server seldom fails within the seconds of a repair.
+    assert found["unavailability"] == pytest.approx(per_year * 0.03 / YEAR_S, rel=1e-3)
+    assert found["unavailability_most"] > found["unavailability"]
+
+
+def test_no_number_of_servers_makes_up_for_a_slow_fail_over() -> None:
+    slow, quick = buys("nothing", [1.0, 1.1, 1.2]), buys("open", [0.02, 0.03, 0.04])
+    assert slow["servers"] is None
+    assert slow["usd_per_month_sized"] is None
+    assert quick["servers"] == 2
+    assert quick["usd_per_month_sized"] == pytest.approx(quick["usd_per_month"])
+
+
+def test_a_long_repair_is_made_up_for_by_a_third_server_and_costs_it() -> None:
+    found = buys("open", [0.02, 0.03, 0.04], [3600.0, 3600.0, 3600.0])
+    assert found["servers"] == 3
+    assert found["usd_per_month_sized"] > found["usd_per_month"]
+
+
+def test_the_arbiter_is_paid_where_the_strategy_has_it() -> None:
+    with_it, without = buys("arbiter", [0.02, 0.03, 0.04]), buys("open", [0.02, 0.03, 0.04])
+    assert with_it["usd_per_month"] > without["usd_per_month"]
+
+
+@pytest.mark.parametrize(("failover_s", "ready_s"), [([0.1, 0.2], READY_S), ([0.1] * 20, [2.0])])
+def test_too_few_of_either_are_insufficient(failover_s: list[float], ready_s: list[float]) -> None:
+    assert buys("open", failover_s, ready_s)["reason"] == "insufficient"
+
+
+def test_a_fault_without_a_rate_buys_nothing() -> None:
+    found = bought("open", "process.hang", np.array([0.1] * 20), READY_S, section(), manifest())
+    assert found is None
+
+
+def test_the_table_has_nines_and_what_they_rest_on() -> None:
+    row = {"arm": "open", "fault": FAULT, "clients": 1, "undisturbed_ms": 2.0}
+    rows = [{**row, "bought": buys("open", [0.02, 0.03, 0.04])},
+            {**row, "bought": buys("open", [0.02])}]  # fmt: skip
+    table = bought_table(rows, section().availability)
+    assert table.rows[0][4].text == "7.94 nines"
+    assert table.rows[1][2].text == "insufficient"
+    rests = planned(section(), manifest())
+    assert rests is not None
+    assert rests["prices"]["as_of"]
+    assert rests["rates"][FAULT]["source"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from core.errors import InputError
 from experiments.design import load_design
 from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
@@ -65,15 +64,11 @@ def new(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
 
     dead = {"state": "LOST", "nodeHostName": HISTORY.address}
     nodes = [
-        {
-            "state": "RUNNING",
-            "nodeHostName": one.address,
-            "usedResource": resource(0, taken),
-            "totalResource": resource(HAS["maps"][at], HAS["reduces"][at]),
-        }
+        {"state": "RUNNING", "nodeHostName": one.address, "usedResource": resource(0, taken),
+         "totalResource": resource(HAS["maps"][at], HAS["reduces"][at])}
         for at, one in enumerate(WORKERS)
         if one in live
-    ]
+    ]  # fmt: skip
     return {"nodes": {"node": [dead, *nodes]}}
 
 
@@ -84,28 +79,20 @@ def old(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
             "hostname": one.address,
             "last_seen": 1795508266116,
             "health": "OK",
-            "slots": {
-                "map_slots": HAS["maps"][at],
-                "map_slots_used": 0,
-                "reduce_slots": HAS["reduces"][at],
-                "reduce_slots_used": taken,
-            },
+            "slots": {"map_slots": HAS["maps"][at], "map_slots_used": 0,
+                      "reduce_slots": HAS["reduces"][at], "reduce_slots_used": taken},
         }
         for at, one in enumerate(WORKERS)
         if one in live
-    ]
+    ]  # fmt: skip
     return {"beans": [{"AliveNodesInfoJson": json.dumps(trackers)}]}
 
 
 @pytest.mark.parametrize(
     ("row", "part", "limping"),
-    [
-        ("H1", "mapper", "jobs-3"),
-        ("H2", "reducer", "jobs-5"),
-        ("H3", "job-tracker", "jobs-1"),
-        ("H4", "task-node", "jobs-3"),
-    ],
-)
+    [("H1", "mapper", "jobs-3"), ("H2", "reducer", "jobs-5"), ("H3", "job-tracker", "jobs-1"),
+     ("H4", "task-node", "jobs-3")],
+)  # fmt: skip
 def test_the_worker_limps_that_has_places_for_one_kind_of_task(
     system: System, say: Say, row: str, part: str, limping: str
 ) -> None:
@@ -219,11 +206,3 @@ def test_only_the_new_release_has_a_task_at_a_worker_that_one_chooses(system: Sy
     assert list(system.probed(row, "task")) == ["jobs-3", "jobs-4", "jobs-5"] * is_new
     assert list(system.probed(row, "fetch")) == ["jobs-3", "jobs-4", "jobs-5"]
     assert system.probe(row, "fetch", "jobs-5").target.endswith(f" {REDUCES.address} {STANDARD}")
-
-
-def test_an_operation_that_its_client_cannot_ask_is_refused(system: System) -> None:
-    row = rows()["H1"]
-    system.check(row)
-    odd = {"workload": row.workload.model_copy(update={"operation": "sort"})}
-    with pytest.raises(InputError):
-        system.check(row.model_copy(update=odd))

@@ -107,11 +107,8 @@ def test_a_region_server_that_has_no_catalogue_limps_and_is_asked_itself(
 ) -> None:
     say(live(FIRST, SECOND, LAST))
     parts = system.parts(rows()["B1"])
-    assert parts == {
-        "region-server": ("regions-2", "regions-3"),
-        "catalogue-server": ("regions-4",),
-        "master": ("regions-1",),
-    }
+    assert parts == {"region-server": ("regions-2", "regions-3"),
+                     "catalogue-server": ("regions-4",), "master": ("regions-1",)}  # fmt: skip
     cast = assign_roles(rows()["B1"], "region-server", system)
     assert (cast.limping, cast.asked) == ("regions-2", "regions-2")
     assert list(system.probed(rows()["B1"], "get")) == ["regions-2", "regions-3", "regions-4"]
@@ -147,12 +144,9 @@ def test_who_holds_a_log_limps_and_the_server_whose_log_it_is_is_asked(
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [
-        ("B1", {}),
-        ("B1", live(FIRST, LAST)),
-        ("B4", {**live(FIRST, SECOND, LAST), "fsck": FSCK.replace("/198.18.0.2,", "/198.18.0.9,")}),
-    ],
-)
+    [("B1", {}), ("B1", live(FIRST, LAST)),
+     ("B4", {**live(FIRST, SECOND, LAST), "fsck": FSCK.replace("/198.18.0.2,", "/198.18.0.9,")})],
+)  # fmt: skip
 def test_servers_that_are_not_all_there_have_no_parts(
     system: System, say: Say, row: str, said: Mapping[str, Any]
 ) -> None:
@@ -164,21 +158,12 @@ def test_servers_that_are_not_all_there_have_no_parts(
 def test_a_server_tells_of_its_threads_and_memory_and_a_dead_one_of_nothing(
     system: System, say: Say
 ) -> None:
-    say({
-        f"{FIRST.control} type=Memory": MEMORY,
-        f"{FIRST.control} sub=IPC": IPC,
-        f"{FIRST.control} sub=Server": SERVER,
-        f"{MASTER.control} type=Memory": MEMORY,
-        f"{MASTER.control} type=GarbageCollector,*": {"CollectionTime": 3000},
-    })  # fmt: skip
-    assert system.look("regions-2") == {
-        **HEAP,
-        "handlers_active": 30.0,
-        "calls_queued": 10.0,
-        "memstore_mb": 1.0,
-        "compactions_queued": 1.0,
-        "store_files": 2.0,
-    }
+    say({f"{FIRST.control} type=Memory": MEMORY, f"{FIRST.control} sub=IPC": IPC,
+         f"{FIRST.control} sub=Server": SERVER, f"{MASTER.control} type=Memory": MEMORY,
+         f"{MASTER.control} type=GarbageCollector,*": {"CollectionTime": 3000}})  # fmt: skip
+    assert system.look("regions-2") == {**HEAP, "handlers_active": 30.0, "calls_queued": 10.0,
+                                        "memstore_mb": 1.0, "compactions_queued": 1.0,
+                                        "store_files": 2.0}  # fmt: skip
     assert system.look("regions-1") == {**HEAP, "gc_s": 3.0}
     assert system.look("regions-3") == {}
 
@@ -190,13 +175,9 @@ def test_a_row_s_operation_is_the_paper_s_in_calls_of_its_size(system: System) -
         for name, count in (("B1", 30_000), ("B2", 3000), ("B3", 60_000), ("B4", 100), ("B5", 205))
     }
     found = {name: (one.operation, one.count, one.size, one.keys) for name, one in made.items()}
-    assert found == {
-        "B1": ("put-many", 300, 200, 300),
-        "B2": ("get", 3000, 200, 3000),
-        "B3": ("scan", 60, 1000, 60),
-        "B4": ("get-cached", 100, 200, 10),
-        "B5": ("compact", 1, 0, 1),
-    }
+    assert found == {"B1": ("put-many", 300, 200, 300), "B2": ("get", 3000, 200, 3000),
+                     "B3": ("scan", 60, 1000, 60), "B4": ("get-cached", 100, 200, 10),
+                     "B5": ("compact", 1, 0, 1)}  # fmt: skip
     beside = known["B4"].beside
     assert beside is not None
     heavy = system.operation(known["B4"], beside, 0, "regions-2")
@@ -224,13 +205,3 @@ def test_a_row_may_limp_a_machine_of_a_tier_that_its_system_calls() -> None:
     with pytest.raises(InputError) as refused:
         injected_tier(design, row.model_copy(update={"injected_role": "solr"}))
     assert refused.value.place.endswith("fleet.tfvars: tiers.regions.calls")
-
-
-def test_an_operation_that_its_client_cannot_ask_is_refused(system: System) -> None:
-    row = rows()["B1"]
-    system.check(row)
-    odd = row.model_copy(
-        update={"workload": row.workload.model_copy(update={"operation": "balance"})}
-    )
-    with pytest.raises(InputError):
-        system.check(odd)

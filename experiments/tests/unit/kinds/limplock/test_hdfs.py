@@ -106,12 +106,18 @@ def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
         system.parts(rows()["F6"])
 
 
-def test_a_datanode_that_leaves_may_be_gone(system: System, say: Say, generation: str) -> None:
+def test_a_datanode_that_leaves_may_be_gone_and_is_asked_for_nothing(
+    system: System, say: Say, generation: str
+) -> None:
     leaving = list(LIVE[generation])[-1]
     say(info({name: one for name, one in LIVE[generation].items() if name != leaving}))
-    assert system.parts(rows()["F11"])["leaving"] == (DATANODES[-1],)
+    parts = system.parts(rows()["F11"])
+    assert (parts["leaving"], parts["remaining"]) == ((DATANODES[-1],), tuple(DATANODES[:-1]))
     with pytest.raises(NotStable):
         system.parts(rows()["F8"])
+    for name in ("F8", "F11"):
+        assert system.probed(rows()[name], "regenerate") == DATANODES[:-1]
+    assert system.probed(rows()["F10"], "regenerate") == DATANODES
 
 
 def test_what_is_written_and_read_begins_on_the_datanode_that_limps(system: System) -> None:
@@ -122,47 +128,33 @@ def test_what_is_written_and_read_begins_on_the_datanode_that_limps(system: Syst
     assert written.target.split()[:3] == where
 
 
-def test_creates_are_asked_for_many_at_once_and_no_fewer_than_the_paper_s(system: System) -> None:
+@pytest.mark.parametrize(("count", "asked"), [(8000, 500), (17, 2), (0, 0)])
+def test_creates_are_asked_for_many_at_once_and_no_fewer_than_the_paper_s(
+    system: System, count: int, asked: int
+) -> None:
     row = rows()["F1"]
-    assert system.operation(row, row.workload, 8000, MASTER).count == 500
-    assert system.operation(row, row.workload, 17, MASTER).count == 2
-    assert system.operation(row, row.workload, 0, MASTER).count == 0
-
-
-def test_creates_beside_a_row_are_under_way_all_the_time(system: System) -> None:
-    row = rows()["F4"]
-    assert row.beside is not None
-    beside = system.operation(row, row.beside, 0, MASTER)
-    assert (beside.operation, beside.count, beside.gap_s) == ("create-heavy", 0, 0.0)
-    assert beside.size == 20
+    assert system.operation(row, row.workload, count, MASTER).count == asked
 
 
 def test_metadata_are_asked_of_the_namenode_and_blocks_of_their_datanode(system: System) -> None:
     row = rows()["F1"]
     assert system.probed(row, "stat") == system.probed(row, "mkdir") == [MASTER]
     assert system.probed(row, "read-block") == DATANODES
-    probe = system.probe(row, "read-block", "store-5")
-    assert probe.target.split()[1:] == ["/probes/read-block/198.18.0.5", "198.18.0.5"]
-
-
-def test_a_read_that_needs_a_disk_is_of_another_file_than_one_of_memory(system: System) -> None:
-    def folder(row: str, operation: str) -> str:
-        return system.probe(rows()[row], operation, "store-3").target.split()[1]
-
-    assert folder("F2", "read-block") == "/probes/cold/198.18.0.3"
-    assert folder("F2", "read-cached") == "/probes/read-cached/198.18.0.3"
-    assert folder("F1", "read-block") == folder("F6", "read-block")
+    for name, operation, folder in (
+        ("F1", "read-block", "/probes/read-block/198.18.0.5"),
+        ("F6", "read-block", "/probes/read-block/198.18.0.5"),
+        ("F2", "read-block", "/probes/cold/198.18.0.5"),  # which needs a disk: of another file
+        ("F2", "read-cached", "/probes/read-cached/198.18.0.5"),
+    ):
+        probe = system.probe(rows()[name], operation, "store-5")
+        assert probe.target.split()[1:] == [folder, "198.18.0.5"]
 
 
 def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
     system: System, say: Say, generation: str
 ) -> None:
-    say({
-        "RpcActivityForPort8020": RPC[generation],
-        "FSNamesystemState": STATE,
-        MEMORY_BEAN: MEMORY,
-        "java.lang:type=GarbageCollector,*": {"CollectionTime": 1250},
-    })  # fmt: skip
+    say({"RpcActivityForPort8020": RPC[generation], "FSNamesystemState": STATE, MEMORY_BEAN: MEMORY,
+         "java.lang:type=GarbageCollector,*": {"CollectionTime": 1250}})  # fmt: skip
     found = system.look(MASTER)
     assert (found["call_queue"], found["queue_ms"], found["under_replicated"]) == (3.0, 4.25, 2.0)
     heap = {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.25}
@@ -240,32 +232,6 @@ def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
     assert next(looks, None) is None
 
 
-def test_all_rows_of_the_paper_s_table_can_be_asked(system: System) -> None:
-    own = [row for row in rows().values() if row.system == "hdfs"]
-    assert len(own) == 11
-    for row in own:
-        system.check(row)
-
-
-def test_what_no_client_can_ask_is_refused(system: System) -> None:
-    row = rows()["F8"]
-    load = row.workload.model_copy(update={"operation": "defragment"})
-    with pytest.raises(InputError):
-        system.check(row.model_copy(update={"workload": load}))
-
-
-def test_a_datanode_that_leaves_or_loses_blocks_is_asked_for_none(
-    system: System, say: Say, generation: str
-) -> None:
-    say(info(LIVE[generation]))
-    row = rows()["F11"]
-    parts = system.parts(row)
-    assert (parts["leaving"], parts["remaining"]) == (("store-6",), tuple(DATANODES[:-1]))
-    for name in ("F8", "F11"):
-        assert system.probed(rows()[name], "regenerate") == DATANODES[:-1]
-    assert system.probed(rows()["F10"], "regenerate") == DATANODES
-
-
 def test_all_blocks_of_a_datanode_that_loses_or_dismisses_them_are_one_operation(
     system: System,
 ) -> None:
@@ -283,11 +249,9 @@ def test_what_an_arm_says_of_reads_reaches_the_client_that_reads(system: System)
     task = hedged.operation(row, row.workload, 1, "store-3")
     assert task.operation == "read-positions"
     options = dict(word.split("=") for word in task.target.split()[3].split(","))
-    assert options == {
-        "dfs.client.hedged.read.threadpool.size": "8",
-        "dfs.client.hedged.read.threshold.millis": "100",
-        "dfs.client.socket-timeout": "60000",
-    }
+    assert options == {"dfs.client.hedged.read.threadpool.size": "8",
+                       "dfs.client.hedged.read.threshold.millis": "100",
+                       "dfs.client.socket-timeout": "60000"}  # fmt: skip
     assert system.operation(row, row.workload, 1, "store-3").operation == "read"
     assert len(hedged.probe(row, "read-block", "store-3").target.split()) == 3
 
@@ -300,54 +264,62 @@ def held(blocks: Sequence[int]) -> dict[str, Any]:
     })  # fmt: skip
 
 
+@pytest.fixture
+def tasks() -> list[Task]:
+    """What `roomy` asked several clients at once."""
+    return []
+
+
+@pytest.fixture
+def roomy(system: System, tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> System:
+    """A store of 2 GB."""
+    monkeypatch.setattr(
+        sys.modules[type(system).__module__], "_do_all", lambda _, some: tasks.extend(some)
+    )
+    return type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
+
+
 def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
-    system: System, say: Say, monkeypatch: pytest.MonkeyPatch
+    roomy: System, say: Say, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(held([2, 1, 1, 0]))
-    system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
-    module = sys.modules[type(system).__module__]
     idle = [0.0, 1.0, 1.0, 1.0, 4.0] * 5  # the first was not asked for a block yet
     counts = iter([*idle, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
-    monkeypatch.setattr(system, "look", lambda _: {"transfers": next(counts)})
+    monkeypatch.setattr(roomy, "look", lambda _: {"transfers": next(counts)})
     row, asked = rows()["F10"], Asked()
-    monkeypatch.setattr(module, "_do_all", lambda _, tasks: asked.tasks.extend(tasks))
-    system.prepare(row, 1, cast(Clients, asked))
-    system.reset(row, 1, cast(Clients, asked))
+    asked.tasks = tasks
+    roomy.prepare(row, 1, cast(Clients, asked))
+    roomy.reset(row, 1, cast(Clients, asked))
     assert next(counts, None) is None  # two were looked at again, then one
-    said = [(task.operation, task.target.split()[1]) for task in asked.tasks]
+    said = [(task.operation, task.target.split()[1]) for task in tasks]
     cleared = [folder for operation, folder in said if operation == "clear"]
     assert cleared == ["/row", "/filling", "/system/balancer.id"]
     assert ("place", f"/filling/{NODES[-1].address}") in said
 
 
 def test_where_data_nodes_do_not_tell_their_copies_the_name_node_does(
-    system: System, say: Say, monkeypatch: pytest.MonkeyPatch
+    roomy: System, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(held([2, 1, 1, 0]))
-    module = sys.modules[type(system).__module__]
-    monkeypatch.setattr(module, "_do_all", lambda *_: None)
-    system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
     totals = iter([4.0] * 5 + [6.0, 5.0, 4.0])
 
     def look(name: str) -> dict[str, float]:
         return {"transfers": next(totals)} if name == MASTER else {}
 
-    monkeypatch.setattr(system, "look", look)
-    system.prepare(rows()["F10"], 1, cast(Clients, Asked()))
-    system.reset(rows()["F10"], 1, cast(Clients, Asked()))
+    monkeypatch.setattr(roomy, "look", look)
+    roomy.prepare(rows()["F10"], 1, cast(Clients, Asked()))
+    roomy.reset(rows()["F10"], 1, cast(Clients, Asked()))
     assert next(totals, None) is None
 
 
 @pytest.mark.parametrize("blocks", [[0, 1, 1, 2], [1, 1, 1, 1]])
 def test_a_balancing_that_would_begin_elsewhere_is_refused(
-    system: System, say: Say, blocks: list[int], monkeypatch: pytest.MonkeyPatch
+    roomy: System, say: Say, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(held(blocks))
-    module = sys.modules[type(system).__module__]
-    monkeypatch.setattr(module, "_SETTLED_S", 0.1)
-    monkeypatch.setattr(module, "_do_all", lambda *_: None)
+    monkeypatch.setattr(sys.modules[type(roomy).__module__], "_SETTLED_S", 0.1)
     with pytest.raises(MeasurementFailed, match="blocks on DataNodes"):
-        system.reset(rows()["F10"], 1, cast(Clients, Asked()))
+        roomy.reset(rows()["F10"], 1, cast(Clients, Asked()))
 
 
 @pytest.fixture

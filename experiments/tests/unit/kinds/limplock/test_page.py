@@ -105,25 +105,11 @@ def test_each_of_six_machines_is_drawn_in_a_look_of_its_own_the_limping_one_firs
         assert "stroke-dasharray" in drawing
 
 
-def test_machines_that_tell_nothing_take_no_colour_from_those_that_do() -> None:
-    figure = course({"node-4": {"queue": (1.0, 9.0)}}, QUEUE, probed=["node-5"])
-    assert [*looks(figure)] == ["node-4", "node-5"]
-
-
 def test_more_machines_than_looks_are_named() -> None:
     many = {f"node-{k:02}": f"datanode-{k}" for k in range(1, 16)}
     figure = course({}, labels=many)
     assert len(figure.legend) == 12
     assert "Not drawn: node-" in figure.caption
-
-
-def test_panels_without_a_line_make_room_for_those_with_one() -> None:
-    """Of a machine that has no part, and of what is nought: neither is a panel."""
-    metrics = [PageMetric(f"m{k}", f"metric {k}") for k in range(6)]
-    told = {"node-1": {f"m{k}": (0.0, 9.0 * (k > 1)) for k in range(6)}}
-    told |= {"elsewhere": {"m0": (5.0, 5.0)}}
-    drawing = course(told, *metrics).drawings["wide"]
-    assert [f"metric {k}" in drawing for k in range(6)] == [False, False, True, True, True, False]
 
 
 def test_a_metric_that_came_to_its_limit_is_drawn_before_others_with_the_limit() -> None:

@@ -30,10 +30,8 @@ JOB_AFTER_JOB = Truth("H4", "task-node", {"100": 3.0}, nobody_limps)
 def window(
     scenario: str, start_s: float, end_s: float, *, repeat: int = 0, arm: str = "new"
 ) -> Window:
-    return Window(
-        arm, "H1", "mapper", scenario, repeat, "jobs-3", "jobs-1", {"jobs-3": "mapper"}, start_s,
-        end_s, end_s - start_s, False, {}, False, 0,
-    )  # fmt: skip
+    return Window(arm, "H1", "mapper", scenario, repeat, "jobs-3", "jobs-1", {"jobs-3": "mapper"},
+                  start_s, end_s, end_s - start_s, False, {}, False, 0)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -74,15 +72,10 @@ def test_a_damaged_line_says_nothing(line: str) -> None:
 
 def test_what_a_library_logs_beside_is_no_damage(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    said = [
-        "26/11/28 03:26:41 INFO mapred.LocalJobRunner: progress 5 job_1 maps=1.0\n",
-        "progress 1701000000000 job_1 maps=0.5\n",
-        "progress 1702000000000 job_1 maps=\n",
-        "progressing\n",
-        "\xff\x00\n",
-        "job-over 1703500000000 job_1 succeeded\n",
-        "progress 1704",
-    ]
+    said = ["26/11/28 03:26:41 INFO mapred.LocalJobRunner: progress 5 job_1 maps=1.0\n",
+            "progress 1701000000000 job_1 maps=0.5\n", "progress 1702000000000 job_1 maps=\n",
+            "progressing\n", "\xff\x00\n", "job-over 1703500000000 job_1 succeeded\n",
+            "progress 1704"]  # fmt: skip
     log.write_text("".join(said), encoding="latin-1")
     told = read_log(log, T0_S)
     assert [(mark.time_s, mark.over) for mark in told.marks] == [(1.0, None), (3.5, True)]
@@ -109,19 +102,13 @@ def test_a_window_has_what_was_told_in_it_from_its_begin() -> None:
 
 
 def test_all_parts_of_a_job_that_succeeded_are_done_and_none_of_one_that_failed() -> None:
-    marks = [
-        Mark(1.0, "a", {"maps": 0.5}),
-        Mark(1.5, "b", {"maps": 0.5}),
-        Mark(2.0, "a", {"maps": 1.0, "reduce-0": 0.3}),
-        Mark(3.0, "a", {}, over=True),
-        Mark(3.5, "b", {}, over=False),
-    ]
+    marks = [Mark(1.0, "a", {"maps": 0.5}), Mark(1.5, "b", {"maps": 0.5}),
+             Mark(2.0, "a", {"maps": 1.0, "reduce-0": 0.3}), Mark(3.0, "a", {}, over=True),
+             Mark(3.5, "b", {}, over=False)]  # fmt: skip
     course = course_of(window("base", 0.0, 4.0), marks)
-    assert course.lines() == {
-        ("a", "maps"): [(1.0, 0.5), (2.0, 1.0), (3.0, 1.0)],
-        ("a", "reduce-0"): [(2.0, 0.3), (3.0, 1.0)],
-        ("b", "maps"): [(1.5, 0.5)],
-    }
+    assert course.lines() == {("a", "maps"): [(1.0, 0.5), (2.0, 1.0), (3.0, 1.0)],
+                              ("a", "reduce-0"): [(2.0, 0.3), (3.0, 1.0)],
+                              ("b", "maps"): [(1.5, 0.5)]}  # fmt: skip
     assert course.over_s == (3.0,)
     assert course.per_hour == 900.0
 
@@ -149,10 +136,8 @@ def test_each_arm_and_scenario_has_its_repeats_with_their_later_bases() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two rows on two releases, of which each has its client's log."""
-    made = Made(
-        tmp_path_factory.mktemp("runs") / "limplock-hadoop" / "20261124T000000Z",
-        ONE_JOB, JOB_AFTER_JOB, arms=("new", "old"),
-    )  # fmt: skip
+    made = Made(tmp_path_factory.mktemp("runs") / "limplock-hadoop" / "20261124T000000Z", ONE_JOB,
+                JOB_AFTER_JOB, arms=("new", "old"))  # fmt: skip
     left, windows = read_windows(made.folder)
     write_windows(made.folder, replace(left, monotonic_s=T0_S), windows)
     for arm in ("new", "old"):
@@ -212,12 +197,9 @@ def test_a_job_that_failed_and_was_asked_again_is_no_job_more(tmp_path: Path) ->
     said = [
         line
         for one in windows
-        for line in (
-            f"progress {at(one, 0.1)} job_failed maps=0.5\n",
-            f"job-over {at(one, 0.2)} job_failed failed\n",
-            *one_job(one),
-        )
-    ]
+        for line in (f"progress {at(one, 0.1)} job_failed maps=0.5\n",
+                     f"job-over {at(one, 0.2)} job_failed failed\n", *one_job(one))
+    ]  # fmt: skip
     (made.folder / "client-new-hadoop.log").write_text("".join(said))
     [figure] = progress_figures(made.folder, replace(left, monotonic_s=T0_S), windows)
     assert figure.identity == "progress-h1-mapper"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,8 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from core.errors import InputError
-from core.runfiles.result import FILE, Result
+from core.runfiles.result import Result
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
@@ -30,16 +28,20 @@ from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
     PROBE,
-    WHITEBOX,
-    WHITEBOX_FILE,
-    RunInputs,
     Window,
     read_windows,
-    write_windows,
 )
 from experiments.record.records import read_table, write_json, write_table
-from experiments.record.result import flat, result_of
-from experiments.tests.limplock_fixture import MACHINES, PROBE_S, SLOW_LEADER, Made, manifest_of
+from experiments.record.result import flat
+from experiments.tests.limplock_fixture import (
+    MACHINES,
+    PROBE_S,
+    SLOW_LEADER,
+    Made,
+    manifest_of,
+    written,
+)
+from experiments.tests.spec_fixture import refused
 
 
 def has_reference(design: Path) -> bool:
@@ -61,11 +63,9 @@ Took = Mapping[str, Sequence[float]]
 def windows_of(**arms: Took) -> list[Window]:
     """The time of each arm, by scenario and repeat; from `LIMIT` on it was cut short."""
     return [
-        Window(
-            arm, "Z3", "leader", scenario, repeat, MACHINES[0], MACHINES[1], LABELS,
-            100.0 * repeat, 100.0 * repeat + 20.0, min(took_s, LIMIT), took_s >= LIMIT, {}, False,
-            0, 1.0,
-        )
+        Window(arm, "Z3", "leader", scenario, repeat, MACHINES[0], MACHINES[1], LABELS,
+               100.0 * repeat, 100.0 * repeat + 20.0, min(took_s, LIMIT), took_s >= LIMIT, {},
+               False, 0, 1.0)
         for arm, took in arms.items()
         for scenario, all_s in took.items()
         for repeat, took_s in enumerate(all_s)
@@ -78,73 +78,45 @@ def told(standard: Took, remedy: Took) -> Remedy:
 
 
 def run_of(folder: Path, section: LimplockSection, **arms: Took) -> Result:
-    """The files of a run of Z3, and its result."""
-    folder.mkdir(parents=True)
-    write_windows(folder, RunInputs(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows_of(**arms))
-    write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
-    write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
-    manifest = manifest_of(section)
-    write_json(folder / "manifest.json", manifest)
-    found = result_of("limplock", manifest, analyse(folder))
-    write_json(folder / FILE, found)
-    return found
+    return written(folder, section, windows_of(**arms), LIMIT)
 
 
-def test_a_row_that_is_slow_without_it_and_not_with_it_is_healed() -> None:
-    found = told(SLOW, {BASE: CALM, "100": (1.1, 1.2, 1.0)})
-    assert (found.gain, found.price, found.reason) == ("heals", "none shown", "")
-    assert found.buys == Ratio(9.0 / 1.1, 9.0 / 1.1, 8.8 / 1.2, 9.4 / 1.0)
-    assert (found.without.operation, found.remedy.operation) == ("yes", "no")
+SHORT = {BASE: CALM, "100": (99.0, 99.0, 99.0)}
+NONE, FEW = "none shown", "insufficient"
 
 
-def test_one_that_is_quicker_and_slow_still_is_helped() -> None:
-    found = told(SLOW, {BASE: CALM, "100": (6.0, 5.0, 5.5)})
-    assert (found.gain, found.remedy.operation) == ("helps", "yes")
-
-
-def test_one_that_is_slower_yet_is_harmed_and_bases_that_are_longer_cost() -> None:
-    found = told(SLOW, {BASE: (1.5, 1.6, 1.7), "100": (11.0, 10.0, 10.5)})
-    assert (found.gain, found.price) == ("harms", "costs")
-    assert found.costs is not None
-    assert found.costs.low == pytest.approx(1.5 / 1.05)
-
-
-def test_a_base_that_is_slower_alone_buys_nothing() -> None:
-    found = told(SLOW, {BASE: (3.1, 3.0, 3.2), "100": (9.1, 8.9, 9.2)})
-    assert found.remedy.slowdown is not None
-    assert found.remedy.slowdown.factor < 3.1
-    assert (found.gain, found.price) == ("nothing shown", "costs")
-
-
-def test_a_base_that_is_quicker_saves() -> None:
-    assert told(SLOW, {BASE: (0.5, 0.6, 0.55), "100": (9.1, 8.9, 9.2)}).price == "saves"
-
-
-def test_a_wait_cut_short_without_it_leaves_no_upper_bound() -> None:
-    found = told({BASE: CALM, "100": (99.0, 99.0, 99.0)}, {BASE: CALM, "100": (2.0, 3.0, 2.5)})
-    assert found.gain == "helps"
-    assert found.buys == Ratio(LIMIT / 2.5, None, LIMIT / 3.0, None)
-
-
-def test_a_wait_cut_short_with_it_leaves_no_lower_bound() -> None:
-    found = told(SLOW, {BASE: CALM, "100": (2.0, 99.0, 2.5)})
-    assert found.buys == Ratio(9.0 / 2.5, 9.0 / 2.5, 0.0, 9.4 / 2.0)
-    assert found.gain == "insufficient"
-
-
-def test_waits_cut_short_in_both_show_nothing_where_it_is_slow_all_the_same() -> None:
-    cut = {BASE: CALM, "100": (99.0, 99.0, 99.0)}
-    found = told(cut, cut)
-    assert found.buys == Ratio(0.0, None, 0.0, None)
-    assert (found.gain, found.remedy.operation) == ("nothing shown", "yes")
-
-
-def test_a_gain_that_is_neither_shown_nor_excluded_is_insufficient() -> None:
-    found = told(SLOW, {BASE: CALM, "100": (2.0, 10.0, 2.5)})
-    assert found.buys is not None
-    assert found.buys.low < 1.0
-    assert (found.buys.high or 0.0) > Rule().factor
-    assert (found.remedy.operation, found.gain) == ("insufficient", "insufficient")
+@pytest.mark.parametrize(
+    ("standard", "base", "faulty", "gain", "price", "verdict", "buys"),
+    [
+        (SLOW, CALM, (1.1, 1.2, 1.0), "heals", NONE, "no",
+         Ratio(9.0 / 1.1, 9.0 / 1.1, 8.8 / 1.2, 9.4 / 1.0)),
+        (SLOW, CALM, (6.0, 5.0, 5.5), "helps", NONE, "yes", None),
+        (SLOW, (1.5, 1.6, 1.7), (11.0, 10.0, 10.5), "harms", "costs", "yes", None),
+        # A base that is slower alone buys nothing, and one that is quicker saves.
+        (SLOW, (3.1, 3.0, 3.2), (9.1, 8.9, 9.2), "nothing shown", "costs", None, None),
+        (SLOW, (0.5, 0.6, 0.55), (9.1, 8.9, 9.2), "nothing shown", "saves", "yes", None),
+        (SLOW, CALM, (9.1, 8.9, 9.3), "nothing shown", NONE, "yes", None),
+        ({BASE: CALM, "100": CALM}, CALM, CALM, "nothing shown", NONE, "no", None),
+        # Cut short without the remedy: no upper bound. With it: no lower one. In both: neither.
+        (SHORT, CALM, (2.0, 3.0, 2.5), "helps", NONE, None,
+         Ratio(LIMIT / 2.5, None, LIMIT / 3.0, None)),
+        (SLOW, CALM, (2.0, 99.0, 2.5), FEW, NONE, None,
+         Ratio(9.0 / 2.5, 9.0 / 2.5, 0.0, 9.4 / 2.0)),
+        (SHORT, CALM, (99.0, 99.0, 99.0), "nothing shown", NONE, "yes",
+         Ratio(0.0, None, 0.0, None)),
+        # Neither shown nor excluded.
+        (SLOW, CALM, (2.0, 10.0, 2.5), FEW, NONE, FEW, None),
+    ],
+)  # fmt: skip
+def test_a_remedy_heals_helps_or_harms_and_costs_as_far_as_its_times_show(
+    standard: Took, base: Sequence[float], faulty: Sequence[float], gain: str, price: str,
+    verdict: str | None, buys: Ratio | None,
+) -> None:  # fmt: skip
+    found = told(standard, {BASE: base, "100": faulty})
+    assert (found.gain, found.price, found.reason) == (gain, price, "")
+    assert verdict is None or found.remedy.operation == verdict
+    assert buys is None or found.buys == buys
+    assert (found.costs is not None and found.costs.low > 1.0) == (price == "costs")
 
 
 @pytest.mark.parametrize(
@@ -184,13 +156,6 @@ def test_lines_are_by_remedy_then_by_severity() -> None:
     found = remedies_of(windows_of(standard=many, b=many, a=many), "standard", Rule())
     lines = [(one.remedy.arm, one.scenario) for one in found]
     assert lines == [("b", "10"), ("b", "100"), ("a", "10"), ("a", "100")]
-
-
-def test_a_remedy_that_does_nothing_is_called_so() -> None:
-    found = told(SLOW, {BASE: CALM, "100": (9.1, 8.9, 9.3)})
-    assert (found.gain, found.remedy.operation) == ("nothing shown", "yes")
-    calm = {BASE: CALM, "100": CALM}
-    assert told(calm, calm).gain == "nothing shown"
 
 
 def test_a_ratio_needs_as_many_values_as_its_confidence() -> None:
@@ -262,46 +227,34 @@ def line_of(buys: Mapping[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     ("least", "most", "text"),
-    [
-        (2.0, 2.0, "helps, 2.00 ×"),
-        (2.0, 3.0, "helps, 2.00 to 3.00 ×"),
-        (2.0, None, "helps, at least 2.00 ×"),
-        (0.0, 3.0, "helps, at most 3.00 ×"),
-        (0.0, None, "helps"),
-    ],
-)
+    [(2.0, 2.0, "helps, 2.00 ×"), (2.0, 3.0, "helps, 2.00 to 3.00 ×"),
+     (2.0, None, "helps, at least 2.00 ×"), (0.0, 3.0, "helps, at most 3.00 ×"),
+     (0.0, None, "helps")],
+)  # fmt: skip
 def test_a_median_is_told_as_far_as_it_is_known(least: float, most: Any, text: str) -> None:
     assert line_of({"least": least, "most": most, "low": 0.0, "high": None}) == text
 
 
-def test_every_design_with_a_release_as_it_is_is_looked_at() -> None:
-    wanted = {"limplock-hdfs-remedies-master", "limplock-hdfs-remedies-copies",
-              "limplock-zookeeper-bounds"}  # fmt: skip
-    assert wanted <= set(REMEDIES)
-
-
 @pytest.mark.parametrize("name", REMEDIES)
 def test_remedies_have_the_release_as_it_is_first(name: str) -> None:
+    assert len(REMEDIES) > 3, "which are found by their text"
     design = load_design(name)
     section = checked(design).section(LimplockSection, "limplock")
     assert section.reference == next(iter(design.experiment.arms)) == "standard"
 
 
-def test_a_reference_that_is_no_arm_is_refused_with_its_place(tmp_path: Path) -> None:
-    mine = Path(shutil.copytree(DESIGNS / "limplock-zookeeper-remedies", tmp_path / "mine"))
-    file = mine / "experiment.toml"
-    file.write_text(file.read_text().replace('reference = "standard"', 'reference = "standart"'))
-    with pytest.raises(InputError) as refused:
-        checked(load_design(mine))
-    assert refused.value.place == f"{file}: limplock.reference"
-    assert all(word in str(refused.value) for word in ("standard, impatient", "standart"))
-
-
-def test_a_search_has_no_reference(tmp_path: Path) -> None:
-    mine = Path(shutil.copytree(DESIGNS / "danger-zones-zookeeper", tmp_path / "mine"))
-    file = mine / "experiment.toml"
-    arm = next(iter(load_design(mine).experiment.arms))
-    file.write_text(file.read_text().replace("[limplock]", f'[limplock]\nreference = "{arm}"'))
-    with pytest.raises(InputError) as refused:
-        checked(load_design(mine))
-    assert refused.value.place == f"{file}: limplock.reference"
+@pytest.mark.parametrize(
+    ("design", "was", "now", "got"),
+    [
+        ("limplock-zookeeper-remedies", 'reference = "standard"', 'reference = "standart"',
+         "standart"),
+        ("danger-zones-zookeeper", "[limplock]", '[limplock]\nreference = "new"', "a value"),
+    ],
+    ids=["no arm", "a search has none"],
+)  # fmt: skip
+def test_a_reference_that_cannot_be_is_refused_with_its_place(
+    tmp_path: Path, design: str, was: str, now: str, got: str
+) -> None:
+    error = refused(tmp_path, design, was, now)
+    assert error.place == f"{tmp_path / design / 'experiment.toml'}: limplock.reference"
+    assert got in str(error)

@@ -1,20 +1,32 @@
-"""A repeat in trouble: elections, services that do not come back, bases that never end."""
+"""A repeat in trouble, and operations that go on until a server has died."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
-from core.errors import EnvironmentMissing, MeasurementFailed
+from core.errors import EnvironmentMissing, InputError, MeasurementFailed
+from experiments.design import load_design
 from experiments.kinds.limplock.clients.process import ClientEnded, Clients, Task
+from experiments.kinds.limplock.judge.lasting import BIN_S, courses, lasting_figures
+from experiments.kinds.limplock.measure import endure as lasting_module
 from experiments.kinds.limplock.measure import repeat as module
+from experiments.kinds.limplock.measure.endure import OUT_OF_MEMORY, Deaths, Endure
 from experiments.kinds.limplock.measure.repeat import Moved
+from experiments.kinds.limplock.page.report import scenario_table
+from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, Scenario
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.windows import ASKED, ROW, RunInputs, Window
+from experiments.record.result import flat
+from experiments.tests.limplock_fixture import SLOW_LEADER, Made
 from experiments.tests.limplock_small import (
     A_LEADS,
     B_LEADS,
@@ -26,13 +38,6 @@ from experiments.tests.limplock_small import (
 )
 
 SHORT: dict[str, Any] = {"severities": (10, 100), "crash": False, "window_s_min": 0.1}
-
-
-@pytest.fixture
-def clients(tmp_path: Path) -> Iterator[Clients]:
-    found = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -203,3 +208,116 @@ def test_influxdb_gets_the_probes_of_base_and_faults_each_once(
     for window in repeat.windows:
         within = {machine for at, machine, _ in told if window.start_s <= at <= window.end_s}
         assert within == {"a", "b", "c"}, window.scenario
+
+
+# As PROGRAM, but what has no count goes on until it is stopped.
+ENDLESS = PROGRAM.replace('task[1] == "probe"', 'task[1] == "probe" or int(task[2]) == 0')
+
+
+def test_a_death_is_what_was_not_printed_before_or_a_program_that_ended() -> None:
+    printed = {"a": f"x {OUT_OF_MEMORY}", "b": "", "c": ""}
+    ended: set[str] = set()
+    deaths = Deaths("abc", lambda name: printed[name], lambda name: name in ended)
+    deaths.look(1.0)
+    assert deaths.found == {}
+    printed["a"] = "lines of before are gone"
+    deaths.look(2.0)
+    printed["a"] = f"again {OUT_OF_MEMORY}"
+    deaths.look(3.0)
+    assert deaths.found == {"a": 3.0}
+    ended.add("c")
+    deaths.look(4.0)
+    assert deaths.found == {"a": 3.0, "c": 4.0}
+
+
+def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count is 7 of Z3's 7,000; a death is seen in the log, and the window ends by itself long
+    before `for_s`."""
+    monkeypatch.setattr(module, "active_fault", Faults().held)
+    monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
+    monkeypatch.setattr(lasting_module, "_LOOK_S", 0.05)
+    looks = {"a": 0}
+
+    def printed(machine: str, lines: int) -> str:
+        del lines
+        looks[machine] = looks.get(machine, 0) + 1
+        return OUT_OF_MEMORY if machine == "a" and looks["a"] > 5 else ""
+
+    testbed = Small()
+    testbed.fleet = SimpleNamespace(
+        agents=testbed.agents, platform=SimpleNamespace(machine_logs=printed)
+    )
+    clients = Clients([sys.executable, "-c", ENDLESS], tmp_path / "log")
+    try:
+        one = repeat_of(Three([A_LEADS]), clients, testbed, [Scenario(100.0)], window_s_min=0.1,
+                        endure={"for_s": 3000.0, "after_s": 0.3})  # fmt: skip
+        one.measure()
+    finally:
+        clients.close()
+    base, faulty = one.windows
+    assert (base.died_s, [*faulty.died_s]) == ({}, ["a"])
+    [(_, lane)] = [(purpose, lane) for purpose, lane in one.lanes
+                   if purpose == ROW and lane.task.count == 0]  # fmt: skip
+    assert len(lane.did) > 7
+    assert not faulty.cut
+    assert faulty.took_s < faulty.length_s
+
+
+def test_only_rows_over_few_keys_can_go_on() -> None:
+    design = load_design("limplock-zookeeper")
+    asked = LimplockSection(rows=("Z3",), endure=Endure(for_s=60.0))
+    with pytest.raises(InputError) as caught:
+        asked.check(design)
+    assert str(caught.value.place).endswith("limplock.endure")
+    LimplockSection(rows=("Z5",), endure=Endure(for_s=60.0)).check(design)
+
+
+def test_the_design_of_figure_4_is_the_papers_size_on_both_releases() -> None:
+    design = load_design("limplock-zookeeper-memory")
+    section = design.section(LimplockSection, "limplock")
+    [row] = section.chosen_rows()
+    assert (row.name, section.count_of(row), section.severities) == ("Z5", 6000, (100,))
+    assert section.endure is not None
+    assert (section.pace_per_s, section.endure.for_s) == (94, 600)
+    assert design.experiment.design.repeats == 3
+    generations = {arm.of("ensemble").role["GENERATION"]
+                   for arm in design.experiment.arms.values()}  # fmt: skip
+    assert generations == {"new", "old"}
+
+
+def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers() -> None:
+    labels = {"a": "leader", "b": "follower-1", "c": "follower-2"}
+
+    def window(scenario: str, start_s: float, end_s: float, **more: Any) -> Window:
+        return Window("new", "Z5", "follower", scenario, 0, "b", "c", labels, start_s, end_s,
+                      end_s - start_s, False, {}, False, 0, **more)  # fmt: skip
+
+    some = [window("base", 0.0, 64.0), window("100", 100.0, 160.0, died_s={"a": 31.0})]
+    left = RunInputs(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
+    did = [(ROW, "c", "set", 100.0 + k / 90, 100.0 + (k + 0.5) / 90, "ok") for k in range(2700)]
+    did += [(ROW, "c", "set", 131.0, 140.0, "error")]
+    [course] = courses(left, some, pl.DataFrame(did, ASKED, orient="row"))
+    assert course["base_per_s"] == pytest.approx(6000 / 64)
+    assert course["died_s"] == {"leader": 31.0}
+    assert len(course["done_per_s"]) == 60 / BIN_S
+    assert course["done_per_s"][2] == pytest.approx(90.0, abs=1.0)
+    assert set(course["done_per_s"][16:]) == {0.0}
+    [figure] = lasting_figures({"courses": [course], "arms": ["new"]})
+    paper = rows()["Z5"].paper
+    assert paper is not None
+    for one in paper.course:
+        assert f"{one.rate_per_s:g}/s {one.what}" in figure.caption
+    assert figure.drawings["wide"]
+    assert lasting_figures({"courses": None, "arms": ["new"]}) == []
+
+
+def test_a_watch_that_ended_is_not_told_as_a_multiple_of_the_base(tmp_path: Path) -> None:
+    result = flat(Made(tmp_path, replace(SLOW_LEADER, timeout_factor=6.0)).result())
+    for endures in (False, True):
+        for one in result["scenarios"]:
+            one["endures"] = endures
+        said = [row[-1].text for row in scenario_table(result).rows]
+        assert any("× the base" in text for text in said) == (not endures)
+        assert any("cut short" in text for text in said)

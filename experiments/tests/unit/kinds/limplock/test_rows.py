@@ -1,24 +1,28 @@
-"""Rows of limplock: the 28 of the paper's Table 1 as data, and what a row may not say."""
+"""Rows of limplock: the 28 of the paper's Table 1, what a row may not say, and servers' pages."""
 
 from __future__ import annotations
 
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from core.errors import InputError
+from experiments.kinds.limplock.clients import metrics_client
+from experiments.kinds.limplock.clients.system import adapter_of
 from experiments.kinds.limplock.row import FOLDER, Paper, read_row, rows
+from experiments.paths import ROOT
 
 ROWS = rows()
 PAPER = {name: row.paper for name, row in ROWS.items() if row.paper is not None}
 # Table 1's base latencies in seconds, in its order.
-BASES_S = {
-    "F": [12, 182, 120, 9, 39, 208, 104, 432, 11, 4105, 174],
-    "H": [80, 80, 80, 4320],
-    "Z": [4, 5, 23, 26, 64],
-    "C": [66, 73, 36],
-    "B": [61, 151, 17, 4, 122],
-}
+BASES_S = {"F": [12, 182, 120, 9, 39, 208, 104, 432, 11, 4105, 174], "H": [80, 80, 80, 4320],
+           "Z": [4, 5, 23, 26, 64], "C": [66, 73, 36], "B": [61, 151, 17, 4, 122]}  # fmt: skip
 
 
 def test_all_rows_of_table_1_are_here_with_their_base_latencies() -> None:
@@ -76,3 +80,70 @@ def test_a_row_that_is_none_is_refused_with_its_key(
     with pytest.raises(InputError) as refused:
         read_row(tmp_path / "F4.toml")
     assert refused.value.place.endswith(key)
+
+
+@pytest.mark.parametrize("system", sorted({row.system for row in ROWS.values()}))
+def test_an_adapter_can_ask_all_rows_of_its_system_and_no_other_operation(system: str) -> None:
+    adapter = adapter_of(ROOT / "infra" / "roles" / system)
+    own = [row for row in ROWS.values() if row.system == system]
+    for row in own:
+        adapter.check(row)
+    for change in ({"operation": "defragment"}, {"consistency": None}):
+        odd = own[0].model_copy(update={"workload": own[0].workload.model_copy(update=change)})
+        if "operation" in change or system == "cassandra":
+            with pytest.raises(InputError):
+                adapter.check(odd)
+
+
+_BEANS = {"Hadoop:service=NameNode,name=FSNamesystem": '{"beans": [{"BlocksTotal": 7}]}',
+          "none": '{"beans": []}', "no-beans": "{}", "no-object": "[1]",
+          "text": "It works!"}  # fmt: skip
+
+
+class _Page(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        asked = parse_qs(urlsplit(self.path).query).get("qry", [""])[0]
+        said = _BEANS.get(asked, "").encode()
+        self.send_response(200 if said else 404)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+@pytest.mark.parametrize("name", _BEANS)
+def test_a_bean_or_nothing(server: ThreadingHTTPServer, name: str) -> None:
+    wanted = {"BlocksTotal": 7} if name.startswith("Hadoop") else {}
+    assert metrics_client.bean("127.0.0.1", server.server_port, name) == wanted
+
+
+def test_who_refuses_or_does_not_listen_says_nothing(server: ThreadingHTTPServer) -> None:
+    assert metrics_client.bean("127.0.0.1", server.server_port, "unknown") == {}
+    server.shutdown()
+    server.server_close()
+    assert metrics_client.bean("127.0.0.1", server.server_port, "none") == {}
+
+
+def test_a_request_makes_no_client(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would read all certificates of the world for it."""
+
+    def made(*_: object, **__: object) -> ssl.SSLContext:
+        raise AssertionError("a client of its own")
+
+    monkeypatch.setattr(ssl, "create_default_context", made)
+    name = next(iter(_BEANS))
+    told = [metrics_client.bean("127.0.0.1", server.server_port, name) for _ in range(3)]
+    assert told == [json.loads(_BEANS[name])["beans"][0]] * 3

@@ -16,7 +16,7 @@ from scipy import stats
 from core.errors import InputError
 from experiments.kinds.limplock.judge import calibrate
 from experiments.kinds.limplock.judge.calibrate import SCENARIOS, Scenario, verdicts
-from experiments.kinds.limplock.judge.model import HOLDER, Cluster, Repeat
+from experiments.kinds.limplock.judge.model import HOLDER, Cluster
 from experiments.kinds.limplock.judge.probes import SCHEMA, Needs, Outcome, Stream
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
 from experiments.kinds.limplock.judge.slowdown import Duration, median, slowdown
@@ -35,17 +35,10 @@ def times(factor: float) -> list[Duration]:
 
 
 def probes(
-    node: str,
-    slowdown: float = 1.0,
-    *,
-    operation: str = "read",
-    needs: Needs = "neither",
-    slow_from_s: float = 0.0,
-    slow_until_s: float = math.inf,
-    down_s: float = math.inf,
-    outcome: Outcome = "ok",
-    repeats: Sequence[int] = (0, 1, 2),
-) -> list[Probe]:
+    node: str, slowdown: float = 1.0, *, operation: str = "read", needs: Needs = "neither",
+    slow_from_s: float = 0.0, slow_until_s: float = math.inf, down_s: float = math.inf,
+    outcome: Outcome = "ok", repeats: Sequence[int] = (0, 1, 2),
+) -> list[Probe]:  # fmt: skip
     """A probe of some 0.1 s every second from -30 s on; slower, failed or down as asked."""
     rows: list[Probe] = []
     for repeat, second in itertools.product(repeats, range(-30, int(FAULT_S))):
@@ -141,47 +134,39 @@ def test_a_median_of_waits_cut_short_is_kaplan_and_meiers() -> None:
 # Probes and verdicts
 
 
-def test_a_quick_cluster_is_in_no_limplock() -> None:
-    result = found(own(), probes("n1"), probes("n2"))
-    assert verdicts(result) == ("no", "no", "no")
-    assert result.scope == ()
+NODES = ("n0", "n1", "n2")
 
 
-def test_an_operation_alone_is_slow() -> None:
-    result = found(own(), probes("n1"), faulty=times(10.0))
-    assert verdicts(result) == ("yes", "no", "no")
+@pytest.mark.parametrize(
+    ("streams", "factor", "said", "scope"),
+    [
+        ([own(), probes("n1"), probes("n2")], 1.0, ("no", "no", "no"), ()),
+        # An operation alone is slow.
+        ([own(), probes("n1")], 10.0, ("yes", "no", "no"), ()),
+        # A node is in limplock where what needs nothing limping is slow.
+        ([own(20.0), probes("n1")], 10.0, ("yes", "yes", "no"), ()),
+        # What needs the limping part says nothing of its node.
+        ([own(), probes("n0", 50.0, operation="write", needs="limpware"), probes("n1")],
+         1.0, ("no", "no", "yes"), ("write",)),
+        # A cluster is in limplock in what no node can do ...
+        ([own(20.0), probes("n1", 20.0), probes("n2", 20.0), probes("n2", operation="write")],
+         1.0, ("no", "yes", "yes"), ("read",)),
+        # ... as what one node does for all, and updates that all need the limping node.
+        ([probes("n0", 20.0, operation="stat", needs="node"), probes("n1"), probes("n2")],
+         1.0, ("no", "yes", "yes"), ("stat",)),
+        ([*(probes(node, 20.0, operation="set", needs="limpware") for node in NODES),
+          *(probes(node, operation="get") for node in NODES[1:])],
+         1.0, ("no", "no", "yes"), ("set",)),
+    ],
+)  # fmt: skip
+def test_operation_node_and_cluster_are_judged_by_what_needs_the_limping_part(
+    streams: list[list[Probe]], factor: float, said: tuple[str, ...], scope: tuple[str, ...]
+) -> None:
+    result = found(*streams, faulty=times(factor))
+    assert (verdicts(result), result.scope) == (said, scope)
     assert result.operation.slowdown is not None
-    assert result.operation.slowdown.factor == pytest.approx(10.0)
-
-
-def test_a_node_is_in_limplock_where_what_needs_nothing_limping_is_slow() -> None:
-    result = found(own(20.0), probes("n1"), faulty=times(10.0))
-    assert verdicts(result) == ("yes", "yes", "no")
-    assert [(one.node, one.verdict) for one in result.nodes] == [("n0", "yes"), ("n1", "no")]
-
-
-def test_what_needs_the_limping_part_says_nothing_of_its_node() -> None:
-    result = found(own(), probes("n0", 50.0, operation="write", needs="limpware"), probes("n1"))
-    assert result.node == "no"
-
-
-def test_a_cluster_is_in_limplock_in_what_no_node_can_do() -> None:
-    result = found(
-        own(20.0), probes("n1", 20.0), probes("n2", 20.0), probes("n2", operation="write")
-    )
-    assert (result.node, result.cluster, result.scope) == ("yes", "yes", ("read",))
-
-
-def test_what_one_node_does_for_all_is_the_clusters() -> None:
-    stats_of_the_master = probes("n0", 20.0, operation="stat", needs="node")
-    result = found(stats_of_the_master, probes("n1"), probes("n2"))
-    assert (result.cluster, result.scope) == ("yes", ("stat",))
-
-
-def test_updates_that_all_need_the_limping_node_are_the_clusters_and_no_nodes() -> None:
-    updates = [probes(node, 20.0, operation="set", needs="limpware") for node in ("n0", "n1", "n2")]
-    result = found(*updates, probes("n1", operation="get"), probes("n2", operation="get"))
-    assert (result.node, result.cluster, result.scope) == ("no", "yes", ("set",))
+    assert result.operation.slowdown.factor == pytest.approx(factor)
+    assert {one.verdict for one in result.nodes if one.node != "n0"} <= {"no", said[2]}
 
 
 def test_what_healed_before_the_last_third_is_a_fail_over() -> None:
@@ -295,16 +280,11 @@ def test_a_cascade_is_dated_node_by_node() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        pl.lit("soon").alias("outcome"),
-        pl.lit("both").alias("needs"),
-        pl.lit(9, pl.Int64).alias("repeat"),
-        pl.lit(-99.0).alias("end_s"),
-        pl.lit(float("nan")).alias("end_s"),
-        pl.lit(None, pl.Float64).alias("end_s"),
-        pl.lit(1).alias("node"),
-    ],
-)
+    [pl.lit("soon").alias("outcome"), pl.lit("both").alias("needs"),
+     pl.lit(9, pl.Int64).alias("repeat"), pl.lit(-99.0).alias("end_s"),
+     pl.lit(float("nan")).alias("end_s"), pl.lit(None, pl.Float64).alias("end_s"),
+     pl.lit(1).alias("node")],
+)  # fmt: skip
 def test_a_record_that_is_none_is_refused(change: pl.Expr) -> None:
     with pytest.raises(InputError):
         judged(frame(own()).with_columns(change))
@@ -316,10 +296,9 @@ def test_a_record_that_is_none_is_refused(change: pl.Expr) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_a_known_cluster_is_never_judged_wrongly(scenario: Scenario) -> None:
     rng = RNG(7)
-    for _ in range(2):
-        cluster = scenario.draw(rng)
-        came = verdicts(judge(calibrate.measured(cluster, calibrate.repeats(cluster, rng)), Rule()))
-        assert "wrong" not in map(calibrate.tally, came, scenario.expected), cluster
+    cluster = scenario.draw(rng)
+    came = verdicts(judge(calibrate.measured(cluster, calibrate.repeats(cluster, rng)), Rule()))
+    assert "wrong" not in map(calibrate.tally, came, scenario.expected), cluster
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:7], ids=lambda one: one.name)
@@ -344,18 +323,13 @@ def test_intervals_of_when_a_node_slowed_hold_what_they_say() -> None:
     """Reads of the queue's holder are three times slower when two thirds of its memory are full."""
     cluster = Cluster("queue", memory=400, noise=0.02, fault_s=30.0)
     rng = RNG(4)
-    true_s = np.median([one.slow_from_s[HOLDER] for one in calibrate.repeats(cluster, rng, 15)])
+    true_s = np.median([one.slow_from_s[HOLDER] for one in calibrate.repeats(cluster, rng, 9)])
     stream = Stream(f"n{HOLDER}", "read", "neither")
     held = 0
-    for _ in range(20):
+    for _ in range(10):
         outcomes = calibrate.repeats(cluster, rng)
         streams = judge(calibrate.measured(cluster, outcomes), Rule()).streams
         [since] = [one.since for one in streams if one.stream == stream]
         assert since is not None
         held += bool(since.low_s <= true_s <= since.high_s)
-    assert held >= 12  # 15 expected at the least; fewer than 12 comes once in 20 times
-
-
-def test_a_seed_makes_the_same_cluster_again() -> None:
-    first, again = (Repeat(Cluster("pool"), RNG(5)).run() for _ in range(2))
-    assert first == again
+    assert held >= 5  # 7.5 expected at the least; fewer than 5 come once in 50 times

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from core.errors import InputError
 from experiments.design import load_design
 from experiments.kinds.limplock.clients.jvm import read_jvm
 from experiments.kinds.limplock.clients.system import Node, NotStable, System, adapter_of
@@ -77,13 +76,10 @@ def test_the_leader_and_its_followers_are_told_apart(system: System, say: Say) -
 
 @pytest.mark.parametrize(
     "words",
-    [
-        (FOLLOWER, FOLLOWER, FOLLOWER),
-        (FOLLOWER, LEADER, NOT_SERVING),
-        (FOLLOWER, LEADER, OSError("refused")),
-        (FOLLOWER, LEADER.replace("followers\t2", "followers\t1"), FOLLOWER),
-    ],
-)
+    [(FOLLOWER, FOLLOWER, FOLLOWER), (FOLLOWER, LEADER, NOT_SERVING),
+     (FOLLOWER, LEADER, OSError("refused")),
+     (FOLLOWER, LEADER.replace("followers\t2", "followers\t1"), FOLLOWER)],
+)  # fmt: skip
 def test_an_ensemble_that_is_not_whole_has_no_parts(
     system: System, say: Say, words: tuple[str | OSError, ...]
 ) -> None:
@@ -102,14 +98,6 @@ def test_the_queue_to_followers_is_what_it_was_since_the_last_look(
     assert (found["queued_to_learners"], found["outstanding_requests"]) == (30.0, 7.0)
     assert found["heap_used_mb"] > 0
     assert system.look("ensemble-3") == {}
-
-
-def test_an_operation_that_its_client_cannot_ask_is_refused(system: System) -> None:
-    row = rows()["Z3"]
-    system.check(row)
-    odd = row.model_copy(update={"workload": row.workload.model_copy(update={"operation": "scan"})})
-    with pytest.raises(InputError):
-        system.check(odd)
 
 
 def test_a_row_asks_as_many_bytes_an_operation_as_the_paper_s(system: System) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
 from io import StringIO
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +13,10 @@ from rich.console import Console
 from core.runfiles.events import Event, windows
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.schemes import KIND
-from experiments.kinds.schemes.figures import STAGES, failover_parts, members_over_time
 from experiments.kinds.schemes.strength import strength
 from experiments.kinds.schemes.tables import scheme_words, strength_sentence
 from experiments.record.records import write_json
 from experiments.record.result import result_of
-from experiments.report.layout import NARROW, WIDE
 from experiments.report.text import percent
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.strength_fixture import cloud_events, fleet_of
@@ -45,36 +41,6 @@ def _run() -> RunFolder:
     return RunFolder(
         Path("results"), manifest=manifest, summary=summary, events=events, windows=found
     )
-
-
-def _rows(drawn: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
-    """A layer's data, which Altair keeps at the top of the drawing, as text."""
-    rows: list[dict[str, Any]] = json.loads(drawn["datasets"][layer["data"]["name"]])
-    return rows
-
-
-def test_bars_are_the_parts_of_each_fail_over_in_their_order() -> None:
-    run = _run()
-    whole = run.summary["strength"]["failovers"]
-    for one in whole:
-        one.update(detection_s=1.0, boot_s=2.0, start_s=one["total_s"] - 3.0)
-    for size in (WIDE, NARROW):
-        drawn = failover_parts(run, size).to_dict(validate=False)
-        first = _rows(drawn, drawn)[: len(STAGES)]
-        assert [row["t"] for row in first[1:]] == [row["end"] for row in first[:-1]]
-        assert abs(first[-1]["end"] - whole[0]["total_s"]) < 1e-9
-
-
-def test_steps_count_the_machines_that_serve() -> None:
-    run = _run()
-    drawn = members_over_time(run, WIDE).to_dict(validate=False)
-    _, line = drawn["vconcat"][0]["layer"]
-    rows = _rows(drawn, line)
-    assert (rows[0]["t"], rows[0]["v"]) == (0.0, 2)
-    assert {row["v"] for row in rows} <= {0, 1, 2}
-    crashes = run.summary["strength"]["tiers"]["web"]["crashes"]
-    falls = sum(a["v"] > b["v"] for a, b in pairwise(rows))
-    assert falls == crashes
 
 
 def test_measured_and_predicted_are_said_with_their_intervals() -> None:
@@ -106,12 +72,9 @@ def test_an_empty_pool_is_said_and_not_hidden() -> None:
 def test_a_run_with_fail_over_has_its_section_beside_the_arms(tmp_path: Path) -> None:
     run = fake_run(order="A", measure_s=30.0, rate_per_s=4.0)
     run.events = cloud_events(3, 20.0, 2.0, 45.0).lines
-    run.manifest["spec"] |= {
-        "kind": "schemes",
-        "arms": {"baseline": {}},
-        "failover": {"heartbeat_s": 1.0},
-        "fleet": fleet_of("cloud", 2, 0).model_dump(mode="json"),
-    }
+    run.manifest["spec"] |= {"kind": "schemes", "arms": {"baseline": {}},
+                             "failover": {"heartbeat_s": 1.0},
+                             "fleet": fleet_of("cloud", 2, 0).model_dump(mode="json")}  # fmt: skip
     run.write(tmp_path)
     result = result_of("schemes", run.manifest, KIND.analyse(tmp_path)) | {"valid": True}
     write_json(tmp_path / "result.json", result)

@@ -222,11 +222,9 @@ def test_the_exhaustive_rounds_are_interleaved_and_a_cut_one_is_left_out() -> No
 
 def poll(requests: int, buckets: Mapping[int, int], uptime_s: float = 9.0) -> dict[str, object]:
     server = {"processing_count": requests, "processing_us_sum": 4_000 * requests}
-    stats = {
-        "tier": "web", "uptime_s": uptime_s, "requests": {"received": requests},
-        "token_holds": requests, "token_hold_us_total": 9_000 * requests,
-        "busy_us": 5_000 * requests, "wasted_us": 0, "servers": [server, server],
-    }  # fmt: skip
+    stats = {"tier": "web", "uptime_s": uptime_s, "requests": {"received": requests},
+             "token_holds": requests, "token_hold_us_total": 9_000 * requests,
+             "busy_us": 5_000 * requests, "wasted_us": 0, "servers": [server, server]}  # fmt: skip
     return {
         "stats": stats,
         "latency": {"buckets": [{"us": us, "count": n} for us, n in buckets.items()]},
