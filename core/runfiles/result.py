@@ -101,6 +101,8 @@ class Promise(TypedDict):
     """The promise of a plan, held against a run of its fleet."""
 
     verdict: Literal["kept", "broken", "undecided"]
+    claimed: NotRequired[bool]
+    """False where the plan was undecided, and so promised nothing."""
     reasons: list[str]
     source_run: str | None
     usd_per_month: MonthlyCost

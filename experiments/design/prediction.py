@@ -146,6 +146,12 @@ class PredictedService(_Lenient):
     distribution: Distribution | None = None
 
 
+class PlanSimulation(_Lenient):
+    """The simulator's answer about the planned fleet."""
+
+    verdict: str = ""
+
+
 class Prediction(_Lenient):
     """A feasible plan."""
 
@@ -154,6 +160,7 @@ class Prediction(_Lenient):
     predicted: PredictedService
     margin: Margin | None = None
     present: PresentFleet | None = None
+    simulation: PlanSimulation | None = None
     inputs: dict[str, Any] = Field(default_factory=dict)
     tfvars: Annotated[str, Field(min_length=1)]
 
@@ -162,6 +169,11 @@ class Prediction(_Lenient):
         """The run that the plan was made from, if it says so."""
         run = self.inputs.get("run")
         return run if isinstance(run, str) and run else None
+
+    @property
+    def claimed(self) -> bool:
+        """False where the simulator left the plan undecided: then it promises nothing."""
+        return self.simulation is None or self.simulation.verdict != "undecided"
 
     @property
     def policy(self) -> str:

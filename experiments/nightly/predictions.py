@@ -51,7 +51,7 @@ def _line(
         commit=result["commit"],
         valid=bool(result["valid"]),
         reasons=tuple(map(str, reasons)),
-        promise=promise["verdict"],
+        promise=promise["verdict"] if promise.get("claimed", True) else "undecided",
         services=_services(read_manifest(folder)),
         policy=plan.policy,
         utilisation=max(used, default=None),

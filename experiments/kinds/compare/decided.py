@@ -52,9 +52,10 @@ def looks_table(decided: Mapping[str, Any]) -> Table:
     looks = decided["looks"]
     arms = list(looks[0]["comparisons"])
     judged = list(looks[0]["slo"])
+    level = "level" if arms else "slo_level"
     rows = tuple(
         (
-            named(str(one["look"])), Cell(number(one["blocks"])), Cell(percent(one["level"])),
+            named(str(one["look"])), Cell(number(one["blocks"])), Cell(percent(one[level])),
             *(_compared(one["comparisons"][arm]) for arm in arms),
             *(named(one["slo"][arm]) for arm in judged),
         )

@@ -89,12 +89,21 @@ def promise_sentence(summary: Mapping[str, Any]) -> str:
     answer = promise["verdict"]
     clauses = promise["clauses"].items()
     names = " and ".join(_clause_name(key) for key, one in clauses if one["verdict"] == answer)
+    of_names = f" for {names}" if names else ""
     said = {
         "kept": "The plan's promise was kept",
         "broken": f"The plan's promise was broken by {names}",
-        "undecided": "Whether the plan's promise is kept is undecided"
-        + (f" for {names}" if names else ""),
+        "undecided": f"Whether the plan's promise is kept is undecided{of_names}",
     }[answer]
+    if not promise.get("claimed", True):
+        said = (
+            "The plan was undecided and promised nothing; "
+            + {
+                "kept": "its fleet meets the SLO",
+                "broken": f"its fleet misses the SLO by {names}",
+                "undecided": f"whether its fleet meets the SLO is undecided{of_names}",
+            }[answer]
+        )
     cost = promise["usd_per_month"]
     if cost["after"] is not None:
         said += f", at {usd(cost['after'])} a month"

@@ -25,10 +25,11 @@ def promise_of(
 
     Parameters: compared, the figures as `predicted.compare` returns them; slo, the verdict of all
     arms as `slo_verdict` returns it.
-    Returns verdict, reasons, source_run, usd_per_month (before: of the fleet that the plan was made
-    from; after: of the planned one), clauses by the SLO's key: verdict, limit, allowed, share, low,
-    high, requests, predicted, predicted_low, predicted_high, covered; and figures: of how many the
-    plan gave an interval, and how many of these lie in it.
+    Returns verdict, claimed (False where the plan was undecided), reasons, source_run,
+    usd_per_month (before: of the fleet that the plan was made from; after: of the planned one),
+    clauses by the SLO's key: verdict, limit, allowed, share, low, high, requests, predicted,
+    predicted_low, predicted_high, covered; and figures: of how many the plan gave an interval, and
+    how many of these lie in it.
     """
     arm = (slo.get("arms") or {}).get(PLANNED_ARM) or {}
     clauses = {
@@ -45,6 +46,7 @@ def promise_of(
     before = prediction.present.usd_per_month if prediction.present else None
     return {
         "verdict": verdict,
+        "claimed": prediction.claimed,
         "reasons": reasons,
         "source_run": prediction.source_run,
         "usd_per_month": {"before": before, "after": compared["cost_usd_per_month"]["measured"]},

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import InputError
 from core.runfiles.result import read_result
-from experiments.design.prediction import LawError, Prediction, read_prediction
+from experiments.design.prediction import LawError, PlanSimulation, Prediction, read_prediction
 from experiments.kinds.compare import KIND
 from experiments.record.manifest import Verdicts
 from experiments.record.metrics.promise import promise_of
@@ -82,6 +82,15 @@ def test_a_promise_is_kept_by_all_its_clauses_and_broken_by_one(
     }
     assert bool(found["reasons"]) == (verdict != "kept")
     assert found["usd_per_month"] == {"before": 90.0, "after": 70.0}
+
+
+@pytest.mark.parametrize(("verdict", "claimed"), [("kept", True), ("undecided", False)])
+def test_a_plan_that_the_simulator_left_undecided_claims_nothing(
+    verdict: str, claimed: bool
+) -> None:
+    simulated = plan().model_copy(update={"simulation": PlanSimulation(verdict=verdict)})
+    assert promise_of(simulated, compared(), slo(p95_ms=True))["claimed"] is claimed
+    assert promise_of(plan(), compared(), slo(p95_ms=True))["claimed"]
 
 
 def test_a_clause_has_the_share_as_predicted_and_as_measured() -> None:

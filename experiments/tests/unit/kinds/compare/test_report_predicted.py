@@ -123,6 +123,15 @@ def test_each_limit_of_the_promise_is_answered_and_what_broke_it_and_both_costs_
     assert promise_table(run.summary()) is None
 
 
+def test_a_plan_that_was_undecided_is_not_said_to_have_broken_a_promise(
+    promised: dict[str, Any],
+) -> None:
+    promised["promise"]["claimed"] = False
+    sentence = promise_sentence(promised)
+    assert sentence.startswith("The plan was undecided and promised nothing; its fleet misses")
+    assert "by p99" in sentence
+
+
 def test_figures_with_an_interval_are_counted_and_those_without_are_not_spoken_of(
     run: FakeRun, promised: dict[str, Any]
 ) -> None:
