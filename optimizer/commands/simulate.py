@@ -126,7 +126,7 @@ def _replay(trace: Path, as_json: bool) -> int:
         + ended[found["ended"]]
     )
     if difference is not None:
-        say(f"{trace}:{difference['line']}: {difference['call']}")
+        say(f"{trace}:{difference['line']}: the first decision that differs")
         say(f"  recorded: {difference['recorded']}")
         say(f"  replayed: {difference['replayed']}")
     return int(difference is not None)

@@ -35,7 +35,7 @@ def replay(trace: Path) -> dict[str, Any]:
     """The simulator's decisions where the arbiter of a trace decided.
 
     Returns: {"schema", "policy", "servers", "compared", "equal", "grants", "ended",
-    "first_difference": None or {"line", "call", "recorded", "replayed"}}.
+    "first_difference": None or {"line", "recorded", "replayed"}}.
     Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
     """
     if not trace.exists():
@@ -82,10 +82,10 @@ def percentile_s(latency: dict[str, Any], q: float) -> float:
 
 
 def _refusal(said: str, what: str, wanted: str, hint: str) -> InputError:
-    """The simulator's "place: expected ..., but got ..." as an error of ours."""
+    """The simulator's "place: expected ... (got ...)" as an error of ours."""
     line = said.strip().removeprefix("simulator: ")
     place, _, rest = line.partition(": expected ")
-    expected, _, got = rest.rpartition(", but got ")
+    expected, _, got = rest.removesuffix(")").partition(" (got ")
     if not expected:
         return InputError(what, expected=wanted, got=line or "nothing", hint=hint)
     if place in (".", "input"):

@@ -1,17 +1,16 @@
 //! The selector with, if wanted, a trace: each call that changes it and what came of it as a line
-//! (`policy::trace` has the form, `simulator --replay` makes the calls again).
+//! of JSON (`policy::trace` has the form, `simulator --replay` makes the calls again).
 //!
 //! There is no other way to change the selector than the methods here: none is left out. Lines are
 //! gathered in memory and written 64 KiB at a time, whole lines only, under the tier's lock. A file that
 //! cannot be written ends the trace, never a request.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::path::Path;
 
-use policy::trace::{Answer, Call, End, Header, Outcome, Step, ARROW};
+use policy::trace::{Answer, Call, End, Header, Line, Reason, Step, VERSION};
 use policy::{
     Acquired, Ask, Grant, Guardrails, Observation, Policy, Refused, RequestId, Selector, ServerId,
     Settings, TimeUs,
@@ -33,7 +32,10 @@ impl Traced {
             trace,
         };
         if let Some(trace) = &mut traced.trace {
-            trace.put(&Header(settings));
+            trace.put(&Line::Begin(Header {
+                version: VERSION,
+                settings,
+            }));
         }
         traced
     }
@@ -41,27 +43,21 @@ impl Traced {
     /// Writes what is not yet written, and the last line.
     pub fn end(&mut self) {
         if let Some(trace) = self.trace.take() {
-            trace.end(false);
+            trace.end(Reason::Exit);
         }
     }
 
-    /// As the selector's.
-    ///
-    /// # Errors
     /// As the selector's.
     pub fn acquire(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
         let first = grants.len();
         let acquired = self.selector.acquire(ask, grants);
         if self.trace.is_some() {
-            let answer = Answer::Acquired(acquired);
-            self.write(&Call::acquire(ask), answer, &grants[first..]);
+            let answer = acquired.into();
+            self.write(ask.now, Step::acquire(ask), answer, &grants[first..]);
         }
         acquired
     }
 
-    /// As the selector's.
-    ///
-    /// # Errors
     /// As the selector's.
     pub fn again(
         &mut self,
@@ -78,8 +74,7 @@ impl Traced {
                 server,
                 waits,
             };
-            let answer = Answer::Acquired(acquired);
-            self.write(&Call { now, step }, answer, &grants[first..]);
+            self.write(now, step, acquired.into(), &grants[first..]);
         }
         acquired
     }
@@ -90,7 +85,7 @@ impl Traced {
         let found = self.selector.hedge(ask, grants);
         if self.trace.is_some() {
             let answer = Answer::Found(found);
-            self.write(&Call::hedge(ask), answer, &grants[first..]);
+            self.write(ask.now, Step::hedge(ask), answer, &grants[first..]);
         }
         found
     }
@@ -100,7 +95,7 @@ impl Traced {
         let waited = self.selector.cancel(request);
         if self.trace.is_some() {
             let step = Step::Cancel { request };
-            self.write(&Call { now, step }, Answer::Waited(waited), &[]);
+            self.write(now, step, Answer::Waited(waited), &[]);
         }
         waited
     }
@@ -141,20 +136,24 @@ impl Traced {
     }
 
     fn step(&mut self, now: TimeUs, step: Step<'_>, grants: &mut Vec<Grant>) {
-        let call = Call { now, step };
         let first = grants.len();
-        let answer = call.apply(&mut self.selector, grants);
-        self.write(&call, answer, &grants[first..]);
+        let answer = step.apply(now, &mut self.selector, grants);
+        self.write(now, step, answer, &grants[first..]);
     }
 
-    fn write(&mut self, call: &Call<'_>, answer: Answer, grants: &[Grant]) {
+    fn write(&mut self, now_us: TimeUs, step: Step<'_>, answer: Answer, grants: &[Grant]) {
         let Some(trace) = &mut self.trace else {
             return;
         };
-        let outcome = Outcome { answer, grants };
-        let goes_on = trace.call(format_args!("{call}{ARROW}{outcome}"));
+        let grants = grants.iter().map(|it| (it.request, it.server)).collect();
+        let goes_on = trace.call(Call {
+            now_us,
+            step,
+            answer,
+            grants,
+        });
         if let Some(trace) = self.trace.take_if(|_| !goes_on) {
-            trace.end(true);
+            trace.end(Reason::Full);
         }
     }
 }
@@ -178,7 +177,7 @@ pub struct Trace {
     file: File,
     /// For messages.
     path: String,
-    lines: String,
+    lines: Vec<u8>,
     calls: u64,
     calls_max: u64,
     failed: bool,
@@ -186,14 +185,11 @@ pub struct Trace {
 
 impl Trace {
     /// Begins a file, over what was there, for at most `calls_max` calls.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn create(path: &Path, calls_max: u64) -> io::Result<Self> {
         Ok(Self {
             file: File::create(path)?,
             path: path.display().to_string(),
-            lines: String::with_capacity(BUFFER_BYTES + 1024),
+            lines: Vec::with_capacity(BUFFER_BYTES + 1024),
             calls: 0,
             calls_max,
             failed: false,
@@ -201,15 +197,16 @@ impl Trace {
     }
 
     /// True if there may be further calls.
-    fn call(&mut self, line: std::fmt::Arguments<'_>) -> bool {
+    fn call(&mut self, call: Call<'_>) -> bool {
         self.calls += 1;
-        self.put(&line);
+        self.put(&Line::Call(call));
         self.calls < self.calls_max && !self.failed
     }
 
-    fn put(&mut self, line: &dyn std::fmt::Display) {
+    fn put(&mut self, line: &Line<'_>) {
         // Writing to memory does not fail.
-        let _ = writeln!(self.lines, "{line}");
+        let _ = serde_json::to_writer(&mut self.lines, line);
+        self.lines.push(b'\n');
         if self.lines.len() >= BUFFER_BYTES {
             self.flush();
         }
@@ -219,18 +216,18 @@ impl Trace {
         if self.failed {
             return;
         }
-        if let Err(error) = self.file.write_all(self.lines.as_bytes()) {
+        if let Err(error) = self.file.write_all(&self.lines) {
             tracing::error!("{}: the trace ends here: {error}", self.path);
             self.failed = true;
         }
         self.lines.clear();
     }
 
-    fn end(mut self, is_full: bool) {
+    fn end(mut self, reason: Reason) {
         let calls = self.calls;
-        self.put(&End { is_full, calls });
+        self.put(&Line::End(End { reason, calls }));
         self.flush();
-        if is_full && !self.failed {
+        if reason == Reason::Full && !self.failed {
             let path = &self.path;
             tracing::warn!("{path}: the trace ends here, at trace_lines_max = {calls}");
         }

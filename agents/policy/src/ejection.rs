@@ -13,10 +13,13 @@
 //! too. What cannot be copied is a probe only where nothing else comes: a whole session (MySQL at one
 //! replica, TCP), or a request of a tier in which nothing could be copied for `out_us_max`.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ServerId, TimeUs};
 
 /// When servers are ejected, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EjectionRules {
     /// Failures in a row.
     pub consecutive_failures: u32,

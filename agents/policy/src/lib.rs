@@ -49,6 +49,8 @@ mod tad_paper;
 mod tournament;
 pub mod trace;
 
+use serde::{Deserialize, Serialize};
+
 pub use ejection::EjectionRules;
 pub use policy::{Parameter, Policy, HEDGE_PERCENTILE, OBSERVATION_AGE_MS, TOKENS};
 pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};
@@ -105,7 +107,8 @@ const ALL: &[&policy::Rule] = &[
 ];
 
 /// The bounds of every policy.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Guardrails {
     /// Replicas beyond the first per request, over the window; no limit where absent.
     pub extra_load_max: Option<f64>,
@@ -127,7 +130,8 @@ impl Default for Guardrails {
 }
 
 /// The settings of a [`Selector`]; start from [`Settings::new`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The policy to begin with.
     pub policy: Policy,

@@ -53,7 +53,8 @@ impl Ask<'_> {
 }
 
 /// The grant of an accepted request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Acquired {
     /// Grants given at once, with that of a probe.
     pub granted: usize,
@@ -64,7 +65,8 @@ pub struct Acquired {
 }
 
 /// Replicas that are sent only if the request is not answered by then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hedge {
     /// From the sending of a replica to the next.
     pub after_us: u64,
@@ -73,7 +75,8 @@ pub struct Hedge {
 }
 
 /// Why a request got nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refused {
     /// No server is alive that the request did not exclude.
     #[error("no server is alive")]
@@ -197,9 +200,6 @@ impl Selector {
     /// Asks for one server, for who has a connection there and keeps it: this is no choice, and to
     /// the budget of extra load no request. Where its tokens are out the request waits, if it
     /// `waits`; else it gets nothing. At an ejected server, which has no tokens, it needs none.
-    ///
-    /// # Errors
-    /// [`Refused`]; `NoServer` where this one is dead.
     pub fn again(
         &mut self,
         now: TimeUs,

@@ -2,10 +2,13 @@
 //!
 //! All estimates are kept up whatever the policy, so that a change of policy finds them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::TimeUs;
 
 /// A replica's observation of its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Observation {
     /// The time from sending to the complete reply.
     LatencyUs(u64),

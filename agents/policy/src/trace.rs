@@ -1,67 +1,94 @@
-//! A trace: every call that changes a [`Selector`], and what came of it, one line each.
+//! A trace: every call that changes a [`Selector`], and what came of it, a line of JSON each.
 //!
 //! Time and seed are arguments, so the calls alone decide: who makes the same calls in the same
-//! order gets the same answers. The arbiter writes such lines, the simulator replays them. A line is
-//! the call, its fields in this order, ` -> `, and the outcome:
+//! order gets the same answers. The arbiter writes such lines, the simulator replays them. Each is a
+//! [`Line`]:
 //!
 //! ```text
-//! trace version=3 kind=tad servers=3 tokens=1 ... seed=42 extra_load_max=- ... ejection=5,0.5,...
-//! acquire now_us=512 request=0 r=2 probes=true exclude=- avoid=- -> grants=0@1,0@2 waiting=0 hedge=-
-//! observe now_us=900 server=1 latency_us=388 -> grants=-
-//! release now_us=901 server=1 -> grants=4@1
-//! end reason=exit calls=3
+//! {"begin":{"version":4,"settings":{"policy":"tad","servers":3,"tokens_per_server":1, ...}}}
+//! {"call":{"now_us":900,"step":{"release":{"server":1}},"answer":"nothing","grants":[[4,1]]}}
+//! {"end":{"reason":"exit","calls":1}}
 //! ```
 //!
-//! | call | its fields after `now_us` | outcome besides `grants` (REQUEST@SERVER) |
-//! |---|---|---|
-//! | `acquire` | `request`, `r`, `probes`, `exclude`, `avoid` | `waiting`, `hedge` (AFTER_USxEXTRAS), or `refused` |
-//! | `again` | `request`, `server`, `waits` | as of `acquire` |
-//! | `hedge` | `request`, `exclude`, `avoid` | `found` |
-//! | `cancel` | `request` | `waited` |
-//! | `observe` | `server`, `latency_us` or `error_after_us` | |
-//! | `release`, `down`, `up` | `server` | |
-//! | `kind`, `tokens` | `kind`, `tokens` | |
-//! | `guardrails` | `extra_load_max`, `extra_load_window_us`, `ejection` | |
-
-mod fields;
-mod frame;
+//! A grant is `[REQUEST, SERVER]`.
 
 use std::borrow::Cow;
-use std::fmt::{Display, Formatter, Result as Written};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Acquired, Ask, Grant, Guardrails, Observation, Policy, Refused, RequestId, Selector, ServerId,
-    TimeUs,
+    Acquired, Ask, EjectionRules, Grant, Guardrails, Observation, Policy, Refused, RequestId,
+    Selector, ServerId, Settings, TimeUs,
 };
-use fields::{Fields, List, Maybe};
-pub use frame::{End, Header, VERSION};
 
-/// Between a call and its outcome.
-pub const ARROW: &str = " -> ";
+/// Of the form of lines; another one is refused.
+pub const VERSION: u32 = 4;
+/// As many as an arbiter may have.
+const SERVERS_MAX: usize = 1_000;
+const TOKENS_MAX: usize = 10_000;
+/// In microseconds, 285 years: sums of a few do not overflow.
+const TIME_MAX: u64 = 1 << 53;
 
-/// A line that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("expected {expected}, but got {came}")]
-pub struct Malformed {
-    /// A value that would do.
-    pub expected: String,
-    /// The value that is there.
-    pub came: String,
+/// A line of a trace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line<'a> {
+    /// The first: what the selector was built from.
+    Begin(Header),
+    /// A call.
+    Call(Call<'a>),
+    /// The last; a trace without it was cut off between two lines (a killed arbiter).
+    End(End),
 }
 
-/// A call, at a time that it was given.
-#[derive(Debug, Clone, PartialEq)]
+/// The beginning of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// See [`VERSION`].
+    pub version: u32,
+    /// The selector's.
+    pub settings: Settings,
+}
+
+/// The end of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// Why it ends.
+    pub reason: Reason,
+    /// Lines between the first and this.
+    pub calls: u64,
+}
+
+/// Why a trace ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The arbiter has ended.
+    Exit,
+    /// As many calls as there may be were written, others followed.
+    Full,
+}
+
+/// A call, at a time that it was given, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Call<'a> {
     /// Its `now`.
-    pub now: TimeUs,
+    pub now_us: TimeUs,
     /// The function that was called.
     pub step: Step<'a>,
+    /// The return value of the call.
+    pub answer: Answer,
+    /// The grants that it gave out.
+    pub grants: Vec<(RequestId, ServerId)>,
 }
 
 /// The calls that change a [`Selector`], with the fields of its methods.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)]
 pub enum Step<'a> {
     Acquire {
@@ -103,55 +130,64 @@ pub enum Step<'a> {
 }
 
 /// The return value of a call, besides grants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Of calls that return nothing.
     Nothing,
     /// Of `acquire` and `again`.
-    Acquired(Result<Acquired, Refused>),
+    Acquired(Acquired),
+    /// Of `acquire` and `again`.
+    Refused(Refused),
     /// Of `hedge`.
     Found(bool),
     /// Of `cancel`.
     Waited(usize),
 }
 
-/// An outcome as a line has it after the arrow.
-#[derive(Debug, Clone, Copy)]
-pub struct Outcome<'a> {
-    /// The return value of the call.
-    pub answer: Answer,
-    /// The grants that it gave out.
-    pub grants: &'a [Grant],
+impl From<Result<Acquired, Refused>> for Answer {
+    fn from(answer: Result<Acquired, Refused>) -> Self {
+        answer.map_or_else(Self::Refused, Self::Acquired)
+    }
 }
 
-impl<'a> Call<'a> {
+/// A value that no selector takes.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{key}: expected {expected} (got {got})")]
+pub struct Impossible {
+    /// Its key.
+    pub key: &'static str,
+    /// A value that would do.
+    pub expected: String,
+    /// The value that is there.
+    pub got: String,
+}
+
+impl<'a> Step<'a> {
     /// Of [`Selector::acquire`].
     pub fn acquire(ask: &Ask<'a>) -> Self {
-        let step = Step::Acquire {
+        Self::Acquire {
             request: ask.request,
             r: ask.r,
             probes: ask.probes,
             exclude: ask.exclude.into(),
             avoid: ask.avoid.into(),
-        };
-        Self { now: ask.now, step }
+        }
     }
 
     /// Of [`Selector::hedge`].
     pub fn hedge(ask: &Ask<'a>) -> Self {
-        let step = Step::Hedge {
+        Self::Hedge {
             request: ask.request,
             exclude: ask.exclude.into(),
             avoid: ask.avoid.into(),
-        };
-        Self { now: ask.now, step }
+        }
     }
 
     /// Makes the call.
-    pub fn apply(&self, selector: &mut Selector, grants: &mut Vec<Grant>) -> Answer {
-        let now = self.now;
-        match &self.step {
-            Step::Acquire {
+    pub fn apply(&self, now: TimeUs, selector: &mut Selector, grants: &mut Vec<Grant>) -> Answer {
+        match self {
+            Self::Acquire {
                 request,
                 r,
                 probes,
@@ -164,17 +200,18 @@ impl<'a> Call<'a> {
                     avoid,
                     ..Ask::new(now, *request, *r)
                 };
-                return Answer::Acquired(selector.acquire(&ask, grants));
+                return selector.acquire(&ask, grants).into();
             }
-            Step::Again {
+            Self::Again {
                 request,
                 server,
                 waits,
             } => {
-                let asked = (*request, *server);
-                return Answer::Acquired(selector.again(now, asked, *waits, grants));
+                return selector
+                    .again(now, (*request, *server), *waits, grants)
+                    .into()
             }
-            Step::Hedge {
+            Self::Hedge {
                 request,
                 exclude,
                 avoid,
@@ -186,171 +223,100 @@ impl<'a> Call<'a> {
                 };
                 return Answer::Found(selector.hedge(&ask, grants));
             }
-            Step::Cancel { request } => return Answer::Waited(selector.cancel(*request)),
-            Step::Observe { server, seen } => selector.observe(now, *server, *seen),
-            Step::Release { server } => selector.release(now, *server, grants),
-            Step::Down { server } => selector.server_down(now, *server, grants),
-            Step::Up { server } => selector.server_up(now, *server, grants),
-            Step::Policy(policy) => selector.set_policy(now, *policy, grants),
-            Step::Tokens(tokens) => selector.set_tokens(now, *tokens, grants),
-            Step::Guardrails(rules) => selector.set_guardrails(now, *rules, grants),
+            Self::Cancel { request } => return Answer::Waited(selector.cancel(*request)),
+            Self::Observe { server, seen } => selector.observe(now, *server, *seen),
+            Self::Release { server } => selector.release(now, *server, grants),
+            Self::Down { server } => selector.server_down(now, *server, grants),
+            Self::Up { server } => selector.server_up(now, *server, grants),
+            Self::Policy(policy) => selector.set_policy(now, *policy, grants),
+            Self::Tokens(tokens) => selector.set_tokens(now, *tokens, grants),
+            Self::Guardrails(rules) => selector.set_guardrails(now, *rules, grants),
         }
         Answer::Nothing
     }
-
-    /// Reads the part of a line before the arrow, for a tier of `servers`.
-    ///
-    /// # Errors
-    /// The first field that is not as it should be.
-    pub fn parse(text: &str, servers: usize) -> Result<Call<'static>, Malformed> {
-        let mut fields = Fields::new(text, servers);
-        let verb = fields.word("the name of a call")?;
-        let now = fields.time("now_us")?;
-        let step = match verb {
-            "acquire" => Step::Acquire {
-                request: fields.value("request", "a number")?,
-                r: fields.value("r", "a number")?,
-                probes: fields.value("probes", "true or false")?,
-                exclude: fields.servers("exclude")?.into(),
-                avoid: fields.servers("avoid")?.into(),
-            },
-            "again" => Step::Again {
-                request: fields.value("request", "a number")?,
-                server: fields.server()?,
-                waits: fields.value("waits", "true or false")?,
-            },
-            "hedge" => Step::Hedge {
-                request: fields.value("request", "a number")?,
-                exclude: fields.servers("exclude")?.into(),
-                avoid: fields.servers("avoid")?.into(),
-            },
-            "cancel" => Step::Cancel {
-                request: fields.value("request", "a number")?,
-            },
-            "observe" => Step::Observe {
-                server: fields.server()?,
-                seen: fields.seen()?,
-            },
-            "release" => Step::Release {
-                server: fields.server()?,
-            },
-            "down" => Step::Down {
-                server: fields.server()?,
-            },
-            "up" => Step::Up {
-                server: fields.server()?,
-            },
-            "kind" => Step::Policy(fields.policy()?),
-            "tokens" => Step::Tokens(fields.tokens()?),
-            "guardrails" => Step::Guardrails(fields.guardrails()?),
-            other => return Err(Malformed::new("the name of a call", other)),
-        };
-        fields.end()?;
-        Ok(Call { now, step })
-    }
 }
 
-impl Malformed {
-    /// Bounded, whatever came.
-    fn new(expected: impl Into<String>, came: impl AsRef<str>) -> Self {
-        const SHOWN: usize = 80;
-        let (expected, came) = (expected.into(), came.as_ref());
-        let mut shown: String = came.chars().take(SHOWN).collect();
-        if shown.len() < came.len() {
-            shown.push_str("...");
-        }
-        let came = if came.is_empty() {
-            "nothing".to_owned()
-        } else {
-            format!("{shown:?}")
+impl Call<'_> {
+    /// Refuses what a selector of so many servers does not take.
+    pub fn check(&self, servers: usize) -> Result<(), Impossible> {
+        at_most("now_us", self.now_us, TIME_MAX)?;
+        let all_there = |key, listed: &[ServerId]| {
+            let mut listed = listed.iter();
+            listed.try_for_each(|&server| within(key, server, 0, servers - 1))
         };
-        Self { expected, came }
-    }
-}
-
-impl Display for Call<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
-        let now = self.now;
         match &self.step {
-            Step::Acquire {
-                request,
-                r,
-                probes,
-                exclude,
-                avoid,
-            } => {
-                let (exclude, avoid) = (List(exclude), List(avoid));
-                write!(
-                    f,
-                    "acquire now_us={now} request={request} r={r} probes={probes}"
-                )?;
-                write!(f, " exclude={exclude} avoid={avoid}")
+            Step::Acquire { exclude, avoid, .. } | Step::Hedge { exclude, avoid, .. } => {
+                all_there("exclude", exclude)?;
+                all_there("avoid", avoid)
             }
-            Step::Again {
-                request,
-                server,
-                waits,
-            } => {
-                write!(f, "again now_us={now} request={request}")?;
-                write!(f, " server={server} waits={waits}")
-            }
-            Step::Hedge {
-                request,
-                exclude,
-                avoid,
-            } => {
-                let (exclude, avoid) = (List(exclude), List(avoid));
-                write!(f, "hedge now_us={now} request={request}")?;
-                write!(f, " exclude={exclude} avoid={avoid}")
-            }
-            Step::Cancel { request } => write!(f, "cancel now_us={now} request={request}"),
             Step::Observe { server, seen } => {
-                write!(f, "observe now_us={now} server={server}")?;
-                match seen {
-                    Observation::LatencyUs(us) => write!(f, " latency_us={us}"),
-                    Observation::Error { after_us } => write!(f, " error_after_us={after_us}"),
-                }
+                let (Observation::LatencyUs(us) | Observation::Error { after_us: us }) = *seen;
+                at_most("seen", us, TIME_MAX)?;
+                all_there("server", &[*server])
             }
-            Step::Release { server } => write!(f, "release now_us={now} server={server}"),
-            Step::Down { server } => write!(f, "down now_us={now} server={server}"),
-            Step::Up { server } => write!(f, "up now_us={now} server={server}"),
-            Step::Policy(policy) => write!(f, "kind now_us={now} kind={}", policy.name()),
-            Step::Tokens(tokens) => write!(f, "tokens now_us={now} tokens={tokens}"),
-            Step::Guardrails(rules) => {
-                write!(f, "guardrails now_us={now}")?;
-                fields::write_guardrails(f, rules)
-            }
+            Step::Again { server, .. }
+            | Step::Release { server }
+            | Step::Down { server }
+            | Step::Up { server } => all_there("server", &[*server]),
+            Step::Tokens(tokens) => within("tokens", *tokens, 1, TOKENS_MAX),
+            Step::Guardrails(rules) => check_guardrails(rules),
+            Step::Cancel { .. } | Step::Policy(_) => Ok(()),
         }
     }
 }
 
-impl Display for Outcome<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
-        f.write_str("grants=")?;
-        for (
-            place,
-            Grant {
-                request, server, ..
-            },
-        ) in self.grants.iter().enumerate()
-        {
-            let comma = if place > 0 { "," } else { "" };
-            write!(f, "{comma}{request}@{server}")?;
-        }
-        if self.grants.is_empty() {
-            f.write_str("-")?;
-        }
-        match self.answer {
-            Answer::Nothing => Ok(()),
-            Answer::Found(found) => write!(f, " found={found}"),
-            Answer::Waited(waited) => write!(f, " waited={waited}"),
-            Answer::Acquired(Err(Refused::NoServer)) => f.write_str(" refused=no-server"),
-            Answer::Acquired(Err(Refused::QueueFull)) => f.write_str(" refused=queue-full"),
-            Answer::Acquired(Ok(acquired)) => {
-                let hedge = acquired.hedge;
-                let hedge = Maybe(hedge.map(|it| format!("{}x{}", it.after_us, it.extras)));
-                write!(f, " waiting={} hedge={hedge}", acquired.waiting)
-            }
-        }
+impl Header {
+    /// Refuses another version, and settings that no selector takes.
+    pub fn check(&self) -> Result<(), Impossible> {
+        let of = &self.settings;
+        within("version", self.version, VERSION, VERSION)?;
+        within("servers", of.servers, 1, SERVERS_MAX)?;
+        within("tokens_per_server", of.tokens_per_server, 1, TOKENS_MAX)?;
+        at_most(
+            "observation_age_us_max",
+            of.observation_age_us_max,
+            TIME_MAX,
+        )?;
+        within("hedge_percentile", of.hedge_percentile, 0.0, 1.0)?;
+        check_guardrails(&of.guardrails)
     }
+}
+
+fn check_guardrails(rules: &Guardrails) -> Result<(), Impossible> {
+    within(
+        "extra_load_max",
+        rules.extra_load_max.unwrap_or(0.0),
+        0.0,
+        f64::MAX,
+    )?;
+    at_most("extra_load_window_us", rules.extra_load_window_us, TIME_MAX)?;
+    let EjectionRules {
+        failure_share,
+        out_share_max,
+        ..
+    } = rules.ejection.unwrap_or_default();
+    within("failure_share", failure_share, 0.0, 1.0)?;
+    within("out_share_max", out_share_max, 0.0, 1.0)
+}
+
+fn at_most(key: &'static str, value: u64, most: u64) -> Result<(), Impossible> {
+    within(key, value, 0, most)
+}
+
+fn within<T: PartialOrd + ToString>(
+    key: &'static str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), Impossible> {
+    if (&least..=&most).contains(&&value) {
+        return Ok(());
+    }
+    let (least, most) = (least.to_string(), most.to_string());
+    let expected = match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    };
+    let got = value.to_string();
+    Err(Impossible { key, expected, got })
 }

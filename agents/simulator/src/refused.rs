@@ -2,22 +2,22 @@
 
 use thiserror::Error;
 
-/// A value that cannot be simulated: where, what was expected, what came.
+/// A value that cannot be simulated: the place, a value that would do, and the one that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{place}: expected {expected}, but got {came}")]
+#[error("{place}: expected {expected} (got {got})")]
 pub struct Refused {
     place: String,
     expected: String,
-    came: String,
+    got: String,
 }
 
 impl Refused {
     /// From anything that can be shown.
-    pub fn new(place: impl Into<String>, expected: impl Into<String>, came: impl ToString) -> Self {
+    pub fn new(place: impl Into<String>, expected: impl Into<String>, got: impl ToString) -> Self {
         Self {
             place: place.into(),
             expected: expected.into(),
-            came: came.to_string(),
+            got: got.to_string(),
         }
     }
 }

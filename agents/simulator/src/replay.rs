@@ -3,8 +3,8 @@
 
 use std::io::{BufRead, Read};
 
-use policy::trace::{Call, End, Header, Malformed, Outcome, Step, ARROW, VERSION};
-use policy::{Grant, Selector, TimeUs};
+use policy::trace::{Call, End, Header, Line, Reason, Step};
+use policy::{Grant, Selector, Settings, TimeUs};
 use serde::Serialize;
 
 use crate::refused::Refused;
@@ -50,11 +50,9 @@ pub enum Ended {
 pub struct Difference {
     /// In the trace, from 1.
     pub line: u64,
-    /// The call.
-    pub call: String,
-    /// The arbiter's outcome.
+    /// The call with the arbiter's outcome.
     pub recorded: String,
-    /// The outcome here.
+    /// The call with the outcome here.
     pub replayed: String,
 }
 
@@ -65,10 +63,10 @@ pub struct Difference {
 /// expected, what came.
 pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
     let mut lines = Lines::new(place, trace);
-    let Header(settings) = lines.header()?;
+    let settings = lines.begin()?;
     let mut selector = Selector::new(settings);
     let mut done = Replay {
-        schema: 1,
+        schema: 2,
         policy: settings.policy.name(),
         servers: settings.servers,
         compared: 0,
@@ -78,8 +76,8 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
         first_difference: None,
     };
     let mut grants: Vec<Grant> = Vec::new();
-    while let Some((call, recorded)) = lines.call(settings.servers)? {
-        if let Step::Release { server } = call.step {
+    while let Some(recorded) = lines.call(settings.servers)? {
+        if let Step::Release { server } = recorded.step {
             if selector.in_use(server) == 0 && done.first_difference.is_some() {
                 // It gave out another one before: this call cannot be made.
                 done.compared += 1;
@@ -87,13 +85,18 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
             }
             if selector.in_use(server) == 0 {
                 let expected = "a release of a server that is in use";
-                return Err(lines.refuse(expected, format!("{call}")));
+                return Err(lines.refuse(expected, shortened(&lines.line)));
             }
         }
         grants.clear();
-        let answer = call.apply(&mut selector, &mut grants);
-        let grants = grants.as_slice();
-        let replayed = Outcome { answer, grants }.to_string();
+        let step = &recorded.step;
+        let answer = step.apply(recorded.now_us, &mut selector, &mut grants);
+        let given = grants.iter().map(|it| (it.request, it.server)).collect();
+        let replayed = Call {
+            answer,
+            grants: given,
+            ..recorded.clone()
+        };
         done.compared += 1;
         done.grants += grants.len() as u64;
         if replayed == recorded {
@@ -101,9 +104,8 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
         } else if done.first_difference.is_none() {
             done.first_difference = Some(Difference {
                 line: lines.number,
-                call: call.to_string(),
-                recorded,
-                replayed,
+                recorded: lines.line.clone(),
+                replayed: lines.written(&Line::Call(replayed))?,
             });
         }
     }
@@ -113,16 +115,13 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
 
 /// When requests came, in seconds since the first: those of the calls that asked for servers and
 /// excluded none (another try of a request excludes those that it had).
-///
-/// # Errors
-/// As [`replay`].
 pub fn arrivals_s(place: &str, trace: impl BufRead) -> Result<Vec<f64>, Refused> {
     let mut lines = Lines::new(place, trace);
-    let Header(settings) = lines.header()?;
+    let servers = lines.begin()?.servers;
     let mut times: Vec<TimeUs> = Vec::new();
-    while let Some((call, _)) = lines.call(settings.servers)? {
+    while let Some(call) = lines.call(servers)? {
         match call.step {
-            Step::Acquire { exclude, .. } if exclude.is_empty() => times.push(call.now),
+            Step::Acquire { exclude, .. } if exclude.is_empty() => times.push(call.now_us),
             _ => {}
         }
     }
@@ -137,6 +136,7 @@ pub fn arrivals_s(place: &str, trace: impl BufRead) -> Result<Vec<f64>, Refused>
 struct Lines<'a, R> {
     place: &'a str,
     trace: R,
+    /// The last one, without its end.
     line: String,
     number: u64,
     calls: u64,
@@ -155,30 +155,32 @@ impl<'a, R: BufRead> Lines<'a, R> {
         }
     }
 
-    fn header(&mut self) -> Result<Header, Refused> {
-        if !self.read()? {
-            let expected = format!("a first line \"trace version={VERSION} ...\"");
-            return Err(self.refuse(&expected, "an empty file"));
+    /// The settings of the first line.
+    fn begin(&mut self) -> Result<Settings, Refused> {
+        match self.next()? {
+            Some(Line::Begin(header)) => {
+                header.check().map_err(|error| self.impossible(error))?;
+                Ok(header.settings)
+            }
+            _ => Err(self.refuse("the first line of a trace", shortened(&self.line))),
         }
-        Header::parse(&self.line).map_err(|error| self.malformed(error))
     }
 
-    /// The next call, and its outcome as it was written; none at the end.
-    fn call(&mut self, servers: usize) -> Result<Option<(Call<'static>, String)>, Refused> {
-        if !self.read()? {
-            return Ok(None);
+    /// The next call; none at the end.
+    fn call(&mut self, servers: usize) -> Result<Option<Call<'static>>, Refused> {
+        match self.next()? {
+            Some(Line::Call(call)) => {
+                call.check(servers)
+                    .map_err(|error| self.impossible(error))?;
+                self.calls += 1;
+                Ok(Some(call))
+            }
+            Some(Line::End(end)) => self.end(end).map(|()| None),
+            Some(Line::Begin(Header { .. })) => {
+                Err(self.refuse("one first line of a trace", "another one"))
+            }
+            None => Ok(None),
         }
-        let end = End::parse(&self.line).map_err(|error| self.malformed(error))?;
-        if let Some(end) = end {
-            return self.end(end).map(|()| None);
-        }
-        self.calls += 1;
-        let Some((call, outcome)) = self.line.split_once(ARROW) else {
-            let came = shortened(&self.line);
-            return Err(self.refuse("a call, \" -> \" and its outcome", came));
-        };
-        let read = Call::parse(call, servers).map_err(|error| self.malformed(error))?;
-        Ok(Some((read, outcome.to_owned())))
     }
 
     fn end(&mut self, end: End) -> Result<(), Refused> {
@@ -186,46 +188,47 @@ impl<'a, R: BufRead> Lines<'a, R> {
             let expected = format!("{} calls before this line", end.calls);
             return Err(self.refuse(&expected, self.calls));
         }
-        self.ended = if end.is_full {
-            Ended::Full
-        } else {
-            Ended::Exit
+        self.ended = match end.reason {
+            Reason::Full => Ended::Full,
+            Reason::Exit => Ended::Exit,
         };
-        if self.read()? {
-            let came = shortened(&self.line);
-            return Err(self.refuse("nothing after the line \"end ...\"", came));
+        match self.next()? {
+            None => Ok(()),
+            Some(_) => Err(self.refuse("nothing after the last line", shortened(&self.line))),
         }
-        Ok(())
     }
 
     /// Reads the next line, if there is one.
-    fn read(&mut self) -> Result<bool, Refused> {
+    fn next(&mut self) -> Result<Option<Line<'static>>, Refused> {
         self.line.clear();
         self.number += 1;
         let mut bounded = self.trace.by_ref().take(LINE_BYTES_MAX);
         if let Err(error) = bounded.read_line(&mut self.line) {
             return Err(self.refuse("a line of text", error));
         }
-        match self.line.pop() {
-            None => Ok(false),
-            Some('\n') if self.line.is_empty() => {
-                Err(self.refuse("a line of a trace", "an empty one"))
-            }
-            Some('\n') => Ok(true),
-            Some(last) => {
-                self.line.push(last);
-                let came = format!("the beginning of one, {}", shortened(&self.line));
-                Err(self.refuse("a whole line", came))
-            }
+        if self.line.is_empty() {
+            return Ok(None);
         }
+        if self.line.pop() != Some('\n') {
+            return Err(self.refuse("a whole line", "the beginning of one"));
+        }
+        let read = serde_json::from_str(&self.line);
+        read.map(Some)
+            .map_err(|error| self.refuse("a line of a trace", error))
     }
 
-    fn refuse(&self, expected: &str, came: impl ToString) -> Refused {
-        Refused::new(format!("{}:{}", self.place, self.number), expected, came)
+    fn written(&self, line: &Line<'_>) -> Result<String, Refused> {
+        let text = serde_json::to_string(line);
+        text.map_err(|error| self.refuse("a line that can be written", error))
     }
 
-    fn malformed(&self, error: Malformed) -> Refused {
-        self.refuse(&error.expected, error.came)
+    fn refuse(&self, expected: &str, got: impl ToString) -> Refused {
+        Refused::new(format!("{}:{}", self.place, self.number), expected, got)
+    }
+
+    fn impossible(&self, error: policy::trace::Impossible) -> Refused {
+        let place = format!("{}:{}: {}", self.place, self.number, error.key);
+        Refused::new(place, error.expected, error.got)
     }
 }
 
@@ -234,5 +237,5 @@ fn shortened(line: &str) -> String {
     const SHOWN: usize = 80;
     let shown: String = line.chars().take(SHOWN).collect();
     let more = if shown.len() < line.len() { "..." } else { "" };
-    format!("{:?}", shown + more)
+    shown + more
 }

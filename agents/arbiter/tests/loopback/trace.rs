@@ -32,7 +32,7 @@ async fn ask(clients: SocketAddr, count: usize) {
 async fn complete(trace: &Path) -> String {
     eventually("a trace with its last line", || async {
         let text = std::fs::read_to_string(trace).unwrap();
-        text.contains("\nend reason=").then_some(text)
+        text.contains("\n{\"end\"").then_some(text)
     })
     .await
 }
@@ -115,20 +115,16 @@ async fn the_simulator_decides_as_the_arbiter_did_under_every_kind_of_policy() {
         ("hedge", hedge),
         ("random", random),
     ] {
-        for call in [
-            "\ndown ",
-            "\nup ",
-            "\nkind ",
-            "\ntokens ",
-            "\nguardrails ",
-            " error_after_us=",
-        ] {
-            assert!(text.contains(call), "{policy}: no {call:?}");
+        for call in ["down", "up", "policy", "tokens", "guardrails", "error"] {
+            assert!(
+                text.contains(&format!("{{\"{call}\":")),
+                "{policy}: no {call:?}"
+            );
         }
         let is_kind = |it: &str| match policy {
-            "hedge" => it.starts_with("hedge ") && it.ends_with(" found=true"),
-            "tad" => it.starts_with("release ") && !it.ends_with("=-"),
-            _ => it.contains(" exclude=- avoid=- -> grants="),
+            "hedge" => it.contains("{\"hedge\":") && it.contains("{\"found\":true}"),
+            "tad" => it.contains("{\"release\":") && !it.contains("\"grants\":[]"),
+            _ => it.contains("\"exclude\":[],\"avoid\":[]}"),
         };
         assert!(text.lines().any(is_kind), "{policy}: its own way to give");
         let done = again(&text);
@@ -147,18 +143,20 @@ async fn an_altered_decision_is_named_by_its_line() {
         let found = text.lines().position(|line| line.contains(wanted));
         found.unwrap() + 1
     };
-    let line = first_line("-> grants=3@");
-    let altered = change(&text, line, |it| it.replace("-> grants=3@", "-> grants=4@"));
+    let line = first_line("\"grants\":[[3,");
+    let altered = change(&text, line, |it| {
+        it.replace("\"grants\":[[3,", "\"grants\":[[4,")
+    });
     let found = again(&altered).first_difference.unwrap();
     assert_eq!(found.line, line as u64);
-    assert!(found.recorded.starts_with("grants=4@"), "{found:?}");
-    assert!(found.replayed.starts_with("grants=3@"), "{found:?}");
+    assert!(found.recorded.contains("\"grants\":[[4,"), "{found:?}");
+    assert!(found.replayed.contains("\"grants\":[[3,"), "{found:?}");
     let done = again(&altered);
     assert_eq!(done.compared - done.equal, 1, "one outcome was altered");
 
     // A cause that is altered shows later.
-    let down = first_line("down now_us=");
-    let altered = change(&text, down, |it| it.replace("down ", "up "));
+    let down = first_line("{\"down\":");
+    let altered = change(&text, down, |it| it.replace("{\"down\":", "{\"up\":"));
     let found = again(&altered).first_difference.unwrap();
     assert!(found.line > down as u64, "{found:?}");
 }
@@ -186,7 +184,8 @@ async fn a_trace_ends_at_its_limit_and_the_arbiter_goes_on() {
     ask(arbiter.clients, 20).await;
     let text = complete(&path).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "here");
-    assert_eq!(text.lines().last(), Some("end reason=full calls=10"));
+    let last = "{\"end\":{\"reason\":\"full\",\"calls\":10}}";
+    assert_eq!(text.lines().last(), Some(last));
     let done = again(&text);
     assert_eq!((done.compared, done.ended), (10, Ended::Full));
     assert_eq!(done.first_difference, None);
@@ -221,7 +220,7 @@ async fn the_program_completes_its_trace_at_sigterm_and_refuses_one_it_cannot_wr
     assert!(child.wait().unwrap().success());
     let text = std::fs::read_to_string(&trace).unwrap();
     assert!(
-        text.contains(" seed=7 ") && text.ends_with("end reason=exit calls=0\n"),
+        text.contains("\"seed\":7,") && text.ends_with("{\"reason\":\"exit\",\"calls\":0}}\n"),
         "{text}"
     );
     config(&directory.path().join("missing/a.trace"));

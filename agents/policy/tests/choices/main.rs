@@ -5,4 +5,3 @@
 mod decisions;
 mod invariants;
 mod literal_pool;
-mod trace;

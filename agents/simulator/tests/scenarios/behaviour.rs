@@ -50,7 +50,7 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         (
             "/tiers/0/copies",
             json!({"correlated": 1.5}),
-            "tiers[0].copies.correlated: expected 0 to 1, but got 1.5",
+            "tiers[0].copies.correlated: expected 0 to 1 (got 1.5)",
         ),
         (
             "/tiers/0/after_s",
@@ -60,7 +60,7 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         (
             "/host",
             json!({"cores": 0}),
-            "host.cores: expected a finite number above 0, but got 0",
+            "host.cores: expected a finite number above 0 (got 0)",
         ),
         (
             "/host",
@@ -70,22 +70,22 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         (
             "/tiers/0/quota",
             json!({"period_s": 0.0, "burst_cores": 2}),
-            "tiers[0].quota.period_s: expected 1e-6 to 10 s, but got 0",
+            "tiers[0].quota.period_s: expected 1e-6 to 10 s (got 0)",
         ),
         (
             "/tiers/0/quota",
             json!({"period_s": 0.1, "burst_cores": 1}),
-            "tiers[0].quota.burst_cores: expected cores (2) to 1024, but got 1",
+            "tiers[0].quota.burst_cores: expected cores (2) to 1024 (got 1)",
         ),
         (
             "/tiers/0/servers",
             json!(0),
-            "tiers[0].servers: expected 1 to 1000000, but got 0",
+            "tiers[0].servers: expected 1 to 1000000 (got 0)",
         ),
         (
             "/tiers/0/replicas",
             json!(9),
-            "tiers[0].replicas: expected 1 to 8, but got 9",
+            "tiers[0].replicas: expected 1 to 8 (got 9)",
         ),
         (
             "/tiers/1/policy",
@@ -111,7 +111,7 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         (
             "/tiers/1/hedge_percentile",
             json!(0.95),
-            "tiers[1].hedge_percentile: expected 1 to 99.9, but got 0.95",
+            "tiers[1].hedge_percentile: expected 1 to 99.9 (got 0.95)",
         ),
         (
             "/tiers/1/guardrails/extra_load_max",

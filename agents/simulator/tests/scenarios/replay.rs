@@ -1,31 +1,81 @@
 //! Traces that are not what they should be.
 
-use policy::trace::Header;
-use policy::{Policy, Settings};
+use policy::trace::{Answer, Call, End, Header, Line, Reason, Step, VERSION};
+use policy::{Acquired, Observation, Policy, Settings};
 use simulator::{arrivals_s, replay, Ended};
 
-const CALLS: &str = "\
-acquire now_us=1000 request=0 r=1 probes=true exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
-observe now_us=2000 server=0 latency_us=900 -> grants=-
-release now_us=2001 server=0 -> grants=-
-acquire now_us=251000 request=1 r=1 probes=true exclude=0 avoid=- -> grants=1@1 waiting=0 hedge=-
-acquire now_us=501000 request=2 r=3 probes=true exclude=- avoid=1 -> grants=2@2,2@0,2@1 waiting=0 hedge=-
-";
+fn acquired(
+    now_us: u64,
+    request: u64,
+    r: usize,
+    exclude: &'static [usize],
+    got: &[usize],
+) -> Line<'static> {
+    let step = Step::Acquire {
+        request,
+        r,
+        probes: true,
+        exclude: exclude.into(),
+        avoid: Default::default(),
+    };
+    let answer = Answer::Acquired(Acquired {
+        granted: r,
+        waiting: 0,
+        hedge: None,
+    });
+    let grants = got.iter().map(|&server| (request, server)).collect();
+    Line::Call(Call {
+        now_us,
+        step,
+        answer,
+        grants,
+    })
+}
 
-fn trace(calls: &str) -> String {
-    let header = Header(Settings::new(Policy::default(), 3));
-    format!("{header}\n{calls}")
+fn told(now_us: u64, step: Step<'static>) -> Line<'static> {
+    Line::Call(Call {
+        now_us,
+        step,
+        answer: Answer::Nothing,
+        grants: vec![],
+    })
+}
+
+/// A whole trace but for its last line.
+fn trace() -> String {
+    let settings = Settings::new(Policy::default(), 3);
+    let seen = Observation::LatencyUs(900);
+    let lines = [
+        Line::Begin(Header {
+            version: VERSION,
+            settings,
+        }),
+        acquired(1_000, 0, 1, &[], &[0]),
+        told(2_000, Step::Observe { server: 0, seen }),
+        told(2_001, Step::Release { server: 0 }),
+        acquired(251_000, 1, 1, &[0], &[1]),
+        acquired(501_000, 2, 3, &[], &[2, 0, 1]),
+    ];
+    lines.iter().map(line).collect()
+}
+
+fn line(line: &Line<'_>) -> String {
+    serde_json::to_string(line).unwrap() + "\n"
+}
+
+fn end(calls: u64) -> String {
+    let reason = Reason::Exit;
+    line(&Line::End(End { reason, calls }))
 }
 
 fn refusal(text: &str) -> String {
-    replay("web.trace", text.as_bytes())
-        .unwrap_err()
-        .to_string()
+    let refused = replay("web.trace", text.as_bytes()).unwrap_err();
+    refused.to_string()
 }
 
 #[test]
 fn a_trace_of_a_killed_arbiter_is_replayed_to_its_end() {
-    let done = replay("web.trace", trace(CALLS).as_bytes()).unwrap();
+    let done = replay("web.trace", trace().as_bytes()).unwrap();
     assert_eq!(done.first_difference, None);
     assert_eq!((done.compared, done.equal, done.grants), (5, 5, 5));
     assert_eq!(done.ended, Ended::Cut);
@@ -33,96 +83,92 @@ fn a_trace_of_a_killed_arbiter_is_replayed_to_its_end() {
 
 #[test]
 fn its_arrivals_are_those_of_requests_that_come_for_the_first_time() {
-    let text = trace(CALLS);
-    assert_eq!(arrivals_s("a", text.as_bytes()).unwrap(), [0.0, 0.5]);
+    assert_eq!(arrivals_s("a", trace().as_bytes()).unwrap(), [0.0, 0.5]);
 }
 
 #[test]
 fn what_is_not_a_trace_is_refused_with_the_line_what_was_expected_and_what_came() {
-    let good = trace(CALLS);
-    let last = good.trim_end();
+    let good = trace();
+    let begin = good.split_inclusive('\n').next().unwrap();
     for (text, message) in [
         (
-            "".to_owned(),
-            "web.trace:1: expected a first line \"trace version=3 ...\", but got an empty file",
+            String::new(),
+            "1: expected the first line of a trace (got )",
+        ),
+        ("{}\n".into(), "1: expected a line of a trace (got "),
+        (
+            "trace version=3 kind=tad\n".into(),
+            "1: expected a line of a trace (got ",
         ),
         (
-            "{}\n".to_owned(),
-            "web.trace:1: expected a first line \"trace version=3 ...\", but got \"{}\"",
+            end(0),
+            "1: expected the first line of a trace (got {\"end\"",
         ),
         (
-            good.replace("version=3", "version=2"),
-            "web.trace:1: expected a trace of version 3, but got \"version 2\"",
+            good.replace("\"version\":4", "\"version\":2"),
+            "1: version: expected 4 (got 2)",
         ),
         (
-            good.replace("servers=3", "servers=0"),
-            "web.trace:1: expected servers= and 1 to 1000, but got \"servers=0\"",
+            good.replace("\"servers\":3", "\"servers\":0"),
+            "1: servers: expected 1 to 1000 (got 0)",
         ),
         (
-            good.replace("servers=3", "servers=4294967296"),
-            "web.trace:1: expected servers= and 1 to 1000",
+            good.replace("round-robin", "fair"),
+            "1: expected a line of a trace (got expected one of",
         ),
         (
-            good.replace("kind=round-robin", "kind=fair"),
-            "web.trace:1: expected kind= and the name of a policy",
+            good.replace("\"extra_load_max\":null", "\"extra_load_max\":-1"),
+            "1: extra_load_max: expected 0 to",
         ),
         (
-            good.replace("extra_load_max=-", "extra_load_max=NaN"),
-            "web.trace:1: expected extra_load_max= and",
+            good[..good.len() - 30].into(),
+            "6: expected a whole line (got the beginning of one)",
         ),
         (
-            last[..last.len() - 30].to_owned(),
-            "web.trace:6: expected a whole line, but got the beginning of one",
-        ),
-        (
-            good.replace(" -> ", "\n-> "),
-            "web.trace:2: expected a call, \" -> \" and its outcome, but got \"acquire",
+            good.replace("\"answer\"", "\"answr\""),
+            "2: expected a line of a trace (got unknown field",
         ),
         (
             good.replace("release", "relase"),
-            "web.trace:4: expected the name of a call, but got \"relase\"",
+            "4: expected a line of a trace (got unknown variant",
         ),
         (
-            good.replace("request=0", "requst=0"),
-            "web.trace:2: expected request= and a number, but got \"requst=0\"",
+            good.replace("[0],", "[3],"),
+            "5: exclude: expected 0 to 2 (got 3)",
         ),
         (
-            good.replace("exclude=0", "exclude=3"),
-            "web.trace:5: expected exclude= and servers 0 to 2 or -, but got \"exclude=3\"",
+            good.replace("\"release\":{\"server\":0", "\"release\":{\"server\":2"),
+            "4: expected a release of a server that is in use",
         ),
         (
-            good.replace("2001 server=0", "2001 server=2"),
-            "web.trace:4: expected a release of a server that is in use",
+            good.replace(":900", ":-9"),
+            "3: expected a line of a trace (got invalid value",
         ),
         (
-            good.replace("latency_us=900", "latency_us=-9"),
-            "web.trace:3: expected observe= and latency_us=",
+            good.replace("2001", "18446744073709551615"),
+            "4: now_us: expected 0 to 9007199254740992",
         ),
         (
-            good.replace("now_us=2001", "now_us=18446744073709551615"),
-            "web.trace:4: expected now_us= and microseconds, at most 2^53",
+            good.replace(begin, &format!("{begin}\n")),
+            "2: expected a line of a trace (got EOF",
         ),
         (
-            good.replace("release now_us=2001 server=0 -> grants=-\n", "\n"),
-            "web.trace:4: expected a line of a trace, but got an empty one",
+            good.clone() + begin,
+            "7: expected one first line of a trace (got another one)",
         ),
         (
-            format!("{good}end reason=exit calls=6\n"),
-            "web.trace:7: expected 6 calls before this line, but got 5",
+            good.clone() + &end(6),
+            "7: expected 6 calls before this line (got 5)",
         ),
         (
-            format!("{good}end reason=exit calls=5\nmore\n"),
-            "web.trace:8: expected nothing after the line \"end ...\", but got \"more\"",
+            good.clone() + &end(5) + &end(5),
+            "8: expected nothing after the last line (got {\"end\"",
         ),
     ] {
-        let refused = refusal(&text);
-        assert!(refused.starts_with(message), "{refused}\nnot: {message}");
+        let (refused, message) = (refusal(&text), format!("web.trace:{message}"));
+        assert!(refused.starts_with(&message), "{refused}\nnot: {message}");
     }
     let binary = replay("web.trace", &b"trace \xff\xfe\n"[..]).unwrap_err();
-    assert!(
-        binary
-            .to_string()
-            .starts_with("web.trace:1: expected a line of text"),
-        "{binary}"
-    );
+    let message = "web.trace:1: expected a line of text";
+    assert!(binary.to_string().starts_with(message), "{binary}");
 }

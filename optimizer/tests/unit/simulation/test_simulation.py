@@ -88,34 +88,60 @@ def test_options_that_would_change_nothing_are_refused(words: tuple[str, ...], o
     assert refused.exception.place == option
 
 
-TRACE = """\
-trace version=3 kind=round-robin servers=2 tokens=1 observation_age_us=10000000 waiting_max=10 \
-hedge_percentile=0.95 sessions=false seed=7 extra_load_max=- extra_load_window_us=1000000 ejection=-
-acquire now_us=1000 request=0 r=1 probes=true exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
-acquire now_us=2000 request=1 r=1 probes=true exclude=- avoid=- -> grants=1@1 waiting=0 hedge=-
-release now_us=3000 server=0 -> grants=-
-end reason=exit calls=3
-"""
+SETTINGS = {
+    "policy": "round-robin",
+    "servers": 2,
+    "tokens_per_server": 1,
+    "observation_age_us_max": 10_000_000,
+    "waiting_max": 10,
+    "hedge_percentile": 0.95,
+    "held_for_sessions": False,
+    "seed": 7,
+    "guardrails": {
+        "extra_load_max": None, "extra_load_window_us": 1_000_000, "ejection": None
+    },
+}
+
+
+def acquire(now_us: int, request: int, server: int) -> dict[str, object]:
+    """A call for one server, and the one that it got."""
+    step = {"request": request, "r": 1, "probes": True, "exclude": [], "avoid": []}
+    answer = {"acquired": {"granted": 1, "waiting": 0, "hedge": None}}
+    grants = [[request, server]]
+    step = {"acquire": step}
+    return {"call": {"now_us": now_us, "step": step, "answer": answer, "grants": grants}}
+
+
+def trace(second: int = 1, version: int = 4) -> str:
+    release = {"now_us": 3000, "step": {"release": {"server": 0}}, "answer": "nothing"}
+    lines = [
+        {"begin": {"version": version, "settings": SETTINGS}},
+        acquire(1000, 0, 0),
+        acquire(2000, 1, second),
+        {"call": release | {"grants": []}},
+        {"end": {"reason": "exit", "calls": 3}},
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path) -> None:
     file = tmp_path / "web.trace"
-    file.write_text(TRACE)
+    file.write_text(trace())
     found = invoke("simulate", "--replay", str(file))
     assert found.exit_code == 0, found.output
     assert "3 of 3 decisions are the same" in found.stdout
-    file.write_text(TRACE.replace("grants=1@1", "grants=1@0"))
+    file.write_text(trace(second=0))
     found = invoke("simulate", "--replay", str(file), "--json")
     body = json.loads(found.stdout)
     assert (found.exit_code, body["compared"], body["equal"], body["ended"]) == (1, 3, 2, "exit")
     assert body["first_difference"]["line"] == 3
-    assert body["first_difference"]["recorded"] == "grants=1@0 waiting=0 hedge=-"
+    assert json.loads(body["first_difference"]["recorded"]) == acquire(2000, 1, 0)
     found = invoke("simulate", "--replay", str(file))
     assert found.exit_code == 1
-    assert f"{file}:3: acquire" in found.stdout
+    assert f"{file}:3: " in found.stdout
     for text, message in [
-        (TRACE[:-30], r"web.trace:4: expected a whole line \(got the beginning of one"),
-        (TRACE.replace("version=3", "version=2"), r"web.trace:1: expected a trace of version 3"),
+        (trace()[:-5], r"web.trace:5: expected a whole line \(got the beginning of one"),
+        (trace(version=3), r"web.trace:1: version: expected 4 \(got 3"),
     ]:
         file.write_text(text)
         refused = invoke("simulate", "--replay", str(file))
