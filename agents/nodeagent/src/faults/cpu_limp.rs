@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::cgroup::Quota;
 use crate::machine::cgroup_place::read;
 use crate::machine::{processes, Machine};
@@ -49,12 +49,7 @@ impl Fault for CpuLimp {
         machine.cgroups.write_quota(own, present)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        _id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, _id: &str, parameters: &Parameters) -> Planned<Record> {
         let cpu = machine.cpu()?;
         if let Some(foreign) = machine.cgroups.read_quota(&cpu.own)? {
             return Err(Refusal::Conflict(format!(

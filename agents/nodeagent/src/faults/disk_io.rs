@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::memory::is_mounted;
 use crate::machine::store::Store;
 use crate::machine::Machine;
@@ -252,12 +252,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
     }
 
     /// Refuses where the role's data does not lie under a pass-through.
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &D::Parameters,
-    ) -> Result<IoFault, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &D::Parameters) -> Planned<IoFault> {
         let folder = machine.role.store().folder();
         if !folder.is_some_and(|folder| is_mounted(&folder)) {
             return Err(Refusal::Conflict(

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
-use super::{neighbour, Fault, Refusal};
+use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::cgroup::Throttle;
 use crate::machine::disk::root_device;
 use crate::machine::Machine;
@@ -71,12 +71,7 @@ impl Fault for DiskLimp {
         machine.cgroups.write_throttle(own, &device, &present)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let disk = machine.disk()?;
         let device = root_device().map_err(|error| Refusal::Unavailable(format!("{error:#}")))?;
         let nominal = machine.cgroups.read_throttle(&disk.own, &device)?;

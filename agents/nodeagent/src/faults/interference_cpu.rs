@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::{neighbour, Fault, Refusal};
+use super::{neighbour, Fault, Planned};
 use crate::machine::{processes, Machine};
 
 pub struct InterferenceCpu;
@@ -44,12 +44,7 @@ impl Fault for InterferenceCpu {
         Ok(())
     }
 
-    fn plan(
-        &self,
-        _machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, _machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         Ok(Record {
             id: id.into(),
             workers: parameters.workers,

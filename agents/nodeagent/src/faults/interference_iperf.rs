@@ -11,7 +11,7 @@ use wire::agent::LEASE_S_MAX;
 use super::dose::{Probe, Scale};
 use super::interference_iperf_server::{Streams, PORT};
 use super::parameter::Parameter;
-use super::{neighbour, Fault, Refusal};
+use super::{neighbour, Fault, Planned, Refusal};
 use crate::config::Config;
 use crate::machine::Machine;
 
@@ -69,12 +69,7 @@ impl Fault for InterferenceIperf {
         format!("{}:{}:{}", Self::KIND, parameters.peer, parameters.port)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         refuse_stranger(&machine.config, parameters.peer).map_err(Refusal::Invalid)?;
         let (peer, port) = (parameters.peer.to_string(), parameters.port.to_string());
         let (own, limit_s) = (

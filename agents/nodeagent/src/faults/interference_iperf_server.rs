@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
-use super::{neighbour, Fault, Refusal};
+use super::{neighbour, Fault, Planned};
 use crate::machine::command::run;
 use crate::machine::Machine;
 
@@ -62,12 +62,7 @@ impl Fault for InterferenceIperfServer {
         format!("{}:{}", Self::KIND, parameters.port)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let address = machine.config.data_address.to_string();
         let port = parameters.port.to_string();
         let command =

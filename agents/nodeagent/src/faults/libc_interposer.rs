@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::disk_io::share_bit;
 use super::dose::{Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::calls::{Altered, Calls, Counts};
 use crate::machine::Machine;
 use crate::store::io_faults;
@@ -68,7 +68,7 @@ impl<F: CallFault> Fault for Interposed<F> {
         machine: &Machine,
         _id: &str,
         parameters: &Self::Parameters,
-    ) -> Result<Altered, Refusal> {
+    ) -> Planned<Altered> {
         let altered = F::altered(parameters)?;
         let calls = machine.role.calls();
         let mut processes = machine.role.processes().into_iter();

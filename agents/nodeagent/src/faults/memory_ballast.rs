@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::memory::{host_can_spare, load, unload, Memory, Use};
 use crate::machine::Machine;
 
@@ -109,12 +109,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
         "memory".into()
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let memory = Memory::of(&machine.cgroups)?;
         let (room, free) = (memory.room()?, (parameters.free_mb * 1e6) as u64);
         let bytes = room.saturating_sub(free);

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
-use super::{neighbour, Fault, Refusal};
+use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::memory::Memory;
 use crate::machine::processes::own_program;
 use crate::machine::Machine;
@@ -80,12 +80,7 @@ impl Fault for MemoryLimp {
         Memory::of(&machine.cgroups)?.room_or_spare().map(drop)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let asked = parameters.buffer_mb.map(|mb| (mb * 1e6) as u64);
         let bytes = asked.unwrap_or((CACHES * last_cache_bytes()).max(BUFFER_BYTES_MIN));
         let room = Memory::of(&machine.cgroups)?.room_or_spare()?;

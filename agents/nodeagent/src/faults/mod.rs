@@ -5,6 +5,7 @@ mod flip_schedule;
 mod libc_interposer;
 mod neighbour;
 mod net_flow;
+mod nft;
 mod packet_interceptor;
 mod packet_queue;
 pub mod parameter;
@@ -58,6 +59,9 @@ faults! {
     interference_iperf_server: InterferenceIperfServer;
     interference_iperf: InterferenceIperf;
 }
+
+/// The record of a fault that may be injected, or why it may not.
+pub type Planned<R> = Result<R, Refusal>;
 
 /// Why a request is not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +130,7 @@ pub trait Fault: Send + Sync + 'static {
         machine: &Machine,
         id: &str,
         parameters: &Self::Parameters,
-    ) -> Result<Self::Record, Refusal>;
+    ) -> Planned<Self::Record>;
     /// Does it. If it fails half-way, `undo` is called.
     fn inject(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
     /// Undoes it, also if it was never or only partly injected, or is undone already; touches only
@@ -158,7 +162,7 @@ pub trait Kind: Send + Sync {
     /// The parameters with their defaults filled in.
     fn complete(&self, parameters: &Value) -> Result<Value, Refusal>;
     fn resource(&self, parameters: &Value) -> Result<String, Refusal>;
-    fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Result<Value, Refusal>;
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Planned<Value>;
     fn inject(&self, machine: &Machine, record: &Value) -> Result<()>;
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()>;
     /// Refuses what is no undo record of this kind.
@@ -202,7 +206,7 @@ impl<F: Fault> Kind for F {
         Ok(Fault::resource(self, &parsed::<F>(parameters)?))
     }
 
-    fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Result<Value, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Planned<Value> {
         erase(&Fault::plan(self, machine, id, &parsed::<F>(parameters)?)?)
     }
 

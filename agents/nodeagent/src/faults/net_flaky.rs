@@ -10,17 +10,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::dose::{Probe, Reading, Scale};
 use super::flip_schedule::{Parameters, Schedule, LENGTH_S_MAX, LENGTH_S_MIN};
-use super::net_loss::{delete_table, refuse_foreign_tables};
+use super::net_loss::Direction;
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
+use super::{nft, Fault, Planned};
 use crate::clock::Clock;
-use crate::machine::command::{run, run_with_input};
 use crate::machine::workers::Stop;
 use crate::machine::Machine;
 
@@ -101,18 +99,12 @@ impl Fault for NetFlaky {
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
-        let rules = table(PROBE, "lo") + &flip(PROBE, true);
-        run_with_input("nft", &["-c", "-f", "-"], &rules).map(drop)
+        nft::check(&(table(PROBE, "lo") + &flip(PROBE, true)))
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let data = machine.data()?;
-        refuse_foreign_tables(PREFIX)?;
+        nft::refuse_foreign(PREFIX)?;
         Ok(Record {
             id: id.into(),
             table: format!("{PREFIX}{id}"),
@@ -128,11 +120,7 @@ impl Fault for NetFlaky {
         if began_s.abs() > AGE_S_MAX {
             bail!("epoch_ms is {began_s:.0} s ago; is this machine's clock right?");
         }
-        run_with_input(
-            "nft",
-            &["-f", "-"],
-            &table(&record.table, &record.interface),
-        )?;
+        nft::load(&table(&record.table, &record.interface))?;
         let flips = Flips::from(began_s);
         let (name, schedule) = (record.table.clone(), Schedule::new(&record.parameters));
         machine
@@ -147,7 +135,7 @@ impl Fault for NetFlaky {
     /// The thread ends first: it would put its rule into a table that is not there.
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
         machine.workers.stop(&record.id);
-        delete_table(&record.table)
+        nft::delete(&record.table)
     }
 
     fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
@@ -163,17 +151,7 @@ impl Fault for NetFlaky {
 }
 
 fn table(name: &str, interface: &str) -> String {
-    let chain = |hook: &str| {
-        format!(
-            "chain {hook} {{ type filter hook {hook} device \"{interface}\" priority -10; \
-             policy accept\n}}\n"
-        )
-    };
-    format!(
-        "table netdev {name} {{\n{}{}}}\n",
-        chain("ingress"),
-        chain("egress")
-    )
+    nft::table(name, interface, &Direction::Both.hooks(), |_| String::new())
 }
 
 /// Down or up, in one transaction.
@@ -241,7 +219,7 @@ impl Flips {
                 continue;
             }
             self.lock().is_flipping = true;
-            run_with_input("nft", &["-f", "-"], &flip(table, is_down))?;
+            nft::load(&flip(table, is_down))?;
             self.lock().flipped(is_down, self.now_s());
         }
         Ok(())
@@ -289,14 +267,14 @@ const SHARE_MIN: f64 = 0.8;
 impl Probe for Flaky {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let before = self.flips.lock().clone();
-        let listing = run("nft", &["-j", "list", "table", "netdev", &self.table])?;
+        let drops = nft::rules(&self.table)?.iter().any(|rule| rule.drops);
         let (after, now_s) = (self.flips.lock().clone(), self.flips.now_s());
         if let Some(why) = &after.ended {
             bail!("{why}");
         }
         // A flip under way counts only when it is done.
         let settled = before.is_still_until(&after);
-        self.disagreed |= settled && drops(&listing)? != after.down_since_s.is_some();
+        self.disagreed |= settled && drops != after.down_since_s.is_some();
         self.reading = self.compared(&after, now_s);
         Ok(())
     }
@@ -327,13 +305,6 @@ impl Flaky {
             seconds,
         }
     }
-}
-
-/// True if a table's chains drop what comes, by `nft -j list table`.
-fn drops(listing: &str) -> Result<bool> {
-    let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
-    let objects = listing["nftables"].as_array();
-    Ok(objects.is_some_and(|all| all.iter().any(|one| one["rule"].is_object())))
 }
 
 #[cfg(test)]
@@ -399,13 +370,5 @@ mod tests {
             ..Done::default()
         };
         assert_eq!(compared(down, false).bit, Some(false));
-    }
-
-    #[test]
-    fn a_table_drops_where_it_has_a_rule() {
-        let listing = |objects: &str| format!(r#"{{"nftables":[{{"chain":{{}}}}{objects}]}}"#);
-        assert!(!drops(&listing("")).unwrap());
-        assert!(drops(&listing(r#",{"rule":{"expr":[]}}"#)).unwrap());
-        assert!(drops("").is_err());
     }
 }

@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::{Probe, Scale};
 use super::net_flow::Flows;
-use super::net_loss::{delete_table, refuse_foreign_tables};
 use super::packet_interceptor::WAY;
 use super::parameter::{Parameter, FACTOR};
-use super::{Fault, Refusal};
-use crate::machine::command::{run, run_with_input};
+use super::{nft, Fault, Planned, Refusal};
+use crate::machine::command::run;
 use crate::machine::network::{RootQdisc, TokenBucket, ETHERNET_MTU_BYTES, HANDLE};
 use crate::machine::Machine;
 
@@ -80,12 +79,7 @@ impl Fault for NetLimp {
         tried.and(cleaned)
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let data = machine.data()?;
         let nominal = machine
             .nominal_bucket()?
@@ -112,7 +106,7 @@ impl Fault for NetLimp {
                 )))
             }
         }
-        refuse_foreign_tables("sparecraft_limp_")?;
+        nft::refuse_foreign("sparecraft_limp_")?;
         Ok(Record {
             interface: data.name.clone(),
             nominal,
@@ -160,11 +154,11 @@ fn make_ingress(device: &str, bucket: &TokenBucket, table: &str, interface: &str
         "table netdev {table} {{\nchain ingress {{ type filter hook ingress device \"{interface}\" \
          priority 0; policy accept\nfwd to \"{device}\"\n}}\n}}\n"
     );
-    run_with_input("nft", &["-f", "-"], &rules).map(drop)
+    nft::load(&rules)
 }
 
 fn remove_ingress(device: &str, table: &str) -> Result<()> {
-    let table = delete_table(table);
+    let table = nft::delete(table);
     let there = run("ip", &["-br", "link", "show", "type", "ifb"])?;
     if there.split_whitespace().any(|word| word == device) {
         run("ip", &["link", "del", device])?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::dose::{Lasted, Probe, Reading, Scale};
 use super::process_hang::Nothing;
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::command::run;
 use crate::machine::network::{traffic, Traffic};
 use crate::machine::Machine;
@@ -50,7 +50,7 @@ impl Fault for NetLinkDown {
         run("ip", &["link", "set", &data.name, "up"]).map(drop)
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, _parameters: &Nothing) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, _id: &str, _parameters: &Nothing) -> Planned<Record> {
         let data = machine.data()?;
         if !is_up(&data.name)? {
             return Err(Refusal::Conflict(format!(

@@ -6,14 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::dose::{share, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
-use crate::machine::command::{run, run_with_input};
+use super::{nft, Fault, Planned};
 use crate::machine::Machine;
 
 pub struct NetLoss;
@@ -79,30 +77,20 @@ impl Fault for NetLoss {
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
-        let probe = ruleset(
-            "sparecraft_probe",
-            "lo",
-            1,
-            &["ingress".into(), "egress".into()],
-        );
+        let probe = ruleset("sparecraft_probe", "lo", 1, &Direction::Both.hooks());
         // A chain without a hook sees no packet: the probe loads the expressions and harms nobody.
         let unhooked = "table netdev sparecraft_probe { chain probe { \
              numgen random mod 10000 < 1 drop\n}\n}\n";
         // An agent that was killed in its probe may have left it behind.
-        delete_table("sparecraft_probe")
-            .and_then(|()| run_with_input("nft", &["-c", "-f", "-"], &probe))
-            .and_then(|_| run_with_input("nft", &["-f", "-"], unhooked))
-            .and_then(|_| delete_table("sparecraft_probe"))
+        nft::delete("sparecraft_probe")?;
+        nft::check(&probe)?;
+        nft::load(unhooked)?;
+        nft::delete("sparecraft_probe")
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let data = machine.data()?;
-        refuse_foreign_tables("sparecraft_loss_")?;
+        nft::refuse_foreign("sparecraft_loss_")?;
         Ok(Record {
             table: format!("sparecraft_loss_{id}"),
             interface: data.name.clone(),
@@ -112,17 +100,12 @@ impl Fault for NetLoss {
     }
 
     fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        let rules = ruleset(
-            &record.table,
-            &record.interface,
-            record.lost_in_10000,
-            &record.hooks,
-        );
-        run_with_input("nft", &["-f", "-"], &rules).map(drop)
+        let (table, lost) = (&record.table, record.lost_in_10000);
+        nft::load(&ruleset(table, &record.interface, lost, &record.hooks))
     }
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        delete_table(&record.table)
+        nft::delete(&record.table)
     }
 
     fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
@@ -145,7 +128,7 @@ struct Counted {
 }
 
 /// The counts of the table's chains, together.
-#[derive(Debug, std::default::Default, PartialEq)]
+#[derive(std::default::Default)]
 struct Packets {
     seen: f64,
     dropped: f64,
@@ -153,8 +136,14 @@ struct Packets {
 
 impl Probe for Counted {
     fn look(&mut self, held: Duration) -> Result<()> {
-        let listing = run("nft", &["-j", "list", "table", "netdev", &self.table])?;
-        self.packets = Packets::parse(&listing)?;
+        self.packets = Packets::default();
+        // In each chain one rule counts the packets that come, and one those that it drops.
+        for rule in nft::rules(&self.table)? {
+            match rule.drops {
+                true => self.packets.dropped += rule.packets,
+                false => self.packets.seen += rule.packets,
+            }
+        }
         self.samples += 1;
         self.held = held;
         Ok(())
@@ -166,66 +155,10 @@ impl Probe for Counted {
     }
 }
 
-impl Packets {
-    /// Reads `nft -j list table`: in each chain one rule counts what comes and one what it drops.
-    fn parse(listing: &str) -> Result<Packets> {
-        let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
-        let mut packets = Packets::default();
-        for object in listing["nftables"].as_array().into_iter().flatten() {
-            let expressions = object["rule"]["expr"].as_array();
-            let of = |name: &str| expressions?.iter().find(|one| one.get(name).is_some());
-            let count = of("counter").and_then(|one| one["counter"]["packets"].as_f64());
-            match of("drop") {
-                Some(_) => packets.dropped += count.unwrap_or(0.0),
-                None => packets.seen += count.unwrap_or(0.0),
-            }
-        }
-        Ok(packets)
-    }
-}
-
 fn ruleset(table: &str, interface: &str, lost_in_10000: u32, hooks: &[String]) -> String {
-    let mut text = format!("table netdev {table} {{\n");
-    for hook in hooks {
-        text += &format!(
-            "chain {hook} {{ type filter hook {hook} device \"{interface}\" \
-             priority -10; policy accept\n\
-             counter\n\
-             numgen random mod 10000 < {lost_in_10000} counter drop\n}}\n"
-        );
-    }
-    text + "}\n"
-}
-
-/// Refuses if there is a netdev table of our prefix that no active fault accounts for.
-pub fn refuse_foreign_tables(prefix: &str) -> Result<(), Refusal> {
-    match netdev_tables()?
-        .into_iter()
-        .find(|name| name.starts_with(prefix))
-    {
-        None => Ok(()),
-        Some(name) => Err(Refusal::Conflict(format!(
-            "there is an nft table `netdev {name}` that no active fault of this agent made; \
-             delete it first (nft delete table netdev {name})"
-        ))),
-    }
-}
-
-/// Deletes one of our tables, if it is there.
-pub fn delete_table(table: &str) -> Result<()> {
-    if netdev_tables()?.iter().any(|name| name == table) {
-        run("nft", &["delete", "table", "netdev", table])?;
-    }
-    Ok(())
-}
-
-fn netdev_tables() -> Result<Vec<String>> {
-    let text = run("nft", &["list", "tables", "netdev"])?;
-    Ok(text
-        .lines()
-        .filter_map(|line| line.strip_prefix("table netdev "))
-        .map(str::to_owned)
-        .collect())
+    nft::table(table, interface, hooks, |_| {
+        format!("counter\nnumgen random mod 10000 < {lost_in_10000} counter drop\n")
+    })
 }
 
 #[cfg(test)]
@@ -234,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_rule_set_drops_the_asked_share_in_each_hook() {
-        let text = ruleset("t", "eth1", 250, &["ingress".into(), "egress".into()]);
+        let text = ruleset("t", "eth1", 250, &Direction::Both.hooks());
         assert_eq!(
             text.matches("numgen random mod 10000 < 250 counter drop")
                 .count(),
@@ -272,17 +205,5 @@ mod tests {
         assert_eq!(counted(90.0, 0.0).bit, None);
         assert_eq!(counted(110.0, 0.0).bit, Some(false));
         assert_eq!(counted(110.0, 3.0).bit, Some(true));
-    }
-
-    #[test]
-    fn both_chains_of_a_listing_are_counted() {
-        let chain = r#"{"rule":{"expr":[{"counter":{"packets":70,"bytes":1}}]}},
-            {"rule":{"expr":[{"match":{}},{"counter":{"packets":7,"bytes":1}},{"drop":null}]}}"#;
-        let listing = format!(r#"{{"nftables":[{{"metainfo":{{}}}},{chain},{chain}]}}"#);
-        let expected = Packets {
-            seen: 140.0,
-            dropped: 14.0,
-        };
-        assert_eq!(Packets::parse(&listing).unwrap(), expected);
     }
 }

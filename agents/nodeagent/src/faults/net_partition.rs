@@ -9,15 +9,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::dose::{Probe, Reading, Scale};
-use super::net_loss::{delete_table, refuse_foreign_tables, Direction, DIRECTION};
+use super::net_loss::{Direction, DIRECTION};
 use super::parameter::Parameter;
-use super::{Fault, Refusal};
-use crate::machine::command::{run, run_with_input};
+use super::{nft, Fault, Planned, Refusal};
 use crate::machine::Machine;
 
 pub struct NetPartition;
@@ -66,16 +64,10 @@ impl Fault for NetPartition {
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
         let peers = BTreeSet::from([Ipv4Addr::new(198, 18, 0, 1)]);
-        let rules = ruleset(PROBE, "lo", &peers, Direction::Both);
-        run_with_input("nft", &["-c", "-f", "-"], &rules).map(drop)
+        nft::check(&ruleset(PROBE, "lo", &peers, Direction::Both))
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         let data = machine.data()?;
         let peers = peers_of(&parameters.peers).map_err(Refusal::Invalid)?;
         let own = machine.config.data_address;
@@ -84,7 +76,7 @@ impl Fault for NetPartition {
                 format!("peers: expected other machines (got this one's own address, {own})");
             return Err(Refusal::Invalid(text));
         }
-        refuse_foreign_tables(PREFIX)?;
+        nft::refuse_foreign(PREFIX)?;
         Ok(Record {
             table: format!("{PREFIX}{id}"),
             interface: data.name.clone(),
@@ -94,17 +86,12 @@ impl Fault for NetPartition {
     }
 
     fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        let rules = ruleset(
-            &record.table,
-            &record.interface,
-            &record.peers,
-            record.direction,
-        );
-        run_with_input("nft", &["-f", "-"], &rules).map(drop)
+        let (table, interface) = (&record.table, &record.interface);
+        nft::load(&ruleset(table, interface, &record.peers, record.direction))
     }
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        delete_table(&record.table)
+        nft::delete(&record.table)
     }
 
     fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
@@ -143,16 +130,10 @@ fn ruleset(
 ) -> String {
     let words: Vec<String> = peers.iter().map(Ipv4Addr::to_string).collect();
     let set = words.join(", ");
-    let mut text = format!("table netdev {table} {{\n");
-    for hook in direction.hooks() {
+    nft::table(table, interface, &direction.hooks(), |hook| {
         let end = if hook == "ingress" { "saddr" } else { "daddr" };
-        text += &format!(
-            "chain {hook} {{ type filter hook {hook} device \"{interface}\" \
-             priority -10; policy accept\n\
-             ip {end} {{ {set} }} counter drop\n}}\n"
-        );
-    }
-    text + "}\n"
+        format!("ip {end} {{ {set} }} counter drop\n")
+    })
 }
 
 struct Cut {
@@ -173,10 +154,7 @@ impl Probe for Cut {
                 .send_to(b"", SocketAddrV4::new(peer, DISCARD_PORT));
             self.sent += 1;
         }
-        self.dropped = dropped(&run(
-            "nft",
-            &["-j", "list", "table", "netdev", &self.table],
-        )?)?;
+        self.dropped = nft::rules(&self.table)?.iter().map(|it| it.packets).sum();
         self.samples += 1;
         self.held = held;
         Ok(())
@@ -197,19 +175,6 @@ impl Probe for Cut {
             seconds: self.held.as_secs_f64(),
         }
     }
-}
-
-/// The packets that the rules of a table have dropped, by `nft -j list table`.
-fn dropped(listing: &str) -> Result<f64> {
-    let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
-    let counts = listing["nftables"].as_array().into_iter().flatten();
-    let of_rule = |object: &Value| {
-        let expressions = object["rule"]["expr"].as_array()?;
-        expressions
-            .iter()
-            .find_map(|one| one["counter"]["packets"].as_f64())
-    };
-    Ok(counts.filter_map(of_rule).sum())
 }
 
 #[cfg(test)]
@@ -269,13 +234,5 @@ mod tests {
         assert_eq!(read(3.0, 1), Some(true));
         assert_eq!(read(0.0, 1), Some(false));
         assert_eq!(read(0.0, 0), None);
-    }
-
-    #[test]
-    fn the_drops_of_all_chains_are_added() {
-        let rule =
-            r#"{"rule":{"expr":[{"match":{}},{"counter":{"packets":7,"bytes":1}},{"drop":null}]}}"#;
-        let listing = format!(r#"{{"nftables":[{{"metainfo":{{}}}},{rule},{rule}]}}"#);
-        assert_eq!(dropped(&listing).unwrap(), 14.0);
     }
 }

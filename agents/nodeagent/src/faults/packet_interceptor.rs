@@ -21,11 +21,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::dose::{share, Probe, Reading, Scale};
-use super::net_loss::{delete_table, refuse_foreign_tables, Direction};
+use super::net_loss::Direction;
 use super::packet_queue::{Counts, PacketTransform, Queue};
 use super::parameter::Parameter;
-use super::{Fault, Refusal};
-use crate::machine::command::run_with_input;
+use super::{nft, Fault, Planned};
 use crate::machine::network::traffic;
 use crate::machine::tap::{mac_of, Tap};
 use crate::machine::workers::Stop;
@@ -84,10 +83,9 @@ impl<F: PacketFault> Fault for Intercepted<F> {
         let tap = Tap::like(&data.name, PROBE_DEVICE)?;
         let mac = mac_of(PROBE_DEVICE)?;
         let hooks = Direction::Both.hooks();
-        let rules = ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks);
-        let tried = run_with_input("nft", &["-c", "-f", "-"], &rules);
+        let tried = nft::check(&ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks));
         drop(tap);
-        tried.map(drop)
+        tried
     }
 
     fn resource(&self, _parameters: &Self::Parameters) -> String {
@@ -99,7 +97,7 @@ impl<F: PacketFault> Fault for Intercepted<F> {
         machine: &Machine,
         id: &str,
         parameters: &Self::Parameters,
-    ) -> Result<Self::Record, Refusal> {
+    ) -> Planned<Self::Record> {
         Ok(Record {
             passage: PacketInterceptor::plan(machine, id, F::direction(parameters))?,
             parameters: parameters.clone(),
@@ -132,13 +130,9 @@ pub struct PacketInterceptor {
 
 impl PacketInterceptor {
     /// Checks that nothing foreign is in the way.
-    fn plan(
-        machine: &Machine,
-        id: &str,
-        direction: Direction,
-    ) -> Result<PacketInterceptor, Refusal> {
+    fn plan(machine: &Machine, id: &str, direction: Direction) -> Planned<PacketInterceptor> {
         let data = machine.data()?;
-        refuse_foreign_tables(PREFIX)?;
+        nft::refuse_foreign(PREFIX)?;
         Ok(PacketInterceptor {
             id: id.into(),
             table: format!("{PREFIX}{id}"),
@@ -157,7 +151,7 @@ impl PacketInterceptor {
         let carried = move |counts: &Counts, stop: &Stop| {
             if let Err(error) = carry(&tap, own, &mut *transform, counts, stop) {
                 // The device goes with this thread: without the table packets pass it by.
-                let undone = delete_table(&table);
+                let undone = nft::delete(&table);
                 let why = format!("packets are not held any more: {error:#}, {undone:?}");
                 *counts.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
@@ -166,12 +160,12 @@ impl PacketInterceptor {
         machine.workers.start(&self.id, counts, carried)?;
         let hooks = self.direction.hooks();
         let rules = ruleset(&self.table, &self.interface, &self.device, &mac, &hooks);
-        run_with_input("nft", &["-f", "-"], &rules).map(drop)
+        nft::load(&rules)
     }
 
     /// Packets pass by before the device is gone.
     fn close(&self, machine: &Machine) -> Result<()> {
-        let deleted = delete_table(&self.table);
+        let deleted = nft::delete(&self.table);
         machine.workers.stop(&self.id);
         deleted
     }

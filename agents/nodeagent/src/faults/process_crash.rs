@@ -9,7 +9,7 @@ use wire::agent::{ServiceState, LEASE_S_MAX};
 
 use super::dose::{Lasted, Probe, Reading, Scale};
 use super::parameter::Parameter;
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::Machine;
 
 pub struct ProcessCrash;
@@ -48,12 +48,7 @@ impl Fault for ProcessCrash {
         "role".into()
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        _id: &str,
-        parameters: &Parameters,
-    ) -> Result<Parameters, Refusal> {
+    fn plan(&self, machine: &Machine, _id: &str, parameters: &Parameters) -> Planned<Parameters> {
         match machine.role.service() {
             ServiceState::Running => {}
             state => {

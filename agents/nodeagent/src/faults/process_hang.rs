@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
 use super::dose::{Lasted, Probe, Reading, Scale};
-use super::{Fault, Refusal};
+use super::{Fault, Planned, Refusal};
 use crate::machine::processes::{self, Process};
 use crate::machine::Machine;
 
@@ -39,12 +39,7 @@ impl Fault for ProcessHang {
         "role".into()
     }
 
-    fn plan(
-        &self,
-        machine: &Machine,
-        _id: &str,
-        _parameters: &Nothing,
-    ) -> Result<Nothing, Refusal> {
+    fn plan(&self, machine: &Machine, _id: &str, _parameters: &Nothing) -> Planned<Nothing> {
         if let Some(process) = machine.role.stopped_processes().first() {
             return Err(Refusal::Conflict(format!(
                 "process {} ({}) of the role is stopped already, and not by the agent; \
