@@ -6,31 +6,26 @@ use nix::time::{clock_gettime, ClockId};
 pub const SECOND: i64 = 1_000_000_000;
 
 /// The kernel's monotonic clock.
-#[must_use]
 pub fn monotonic_ns() -> i64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Processor time of the calling thread.
-#[must_use]
 pub fn thread_cpu_ns() -> i64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Processor time of the process, all threads.
-#[must_use]
 pub fn process_cpu_ns() -> i64 {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Seconds since 1970.
-#[must_use]
 pub fn wall_s() -> f64 {
     read(ClockId::CLOCK_REALTIME) as f64 / SECOND as f64
 }
 
 /// Seconds of a plan or a message, as nanoseconds.
-#[must_use]
 pub fn from_s(seconds: f64) -> i64 {
     (seconds * SECOND as f64).round() as i64
 }

@@ -64,9 +64,6 @@ pub struct Conn {
 
 impl Conn {
     /// Begins to connect.
-    ///
-    /// # Errors
-    /// Where it is refused at once.
     pub fn connect(
         told: &Target,
         tls: Option<&Tls>,
@@ -92,9 +89,6 @@ impl Conn {
     }
 
     /// Once, for all that it will do.
-    ///
-    /// # Errors
-    /// When the kernel takes no more.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut self.stream, token, both)
@@ -164,9 +158,6 @@ impl Conn {
     }
 
     /// Writes what the kernel takes.
-    ///
-    /// # Errors
-    /// When the connection is broken.
     pub fn write(&mut self) -> io::Result<()> {
         while self.is_unsent() {
             let wrote = match &mut self.tls {

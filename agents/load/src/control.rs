@@ -62,9 +62,6 @@ struct Go {
 }
 
 /// Takes the socket of this number, which whoever started the process left open for it.
-///
-/// # Errors
-/// When it is no such socket.
 pub fn socket(number: u32) -> Result<UnixStream> {
     // A descriptor's number alone is no proof that it is open; `listenfd` looks at what it is. It
     // is told by the variables that it knows.

@@ -86,9 +86,6 @@ pub struct Engine {
 
 impl Engine {
     /// Of `count` threads this is `number`: it has every `count`-th arrival.
-    ///
-    /// # Errors
-    /// When the kernel gives no more descriptors.
     pub fn new(
         plan: Arc<Plan>,
         number: usize,
@@ -124,9 +121,6 @@ impl Engine {
 
     /// Launches every arrival at its time after `origin_ns`, then waits for those under way, which
     /// limits bound.
-    ///
-    /// # Errors
-    /// When the kernel refuses to wait.
     pub fn run(mut self, origin_ns: i64) -> io::Result<Ended> {
         self.origin_ns = origin_ns;
         let mut cpu = CpuUse::begin(monotonic_ns());

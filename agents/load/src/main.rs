@@ -1,12 +1,11 @@
 //! `loadworker`: sends a block of load; see the crate's documentation.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
+use flags::{Flags, Usage};
 use loadworker::contract;
 use loadworker::locust::{self, NoMaster};
 use loadworker::protocol::Protocol;
@@ -33,7 +32,11 @@ fn main() -> ExitCode {
     match dispatch() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("loadworker: {error:#}");
+            let usage = match error.is::<Usage>() {
+                true => format!("\n\n{USAGE}"),
+                false => String::new(),
+            };
+            eprintln!("loadworker: {error:#}{usage}");
             ExitCode::from(match () {
                 () if error.is::<NoMaster>() => 3,
                 () if error.is::<Refused>() || error.is::<Usage>() => 2,
@@ -43,16 +46,12 @@ fn main() -> ExitCode {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{0}\n\n{USAGE}")]
-struct Usage(String);
-
 fn dispatch() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
         Some("--help") => println!("{USAGE}"),
         Some("--protocols") => println!("{}", spoken()?),
-        _ => return run(&Options::parse(words)?),
+        _ => return run(&Flags::parse(words, USAGE)?),
     }
     Ok(())
 }
@@ -70,61 +69,18 @@ fn spoken() -> Result<String> {
     })?)
 }
 
-fn run(options: &Options) -> Result<()> {
+fn run(options: &Flags) -> Result<()> {
     let plan: PathBuf = options.required("plan")?;
     if let Some(control) = options.get("control-fd")? {
         return contract::carry_out(&plan, &options.required::<PathBuf>("records")?, control);
     }
-    let seconds = options.get("connect-timeout")?.unwrap_or(60.0);
+    let seconds = options.or("connect-timeout", 60.0)?;
     locust::work(&locust::Options {
         host: options.required("master")?,
-        port: options.get("port")?.unwrap_or(5557),
+        port: options.or("port", 5557)?,
         plan,
         records: options.get("records")?,
         connect_timeout: Duration::try_from_secs_f64(seconds)
             .with_context(|| format!("--connect-timeout {seconds}"))?,
     })
-}
-
-struct Options(HashMap<String, String>);
-
-impl Options {
-    const NAMES: [&'static str; 6] = [
-        "plan",
-        "records",
-        "control-fd",
-        "master",
-        "port",
-        "connect-timeout",
-    ];
-
-    fn parse(words: Vec<String>) -> Result<Self> {
-        let mut options = HashMap::new();
-        let mut words = words.into_iter();
-        while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").unwrap_or("");
-            match (Self::NAMES.contains(&name), words.next()) {
-                (true, Some(value)) => options.insert(name.to_owned(), value),
-                _ => bail!(Usage(format!("{word}: expected an option and its value"))),
-            };
-        }
-        Ok(Self(options))
-    }
-
-    fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
-        let Some(text) = self.0.get(name) else {
-            return Ok(None);
-        };
-        match text.parse() {
-            Ok(value) => Ok(Some(value)),
-            Err(_) => bail!(Usage(format!("--{name} {text}: expected another value"))),
-        }
-    }
-
-    fn required<T: FromStr>(&self, name: &str) -> Result<T> {
-        match self.get(name)? {
-            Some(value) => Ok(value),
-            None => bail!(Usage(format!("--{name} is missing"))),
-        }
-    }
 }

@@ -111,7 +111,6 @@ impl VirtualUser {
 
 impl HttpRequest {
     /// The whole request, as it is sent.
-    #[must_use]
     pub fn bytes(&self, host: &str, user: &VirtualUser) -> Vec<u8> {
         let body = self.body.as_ref().map(|parts| joined(parts, user));
         let mut out = self.method.as_bytes().to_vec();
@@ -148,7 +147,6 @@ impl HttpRequest {
     }
 
     /// True if its answers have no body.
-    #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }

@@ -23,7 +23,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// Its name in the records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -157,12 +157,9 @@ pub struct Plan {
 
 impl Plan {
     /// Reads and checks a plan.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(json: &[u8], on_load_machine: bool) -> Result<Self, Refused> {
         let file: PlanFile = serde_json::from_slice(json)
-            .map_err(|error| Refused::new("a plan of load-plan.schema.json", error.to_string()))?;
+            .map_err(|error| Refused::new("plan", "one of load-plan.schema.json", error))?;
         file.check()?;
         let allowed = Allowed {
             on_load_machine,
@@ -183,7 +180,7 @@ impl Plan {
         }
         let tls = file.tls.as_ref().map(Tls::new).transpose()?;
         if tls.is_none() && targets.iter().any(|one| one.secure) {
-            return Err(Refused::new("`tls` beside entries of https", "none"));
+            return Err(Refused::new("tls", "one beside entries of https", "none"));
         }
         let operations = file
             .operations
@@ -231,57 +228,48 @@ impl Plan {
     }
 
     /// How many arrivals it has.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.offsets_ns.len()
     }
 
     /// True if it has none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.offsets_ns.is_empty()
     }
 
     /// The number in the block of arrival `place`.
-    #[must_use]
     pub fn index_of(&self, place: usize) -> u64 {
         self.first + self.step * place as u64
     }
 
     /// What arrival `place` asks.
-    #[must_use]
     pub fn operation(&self, place: usize) -> &Operation {
         &self.operations[self.operation_of[place] as usize]
     }
 
     /// Where and how arrival `place` asks.
-    #[must_use]
     pub fn route(&self, place: usize) -> &Route {
         let routes = &self.operation(place).routes;
         &routes[(self.index_of(place) % routes.len() as u64) as usize]
     }
 
     /// True if an arrival leaves at its offset: it is no step after another.
-    #[must_use]
     pub fn begins(&self, place: usize) -> bool {
         !matches!(self.after.get(place), Some(Some(_)))
     }
 
     /// The step after arrival `place`, and the wait before it.
-    #[must_use]
     pub fn following(&self, place: usize) -> Option<(usize, i64)> {
         let next = (*self.before.get(place)?)? as usize;
         Some((next, self.think_ns[next]))
     }
 
     /// True if arrivals wait for answers to others.
-    #[must_use]
     pub fn has_sessions(&self) -> bool {
         !self.after.is_empty()
     }
 
     /// The user that begins with arrival `place`.
-    #[must_use]
     pub fn user_of(&self, place: usize) -> VirtualUser {
         let mut user = VirtualUser::default();
         if let Some(&row) = self.row_of.get(place) {
@@ -296,7 +284,6 @@ impl Plan {
     }
 
     /// The phase of arrival `place`.
-    #[must_use]
     pub fn phase(&self, place: usize) -> &str {
         let offset_ns = self.offsets_ns[place];
         let found = self.windows.iter().find(|window| offset_ns < window.end_ns);
@@ -306,7 +293,6 @@ impl Plan {
     }
 
     /// The same with every `count`-th arrival from `number` on: of several workers each has one.
-    #[must_use]
     pub fn share(mut self, number: usize, count: usize) -> Self {
         let every = |place: &usize| place % count == number;
         let kept: Vec<usize> = (0..self.len()).filter(every).collect();
@@ -324,7 +310,6 @@ impl Plan {
 }
 
 /// Part `number` of `count` of a whole, as even as can be.
-#[must_use]
 pub fn part(whole: usize, number: usize, count: usize) -> usize {
     whole / count + usize::from(number < whole % count)
 }
@@ -332,39 +317,47 @@ pub fn part(whole: usize, number: usize, count: usize) -> usize {
 impl PlanFile {
     fn check(&self) -> Result<(), Refused> {
         if !(1..=2).contains(&self.schema) {
-            return Err(Refused::new(
-                "a plan of schema 1 or 2",
-                self.schema.to_string(),
-            ));
+            return Err(Refused::new("schema", "1 or 2", self.schema));
         }
         if self.client.is_some() {
             return Err(Refused::new(
-                "a plan without a client of its own, which is Python: worker = \"locust\"",
-                "one with a client",
+                "client",
+                "none: it is Python, and sent by worker = \"locust\"",
+                "one",
             ));
         }
         if self.remote.is_some() {
             return Err(Refused::new(
-                "a plan for one machine",
-                "one for workers on other machines: worker = \"locust\"",
+                "load",
+                "one machine: worker = \"locust\" has several",
+                "workers on other machines",
             ));
         }
         let (arrivals, chosen) = (self.offsets_s.len(), self.operation_of.len());
         if arrivals != chosen || arrivals > u32::MAX as usize {
             let expected = "as many offsets as operations, less than 2^32";
-            return Err(Refused::new(expected, format!("{arrivals} and {chosen}")));
+            return Err(Refused::new(
+                "offsets_s",
+                expected,
+                format!("{arrivals} and {chosen}"),
+            ));
         }
         let is_good = |offset: &f64| (0.0..1e9).contains(offset);
         if !self.offsets_s.iter().all(is_good)
             || self.offsets_s.windows(2).any(|pair| pair[0] > pair[1])
         {
-            return Err(Refused::new("offsets of at least 0, in order", "others"));
+            return Err(Refused::new(
+                "offsets_s",
+                "times of at least 0, in order",
+                "others",
+            ));
         }
         let count = self.operations.len();
         if let Some(wrong) = self.operation_of.iter().find(|&&place| place >= count) {
             return Err(Refused::new(
+                "operation_of",
                 format!("places in {count} operations"),
-                wrong.to_string(),
+                wrong,
             ));
         }
         self.check_sessions()?;
@@ -374,6 +367,7 @@ impl PlanFile {
         let workers = 1..=load.max_in_flight.min(256) as u64;
         if !bounded || !workers.contains(&load.workers) || self.step == 0 {
             return Err(Refused::new(
+                "load",
                 "limits above 0, at least one request in flight for each worker, a step",
                 format!("{load:?}, step {}", self.step),
             ));
@@ -402,14 +396,16 @@ impl PlanFile {
             && self.rows.iter().all(|row| row.len() == self.columns.len());
         if !good {
             return Err(Refused::new(
+                "sessions",
                 "sessions and values for each arrival, each step after one of before",
                 "others",
             ));
         }
         if !self.after.is_empty() && self.load.workers > 1 {
             return Err(Refused::new(
-                "one worker for sessions",
-                self.load.workers.to_string(),
+                "load.workers",
+                "1 with sessions",
+                self.load.workers,
             ));
         }
         Ok(())
@@ -435,7 +431,7 @@ impl OperationOption {
         let Some(urls) = places.get(self.entry.as_str()) else {
             let tiers: Vec<&str> = places.keys().copied().collect();
             let expected = format!("operation {}: an entry of {}", self.name, tiers.join(", "));
-            return Err(Refused::new(expected, &self.entry));
+            return Err(Refused::new("operations.entry", expected, &self.entry));
         };
         let routes = urls.iter().map(|&place| {
             let target = &targets[place];
@@ -448,7 +444,7 @@ impl OperationOption {
             };
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());
-                Refused::new(expected, &self.request)
+                Refused::new("operations.request", expected, &self.request)
             })?;
             Ok(Route {
                 target: place,

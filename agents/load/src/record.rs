@@ -27,7 +27,6 @@ pub struct Record {
 
 impl Record {
     /// One of which no answer has come.
-    #[must_use]
     pub fn unsent(place: usize, outcome: Outcome, sent_ns: i64, done_ns: Option<i64>) -> Self {
         Self {
             place: place as u32, // a plan has less than 2^32
@@ -53,7 +52,6 @@ pub struct Start {
 
 impl Start {
     /// The block's start on the monotonic clock.
-    #[must_use]
     pub fn origin_ns(self) -> i64 {
         self.t0_ns + self.start_ns
     }
@@ -66,7 +64,6 @@ pub struct Lines {
 
 impl Lines {
     /// Names are escaped once.
-    #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let quoted = |name: &str| serde_json::Value::from(name).to_string();
         Self {

@@ -41,9 +41,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// Appends to the file at `path`, if there is one, and counts in `tally`, if there is one.
-    ///
-    /// # Errors
-    /// When the file cannot be opened.
     pub fn open(
         plan: Arc<Plan>,
         path: Option<&Path>,

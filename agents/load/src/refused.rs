@@ -2,20 +2,22 @@
 
 use thiserror::Error;
 
-/// A plan that cannot be carried out: what was expected, what came.
+/// A plan that cannot be carried out: the key, a value that would do, and the one that is there.
 #[derive(Debug, Error)]
-#[error("expected {expected}; came {came}")]
+#[error("{key}: expected {expected} (got {got})")]
 pub struct Refused {
+    key: String,
     expected: String,
-    came: String,
+    got: String,
 }
 
 impl Refused {
     /// Says it.
-    pub fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
+    pub fn new(key: &str, expected: impl Into<String>, got: impl ToString) -> Self {
         Self {
+            key: key.to_owned(),
             expected: expected.into(),
-            came: came.into(),
+            got: got.to_string(),
         }
     }
 }

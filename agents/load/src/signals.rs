@@ -7,9 +7,6 @@ use nix::sys::signal::{SigSet, Signal};
 
 /// Calls `on_end` when the process is told to end. Call it before any thread is started: those that
 /// it starts inherit that they are not interrupted.
-///
-/// # Errors
-/// When the kernel refuses.
 pub fn on_end(on_end: impl Fn() + Send + 'static) -> Result<()> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);

@@ -175,7 +175,6 @@ impl Tally {
     }
 
     /// All so far.
-    #[must_use]
     pub fn totals(&self) -> Totals {
         let ms = |histogram: &Histogram<u64>, quantile| {
             histogram.value_at_quantile(quantile) as f64 / 1e3

@@ -47,9 +47,6 @@ pub struct Target {
 
 impl Target {
     /// The parts of `PROTOCOL://[USER[:PASSWORD]@]ADDRESS[:PORT]/[DATABASE]`.
-    ///
-    /// # Errors
-    /// What was expected and what came.
     pub fn parse(url: &str, allowed: &Allowed) -> Result<Self, Refused> {
         Self::parts(url, allowed).ok_or_else(|| {
             let expected = match &allowed.service {
@@ -61,7 +58,7 @@ impl Target {
                      (10.0.0.0/8 on its load machine on EC2)"
                     .to_owned(),
             };
-            Refused::new(expected, url)
+            Refused::new("entries", expected, url)
         })
     }
 
@@ -142,7 +139,6 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// True if this is a load machine of a fleet on EC2.
-#[must_use]
 pub fn on_load_machine() -> bool {
     fs::read_to_string(ROLE_FILE).is_ok_and(|text| text.lines().any(|line| line == "ROLE=load"))
 }

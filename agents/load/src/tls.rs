@@ -34,14 +34,11 @@ pub struct Tls {
 
 impl Tls {
     /// Takes in the certificates.
-    ///
-    /// # Errors
-    /// If there is none, or the name is none.
     pub fn new(asked: &TlsOptions) -> Result<Self, Refused> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| Refused::new("versions of TLS", error.to_string()))?;
+            .map_err(|error| Refused::new("tls", "versions of TLS", error))?;
         let mut config = if asked.insecure {
             builder
                 .dangerous()
@@ -51,16 +48,15 @@ impl Tls {
             let mut roots = RootCertStore::empty();
             let found: Result<Vec<_>, _> =
                 CertificateDer::pem_slice_iter(asked.roots.as_bytes()).collect();
-            let found =
-                found.map_err(|error| Refused::new("certificates in PEM", error.to_string()))?;
+            let found = found.map_err(|error| Refused::new("tls", "certificates in PEM", error))?;
             if roots.add_parsable_certificates(found).0 == 0 {
-                return Err(Refused::new("certificates that are trusted", "none"));
+                return Err(Refused::new("tls", "certificates that are trusted", "none"));
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(asked.name.clone())
-            .map_err(|_| Refused::new("the name of a TLS server", &asked.name))?;
+            .map_err(|_| Refused::new("tls.name", "the name of a TLS server", &asked.name))?;
         Ok(Self {
             config: Arc::new(config),
             name,
@@ -68,9 +64,6 @@ impl Tls {
     }
 
     /// A connection that has still to shake hands.
-    ///
-    /// # Errors
-    /// If the configuration allows none.
     pub fn begin(&self) -> Result<Box<ClientConnection>, Error> {
         let mut made = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
         // A body is taken whole; the plan bounds it.

@@ -66,9 +66,6 @@ pub struct Waiting {
 
 impl Waiting {
     /// Nothing is waited for yet; `lead_ns` is as in the function of that name.
-    ///
-    /// # Errors
-    /// When the kernel gives no more descriptors.
     pub fn new(lead_ns: i64) -> io::Result<Self> {
         let poll = Poll::new()?;
         let timer = TimerFd::new(
@@ -96,9 +93,6 @@ impl Waiting {
 
     /// Sleeps until an event, or `wake_ns`, or shortly before `due_ns`; then it looks for events and
     /// comes back at once.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn wait(&mut self, events: &mut Events, due_ns: i64, wake_ns: i64) -> io::Result<()> {
         let wake_ns = due_ns.saturating_sub(self.lead_ns).min(wake_ns);
         let timeout = if wake_ns - monotonic_ns() <= SLEEP_NS_MIN {

@@ -38,9 +38,6 @@ pub struct Findings {
 }
 
 /// Audits the records of a program of clients that has ended.
-///
-/// # Errors
-/// The file's and the database's.
 pub async fn audit(database: &str, records: &Path) -> Result<Findings> {
     let text = std::fs::read_to_string(records)
         .with_context(|| format!("cannot read {}", records.display()))?;
@@ -59,7 +56,6 @@ fn clients(asked: &[Asked]) -> Vec<i32> {
 }
 
 /// Differences between the records and the database.
-#[must_use]
 pub fn findings(asked: &[Asked], booked: &Booked) -> Findings {
     let mut made: HashMap<Request, usize> = HashMap::new();
     for row in &booked.rows {

@@ -32,9 +32,6 @@ pub struct Etcd {
 
 impl Etcd {
     /// Of `HOST:PORT,...`; it connects when it is asked.
-    ///
-    /// # Errors
-    /// When an address is none.
     pub fn new(addresses: &str) -> Result<Self, tonic::transport::Error> {
         let member = |address: &str| {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
@@ -67,9 +64,6 @@ impl Etcd {
     }
 
     /// All keys that begin with `prefix`, the oldest first, and the revision of that.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn list(&self, prefix: &str) -> Result<(Vec<KeyValue>, i64), Status> {
         let range = RangeRequest {
             key: prefix.into(),
@@ -83,9 +77,6 @@ impl Etcd {
     }
 
     /// Does all of `then` if all of `when` holds; whether it did, and the revision.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn transact(
         &self,
         when: Vec<Compare>,
@@ -104,9 +95,6 @@ impl Etcd {
     }
 
     /// A lease that ends `ttl_s` after it was last renewed.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn grant(&self, ttl_s: i64) -> Result<i64, Status> {
         let mut client = LeaseClient::new(self.channel());
         let asked = client.lease_grant(LeaseGrantRequest { ttl: ttl_s });
@@ -114,9 +102,6 @@ impl Etcd {
     }
 
     /// Renews a lease once; false where it has ended.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn renew(&self, lease: i64) -> Result<bool, Status> {
         let mut client = LeaseClient::new(self.channel());
         let once = tokio_stream::once(LeaseKeepAliveRequest { id: lease });
@@ -128,9 +113,6 @@ impl Etcd {
     }
 
     /// Changes of keys that begin with `prefix`, from `revision` on.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn watch(
         &self,
         prefix: &str,
@@ -162,7 +144,6 @@ fn after(prefix: &str) -> Vec<u8> {
 }
 
 /// Put this key; under a lease unless that is 0.
-#[must_use]
 pub fn put(key: &str, value: &str, lease: i64) -> Request {
     Request::RequestPut(PutRequest {
         key: key.into(),
@@ -172,7 +153,6 @@ pub fn put(key: &str, value: &str, lease: i64) -> Request {
 }
 
 /// Delete this key.
-#[must_use]
 pub fn delete(key: &str) -> Request {
     Request::RequestDeleteRange(DeleteRangeRequest {
         key: key.into(),
@@ -181,19 +161,16 @@ pub fn delete(key: &str) -> Request {
 }
 
 /// The key was last changed at this revision.
-#[must_use]
 pub fn is_of(key: &str, revision: i64) -> Compare {
     compare(key, CompareTarget::Mod, TargetUnion::ModRevision(revision))
 }
 
 /// There is no such key.
-#[must_use]
 pub fn is_missing(key: &str) -> Compare {
     compare(key, CompareTarget::Create, TargetUnion::CreateRevision(0))
 }
 
 /// The key has this value.
-#[must_use]
 pub fn is_value(key: &str, value: &str) -> Compare {
     compare(key, CompareTarget::Value, TargetUnion::Value(value.into()))
 }

@@ -1,12 +1,12 @@
 //! `lots`: a server of the parking lots, the replication manager, clients, or their audit.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{Context, Result};
+use flags::{Flags, Usage};
 use lots::etcd::Etcd;
 use lots::naming::Naming;
 use tokio::signal::unix::{signal, SignalKind};
@@ -68,23 +68,23 @@ async fn run(options: &Options) -> Result<()> {
 
 async fn serve(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
     let settings = lots::server::Settings {
-        listen: options.get("listen")?,
-        address: options.get("address")?,
-        database: options.get("database")?,
-        padding: options.or("padding", 0)?,
-        lease_s: options.or("lease-s", 0)?,
+        listen: options.flags.required("listen")?,
+        address: options.flags.required("address")?,
+        database: options.flags.required("database")?,
+        padding: options.flags.or("padding", 0)?,
+        lease_s: options.flags.or("lease-s", 0)?,
     };
     lots::server::serve(settings, options.naming()?, ended).await
 }
 
 async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
     let settings = lots::manager::Settings {
-        detection: Duration::from_millis(options.or("detection-ms", 1500)?),
+        detection: Duration::from_millis(options.flags.or("detection-ms", 1500)?),
         patience: CHECK_PATIENCE,
         start_limit_s: START_LIMIT_S,
     };
     let naming = options.naming()?;
-    let listen: std::net::SocketAddr = options.get("listen")?;
+    let listen: std::net::SocketAddr = options.flags.required("listen")?;
     let listener = tokio::net::TcpListener::bind(listen).await;
     let listener = listener.with_context(|| format!("cannot listen at {listen}"))?;
     let answered = async {
@@ -101,16 +101,16 @@ async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()
 }
 
 async fn invoke(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
-    let file: String = options.get("plan")?;
-    let records: String = options.get("records")?;
+    let file: String = options.flags.required("plan")?;
+    let records: String = options.flags.required("records")?;
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let plan = serde_json::from_str(&text).with_context(|| format!("{file}: expected a plan"))?;
     lots::client::run(plan, Path::new(&records), ended).await
 }
 
 async fn audit(options: &Options) -> Result<()> {
-    let records: String = options.get("records")?;
-    let database: String = options.get("database")?;
+    let records: String = options.flags.required("records")?;
+    let database: String = options.flags.required("database")?;
     let found = lots::audit::audit(&database, Path::new(&records)).await?;
     println!("{}", serde_json::to_string(&found)?);
     Ok(())
@@ -131,59 +131,30 @@ fn ended() -> Result<impl Future<Output = ()>> {
 /// The part, and its options by name.
 struct Options {
     part: String,
-    values: HashMap<String, String>,
+    flags: Flags,
 }
 
 impl Options {
-    fn parse(words: &[String]) -> Result<Self> {
-        let (part, rest) = words
-            .split_first()
-            .context("expected serve, manage, invoke or audit")?;
-        let known: &[&str] = match part.as_str() {
-            "serve" => &[
-                "name", "listen", "address", "naming", "database", "padding", "lease-s",
-            ],
-            "manage" => &["name", "listen", "naming", "detection-ms"],
-            "invoke" => &["plan", "records"],
-            "audit" => &["records", "database"],
-            other => bail!("expected serve, manage, invoke or audit (got {other})"),
+    fn parse(words: &[String]) -> Result<Self, Usage> {
+        let parts = "expected serve, manage, invoke or audit";
+        let none = || Usage(parts.to_owned());
+        let (part, rest) = words.split_first().ok_or_else(none)?;
+        let known = match part.as_str() {
+            "serve" => "--name --listen --address --naming --database --padding --lease-s ",
+            "manage" => "--name --listen --naming --detection-ms ",
+            "invoke" => "--plan --records ",
+            "audit" => "--records --database ",
+            other => return Err(Usage(format!("{parts} (got {other})"))),
         };
-        let mut values = HashMap::new();
-        for pair in rest.chunks(2) {
-            let name = pair[0].trim_start_matches("--");
-            let expected = format!("expected one of --{}", known.join(", --"));
-            ensure!(known.contains(&name), "{expected} (got {})", pair[0]);
-            let value = pair.get(1).with_context(|| format!("--{name}: no value"))?;
-            values.insert(name.to_owned(), value.clone());
-        }
         Ok(Self {
             part: part.clone(),
-            values,
+            flags: Flags::parse(rest.iter().cloned(), known)?,
         })
     }
 
     fn naming(&self) -> Result<Naming> {
-        let addresses: String = self.get("naming")?;
-        let name: String = self.get("name")?;
+        let addresses: String = self.flags.required("naming")?;
+        let name: String = self.flags.required("name")?;
         Ok(Naming::new(Etcd::new(&addresses)?, &name))
-    }
-
-    fn get<T>(&self, name: &str) -> Result<T>
-    where
-        T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
-    {
-        let value = self.values.get(name);
-        let value = value.with_context(|| format!("--{name} is missing"))?;
-        value.parse().with_context(|| format!("--{name} {value}"))
-    }
-
-    fn or<T>(&self, name: &str, default: T) -> Result<T>
-    where
-        T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
-    {
-        match self.values.contains_key(name) {
-            true => self.get(name),
-            false => Ok(default),
-        }
     }
 }

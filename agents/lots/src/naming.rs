@@ -57,9 +57,6 @@ impl Naming {
     }
 
     /// The registered servers in the order of their registration, and the revision of that.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn servers(&self) -> Result<(Vec<Server>, i64), Status> {
         let (found, revision) = self.etcd.list(SERVERS).await?;
         Ok((
@@ -69,18 +66,12 @@ impl Naming {
     }
 
     /// The primary, where one is named; it may be dead.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn primary(&self) -> Result<Option<String>, Status> {
         let (found, _) = self.etcd.list(PRIMARY).await?;
         Ok(found.first().map(|one| text(&one.value)))
     }
 
     /// The primary's address, as a client asks for it.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn primary_server(&self) -> Result<Vec<Server>, Status> {
         let Some(name) = self.primary().await? else {
             return Ok(Vec::new());
@@ -92,9 +83,6 @@ impl Naming {
     }
 
     /// All servers that there should be.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn members(&self) -> Result<Vec<String>, Status> {
         let (found, _) = self.etcd.list(MEMBERS).await?;
         Ok(found
@@ -104,9 +92,6 @@ impl Naming {
     }
 
     /// A server that serves, and is primary if there is none; the revision is its incarnation.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn register(&self, address: &str, lease: i64) -> Result<i64, Status> {
         let name = &self.by;
         let own = put(&format!("{SERVERS}{name}"), address, lease);
@@ -119,9 +104,6 @@ impl Naming {
     }
 
     /// Takes a server out if it is still that one; whether it was.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn remove(&self, server: &Server) -> Result<bool, Status> {
         let key = format!("{SERVERS}{}", server.name);
         let unchanged = is_of(&key, server.incarnation);
@@ -133,18 +115,12 @@ impl Naming {
     }
 
     /// Names the primary.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn promote(&self, server: &Server) -> Result<(), Status> {
         let named = put(PRIMARY, &server.name, 0);
         self.do_and_note(named, "promoted", &server.name).await
     }
 
     /// Asks whoever starts machines for one.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn order(&self, name: &str) -> Result<(), Status> {
         let order = put(&format!("{ORDERS}{name}"), &format!("{:.6}", now_s()), 0);
         self.do_and_note(order, "ordered", name).await
@@ -159,9 +135,6 @@ impl Naming {
     }
 
     /// Becomes the manager that acts, under this lease, unless another is; whether it is now.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn lead(&self, lease: i64) -> Result<bool, Status> {
         let own = put(MANAGER, &self.by, lease);
         Ok(self
@@ -182,9 +155,6 @@ impl Naming {
     }
 
     /// Writes down what happened now.
-    ///
-    /// # Errors
-    /// etcd's.
     pub async fn note(&self, what: &str, server: &str) -> Result<(), Status> {
         let at_s = now_s();
         let by = &self.by;
@@ -204,9 +174,6 @@ impl Naming {
     }
 
     /// Waits until the registered servers are no longer those of `revision`.
-    ///
-    /// # Errors
-    /// etcd's, and when a watch has ended.
     pub async fn changed(&self, revision: i64) -> Result<(), Status> {
         let mut watch = self.etcd.watch(SERVERS, revision + 1).await?;
         loop {

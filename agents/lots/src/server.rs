@@ -45,9 +45,6 @@ pub struct Settings {
 }
 
 /// Serves until `ended` does.
-///
-/// # Errors
-/// When the port is taken.
 pub async fn serve(
     settings: Settings,
     naming: Naming,

@@ -119,9 +119,6 @@ pub struct Store {
 
 impl Store {
     /// At `mysql://USER:PASSWORD@HOST:PORT/NAME`, with its tables.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         // A server that others fail over to has all of them at once, and opens none first.
         let limits = PoolConstraints::new(CONNECTIONS_MAX, CONNECTIONS_MAX).unwrap_or_default();
@@ -185,9 +182,6 @@ impl Store {
     }
 
     /// The changes that were made of these clients, in order, and where their cars are.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn booked(&self, clients: &[i32]) -> Result<Booked, StoreError> {
         let mut booked = Booked::default();
         let mut connection = self.pool.get_conn().await?;
@@ -212,35 +206,23 @@ impl Store {
     }
 
     /// The lots' numbers.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn lots(&self) -> Result<Vec<i32>, StoreError> {
         let mut connection = self.pool.get_conn().await?;
         Ok(connection.query("SELECT id FROM lots ORDER BY id").await?)
     }
 
     /// Lots with room, but for this one.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn others(&self, lot: i32) -> Result<Vec<i32>, StoreError> {
         with_room(&mut self.pool.get_conn().await?, lot).await
     }
 
     /// The level of the client's car.
-    ///
-    /// # Errors
-    /// The database's, and where it is not parked.
     pub async fn level(&self, client: i32) -> Result<i32, StoreError> {
         let mut connection = self.pool.get_conn().await?;
         level(&mut connection, client).await
     }
 
     /// The lowest and the highest level of the lot where the client's car is.
-    ///
-    /// # Errors
-    /// The database's, and where it is not parked.
     pub async fn levels(&self, client: i32) -> Result<(i32, i32), StoreError> {
         let mut connection = self.pool.get_conn().await?;
         let found = connection

@@ -97,9 +97,6 @@ fn put_keys(keys: &[Key], out: &mut BytesMut) {
 }
 
 /// Takes the next message from the front, once all of it is there.
-///
-/// # Errors
-/// When it is none.
 pub fn decode(bytes: &mut BytesMut) -> Result<Option<Message>, Garbage> {
     let Some(head) = bytes.first_chunk::<4>() else {
         return Ok(None);

@@ -1,10 +1,11 @@
 //! The command line.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use flags::{Flags, Usage};
 
 use crate::core::members::NODES_MAX;
 use crate::core::membership::{Formed, Membership};
@@ -33,11 +34,6 @@ press: one node of a web server that is several
   --fail-after-ms N      who is silent for so long has failed (3000)
 
 Exit code 0: ended by SIGTERM or SIGINT; 1: failed; 2: wrong usage.";
-
-/// Wrong usage.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}\n\n{USAGE}")]
-pub struct Usage(pub String);
 
 /// The configurations of PRESS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,11 +95,8 @@ pub struct Config {
 
 impl Config {
     /// From the command line, without the program's name.
-    ///
-    /// # Errors
-    /// When it says something else than the usage does.
     pub fn parse(words: Vec<String>) -> Result<Self, Usage> {
-        let options = Options::parse(words)?;
+        let options = Flags::parse(words, USAGE)?;
         let peers = peers(&options.required::<String>("peers")?)?;
         let name: String = options.required("name")?;
         let me = peers.iter().position(|peer| peer.name == name);
@@ -114,7 +107,7 @@ impl Config {
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        let connections = options.number("connections", 512, 1 << 16)? as usize;
+        let connections = number(&options, "connections", 512, 1 << 16)? as usize;
         let me = me.ok_or_else(|| Usage(format!("--name {name}: expected one of {}", names())))?;
         let config = Self {
             me,
@@ -123,18 +116,18 @@ impl Config {
             listen: options.or("listen", SocketAddr::from(([0, 0, 0, 0], 8080)))?,
             admin: options.or("admin", SocketAddr::from(([127, 0, 0, 1], 8081)))?,
             limits: Limits {
-                cache_bytes: options.number("cache-mib", 128, 1 << 20)? << 20,
-                window: options.number("window", 64, 1 << 16)? as u32,
-                queue: options.number("queue", 64, 1 << 16)? as usize,
+                cache_bytes: number(&options, "cache-mib", 128, 1 << 20)? << 20,
+                window: number(&options, "window", 64, 1 << 16)? as u32,
+                queue: number(&options, "queue", 64, 1 << 16)? as usize,
                 awaited: connections,
                 keys_of_peer: KEYS_OF_PEER_MAX,
             },
             connections,
-            idle: Duration::from_secs(options.number("idle-s", 60, 3600)?),
+            idle: Duration::from_secs(number(&options, "idle-s", 60, 3600)?),
             times: Times {
-                beat: options.ms("beat-ms", 500)?,
-                query: options.ms("query-ms", 1000)?,
-                fail_after: options.ms("fail-after-ms", 3000)?,
+                beat: ms(&options, "beat-ms", 500)?,
+                query: ms(&options, "query-ms", 1000)?,
+                fail_after: ms(&options, "fail-after-ms", 3000)?,
             },
             peers,
         };
@@ -210,69 +203,20 @@ fn peer(text: &str) -> Result<Peer, Usage> {
     parsed.ok_or_else(|| Usage(format!("--peers: expected NAME=IP:PORT (got {text:?})")))
 }
 
-struct Options(HashMap<String, String>);
-
-impl Options {
-    const NAMES: [&'static str; 14] = [
-        "name",
-        "peers",
-        "root",
-        "mode",
-        "listen",
-        "admin",
-        "cache-mib",
-        "window",
-        "queue",
-        "connections",
-        "idle-s",
-        "beat-ms",
-        "query-ms",
-        "fail-after-ms",
-    ];
-
-    fn parse(words: Vec<String>) -> Result<Self, Usage> {
-        let mut options = HashMap::new();
-        let mut words = words.into_iter();
-        while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").unwrap_or("");
-            match (Self::NAMES.contains(&name), words.next()) {
-                (true, Some(value)) => options.insert(name.to_owned(), value),
-                _ => return Err(Usage(format!("{word}: expected an option and its value"))),
-            };
-        }
-        Ok(Self(options))
+fn number(flags: &Flags, name: &str, default: u64, most: u64) -> Result<u64, Usage> {
+    let value = flags.or(name, default)?;
+    match (1..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(Usage(format!(
+            "--{name}: expected 1 to {most} (got {value})"
+        ))),
     }
+}
 
-    fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>, Usage> {
-        let Some(text) = self.0.get(name) else {
-            return Ok(None);
-        };
-        let value = text.parse().map(Some);
-        value.map_err(|_| Usage(format!("--{name} {text}: expected another value")))
-    }
-
-    fn or<T: FromStr>(&self, name: &str, default: T) -> Result<T, Usage> {
-        Ok(self.get(name)?.unwrap_or(default))
-    }
-
-    fn required<T: FromStr>(&self, name: &str) -> Result<T, Usage> {
-        self.get(name)?
-            .ok_or_else(|| Usage(format!("--{name} is missing")))
-    }
-
-    fn number(&self, name: &str, default: u64, most: u64) -> Result<u64, Usage> {
-        let value = self.or(name, default)?;
-        match (1..=most).contains(&value) {
-            true => Ok(value),
-            false => Err(Usage(format!(
-                "--{name}: expected 1 to {most} (got {value})"
-            ))),
-        }
-    }
-
-    fn ms(&self, name: &str, default: u64) -> Result<Duration, Usage> {
-        Ok(Duration::from_millis(self.number(name, default, 600_000)?))
-    }
+fn ms(flags: &Flags, name: &str, default: u64) -> Result<Duration, Usage> {
+    Ok(Duration::from_millis(number(
+        flags, name, default, 600_000,
+    )?))
 }
 
 #[cfg(test)]

@@ -151,9 +151,6 @@ impl Reply {
     }
 
     /// Writes it.
-    ///
-    /// # Errors
-    /// Those of the connection.
     pub async fn write(
         self,
         stream: &mut TcpStream,

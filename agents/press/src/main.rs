@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use press::config::{Config, Usage, USAGE};
+use flags::Usage;
+use press::config::{Config, USAGE};
 use tokio::signal::unix::{signal, SignalKind};
 
 /// Files that are read at a time.
@@ -24,7 +25,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("press: {error:#}");
-            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+            if !error.is::<Usage>() {
+                return ExitCode::from(1);
+            }
+            eprintln!("\n{USAGE}");
+            ExitCode::from(2)
         }
     }
 }

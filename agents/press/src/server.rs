@@ -16,9 +16,6 @@ use crate::{admin, clients, peers};
 const BACKLOG: u32 = 128;
 
 /// Serves until `ended` does. Clients are let in once the cluster serves.
-///
-/// # Errors
-/// When a port is taken, or not ours.
 pub async fn run(config: Config, ended: impl std::future::Future<Output = ()>) -> Result<()> {
     let own = config.peers[config.me].address;
     let nodes = port(own, "--peers", BACKLOG)?;

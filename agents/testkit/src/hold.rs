@@ -37,9 +37,6 @@ pub struct Report {
 }
 
 /// Holds connections to `address` and looks at the memory of process `pid`.
-///
-/// # Errors
-/// When a connection fails.
 pub async fn measure(
     pid: u32,
     address: SocketAddr,
@@ -62,9 +59,6 @@ pub async fn measure(
 }
 
 /// Resident memory of a process.
-///
-/// # Errors
-/// When there is no such process.
 pub fn rss_kib_of(pid: u32) -> Result<u64> {
     memory_kib(pid, "VmRSS:")
 }
@@ -81,9 +75,6 @@ struct Held(Vec<TcpStream>, Arc<[u8]>);
 
 impl Held {
     /// Opens `connections` and asks once on each.
-    ///
-    /// # Errors
-    /// When a connection is refused or ends.
     async fn open(address: SocketAddr, path: &str, connections: usize) -> Result<Self> {
         let request: Arc<[u8]> = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
             .into_bytes()
@@ -105,9 +96,6 @@ impl Held {
     }
 
     /// Asks once on each connection, at most `at_a_time` at once; how many were answered with 200.
-    ///
-    /// # Errors
-    /// When a connection ends.
     async fn ask(&mut self, at_a_time: usize) -> Result<usize> {
         let places = Arc::new(Semaphore::new(at_a_time));
         let mut tasks = JoinSet::new();

@@ -1,11 +1,10 @@
 //! `testkit rate|hold|soak ...`: load and judgement from the command line; JSON on stdout.
 
-use std::collections::HashMap;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use flags::Flags;
 use testkit::{hold, rate, soak};
 
 const USAGE: &str = "usage: testkit COMMAND --OPTION VALUE ...
@@ -20,13 +19,14 @@ const USAGE: &str = "usage: testkit COMMAND --OPTION VALUE ...
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next().unwrap_or_default();
-    let done = Options::parse(arguments).and_then(|options| match command.as_str() {
-        "rate" => run_rate(&options),
-        "hold" => run_hold(&options),
-        "soak" => run_soak(&options),
+    let run = |options: &Flags| match command.as_str() {
+        "rate" => run_rate(options),
+        "hold" => run_hold(options),
+        "soak" => run_soak(options),
         other => bail!("{other:?}: expected rate, hold or soak\n{USAGE}"),
-    });
-    match done {
+    };
+    let options = Flags::parse(arguments, USAGE).map_err(anyhow::Error::from);
+    match options.and_then(|options| run(&options)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -36,57 +36,31 @@ fn main() -> ExitCode {
     }
 }
 
-struct Options(HashMap<String, String>);
-
-impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = HashMap::new();
-        while let Some(name) = arguments.next() {
-            let Some(name) = name.strip_prefix("--") else {
-                bail!("{name:?}: expected --OPTION\n{USAGE}");
-            };
-            let value = arguments
-                .next()
-                .with_context(|| format!("--{name}: no value"))?;
-            options.insert(name.to_owned(), value);
-        }
-        Ok(Self(options))
-    }
-
-    fn get<T: FromStr>(&self, name: &str) -> Result<T>
-    where
-        T::Err: std::error::Error + Send + Sync + 'static,
-    {
-        let text = self
-            .0
-            .get(name)
-            .with_context(|| format!("--{name} is missing\n{USAGE}"))?;
-        text.parse().with_context(|| format!("--{name} {text}"))
-    }
-
-    fn seconds(&self, name: &str) -> Result<Duration> {
-        let seconds = self.get(name)?;
-        Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds}"))
-    }
+fn seconds(flags: &Flags, name: &str) -> Result<Duration> {
+    let seconds = flags.required(name)?;
+    Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds}"))
 }
 
-fn run_rate(options: &Options) -> Result<bool> {
+fn run_rate(options: &Flags) -> Result<bool> {
     let report = rate::run(&rate::Plan {
-        address: options.get("address")?,
-        path: options.get("path")?,
-        connections: options.get("connections")?,
-        rate_per_s: options.get("rate")?,
-        duration: options.seconds("seconds")?,
+        address: options.required("address")?,
+        path: options.required("path")?,
+        connections: options.required("connections")?,
+        rate_per_s: options.required("rate")?,
+        duration: seconds(options, "seconds")?,
         warm_up: Duration::from_millis(500),
-        seed: options.get("seed")?,
+        seed: options.required("seed")?,
     })?;
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(true)
 }
 
-fn run_hold(options: &Options) -> Result<bool> {
-    let (pid, connections) = (options.get("pid")?, options.get("connections")?);
-    let (address, path) = (options.get("address")?, options.get::<String>("path")?);
+fn run_hold(options: &Flags) -> Result<bool> {
+    let (pid, connections) = (options.required("pid")?, options.required("connections")?);
+    let (address, path) = (
+        options.required("address")?,
+        options.required::<String>("path")?,
+    );
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -95,19 +69,19 @@ fn run_hold(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn run_soak(options: &Options) -> Result<bool> {
-    let requests_least = options.get("requests")?;
+fn run_soak(options: &Flags) -> Result<bool> {
+    let requests_least = options.required("requests")?;
     let report = soak::run(&soak::Plan {
-        arbiter: options.get("arbiter")?,
-        threads: options.get("threads")?,
-        duration: options.seconds("seconds")?,
+        arbiter: options.required("arbiter")?,
+        threads: options.required("threads")?,
+        duration: seconds(options, "seconds")?,
         requests_least,
-        duration_most: options.seconds("seconds-most")?,
-        settled: options.seconds("settled")?,
-        seed: options.get("seed")?,
+        duration_most: seconds(options, "seconds-most")?,
+        settled: seconds(options, "settled")?,
+        seed: options.required("seed")?,
     })?;
     println!("{}", serde_json::to_string(&report)?);
-    let failed = report.failures(requests_least, options.get("growth")?);
+    let failed = report.failures(requests_least, options.required("growth")?);
     for failure in &failed {
         eprintln!("testkit: soak: {failure}");
     }

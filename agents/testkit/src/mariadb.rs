@@ -63,9 +63,6 @@ impl MariaDb {
     }
 
     /// Kills it as a crash would.
-    ///
-    /// # Errors
-    /// When it cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -73,9 +70,6 @@ impl MariaDb {
     }
 
     /// Starts it again where it was, with the data that it had.
-    ///
-    /// # Errors
-    /// When the program is gone.
     pub fn restart(&mut self) -> Result<()> {
         self.child = spawn(self.directory.path(), self.address, false, self.arguments)?;
         Ok(())
@@ -87,9 +81,6 @@ impl MariaDb {
     }
 
     /// A connection around the arbiter.
-    ///
-    /// # Errors
-    /// When there is none to be had.
     pub async fn direct(&self) -> Result<Conn> {
         Ok(Conn::new(options(self.address)).await?)
     }

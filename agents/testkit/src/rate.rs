@@ -73,9 +73,6 @@ impl Seen {
 }
 
 /// Sends and measures.
-///
-/// # Errors
-/// When a connection fails.
 pub fn run(plan: &Plan) -> Result<Report> {
     ensure!(
         plan.connections > 0 && plan.rate_per_s > 0.0,

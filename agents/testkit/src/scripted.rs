@@ -47,10 +47,6 @@ struct Told {
 
 impl Scripted {
     /// Starts it; `now_ns` is the clock of what it remembers.
-    ///
-    /// # Panics
-    /// When it cannot listen.
-    #[must_use]
     pub fn start(script: Script, now_ns: fn() -> i64) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -82,10 +78,6 @@ impl Scripted {
     }
 
     /// When each request was answered, on the clock that it was started with; none: it never was.
-    ///
-    /// # Panics
-    /// When the server did.
-    #[must_use]
     pub fn answered_ns(&self) -> Vec<Option<i64>> {
         self.told.answered_ns.lock().unwrap().clone()
     }

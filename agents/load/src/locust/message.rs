@@ -109,9 +109,6 @@ pub fn encode<T: Serialize>(kind: &str, data: &T, node: &str) -> Result<Vec<u8>>
 }
 
 /// What a message says.
-///
-/// # Errors
-/// It is none of Locust's.
 pub fn decode(bytes: &[u8]) -> Result<FromMaster> {
     let (kind, _, _): (String, IgnoredAny, IgnoredAny) =
         rmp_serde::from_slice(bytes).context("expected (type, data, node)")?;

@@ -52,12 +52,12 @@ pub struct Options {
 
 /// There is no master where it was looked for.
 #[derive(Debug, Error)]
-#[error("expected a Locust master at {host}:{port} within {limit_s} s; came {came}")]
+#[error("--master {host}:{port}: expected a Locust master within {limit_s} s (got {got})")]
 pub struct NoMaster {
     host: String,
     port: u16,
     limit_s: f64,
-    came: String,
+    got: String,
 }
 
 enum Told {
@@ -82,8 +82,8 @@ pub fn work(options: &Options) -> Result<()> {
     let json = std::fs::read(&options.plan).with_context(|| options.plan.display().to_string())?;
     let plan = Plan::parse(&json, on_load_machine())?;
     if plan.has_sessions() {
-        let expected = "a plan without sessions, of which a worker cannot have a share";
-        return Err(Refused::new(expected, "one with sessions").into());
+        let expected = "none with sessions, of which a worker cannot have a share";
+        return Err(Refused::new("plan", expected, "one with sessions").into());
     }
     let node = format!("{}_{}_{:x}", hostname(), std::process::id(), monotonic_ns());
     let master = find(options, &node)?;
@@ -132,7 +132,7 @@ fn find(options: &Options, node: &str) -> Result<TcpStream> {
                     host: options.host.clone(),
                     port: options.port,
                     limit_s: options.connect_timeout.as_secs_f64(),
-                    came: error.to_string(),
+                    got: error.to_string(),
                 })
             }
             Err(_) => thread::sleep(Duration::from_millis(100)),

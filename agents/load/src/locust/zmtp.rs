@@ -13,9 +13,6 @@ const GREETING_BYTES: usize = 64;
 const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Connects as `identity`, and waits at most `limit` for each step.
-///
-/// # Errors
-/// Nobody is there, or it speaks another protocol.
 pub fn connect(host: &str, port: u16, identity: &str, limit: Duration) -> Result<TcpStream> {
     let mut failure = Error::new(ErrorKind::NotFound, "no address");
     for address in (host, port).to_socket_addrs()? {
@@ -64,9 +61,6 @@ fn shake_hands(stream: &mut TcpStream, identity: &str) -> Result<()> {
 }
 
 /// Sends a message.
-///
-/// # Errors
-/// The connection is broken.
 pub fn send(stream: &mut TcpStream, message: &[u8]) -> Result<()> {
     write_frame(stream, 0, message)
 }

@@ -42,7 +42,6 @@ const ALL: [(Protocol, &str, u16); 4] = [
 
 impl Protocol {
     /// The protocol of a URL's scheme.
-    #[must_use]
     pub fn named(scheme: &str) -> Option<Self> {
         let found = ALL.iter().find(|(_, name, _)| *name == scheme);
         found.map(|(protocol, _, _)| *protocol)
@@ -54,13 +53,11 @@ impl Protocol {
     }
 
     /// Its scheme.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
     /// Where it is served unless a URL says otherwise.
-    #[must_use]
     pub fn default_port(self) -> u16 {
         self.row().2
     }
@@ -71,7 +68,6 @@ impl Protocol {
     }
 
     /// The form of a request in a plan.
-    #[must_use]
     pub fn form(self) -> &'static str {
         match self {
             Self::Http => "a path",
@@ -82,7 +78,6 @@ impl Protocol {
     }
 
     /// The bytes of a request that a plan names by `text`; none where it has another form.
-    #[must_use]
     pub fn request(self, host: &str, text: &str, keep_alive: bool) -> Option<Vec<u8>> {
         match self {
             Self::Http => http::request(host, text, keep_alive),
@@ -135,7 +130,6 @@ pub enum Reader {
 
 impl Reader {
     /// For one more reply of this protocol.
-    #[must_use]
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(http::Reader::default()),
@@ -146,13 +140,11 @@ impl Reader {
     }
 
     /// For one more answer to an operation over HTTP, which is judged by the whole of it.
-    #[must_use]
     pub fn of_operation(request: &HttpRequest) -> Self {
         Self::Http(http::Reader::of_operation(request.is_head()))
     }
 
     /// The answer to an operation that was read in `data`, once it is whole.
-    #[must_use]
     pub fn answer<'a>(&'a self, data: &'a [u8]) -> Option<Answer<'a>> {
         match self {
             Self::Http(reader) => reader.answer(data),
@@ -176,7 +168,6 @@ impl Reader {
     }
 
     /// Of the reply that was read last.
-    #[must_use]
     pub fn seen(&self) -> Seen {
         match self {
             Self::Http(reader) => reader.seen(),

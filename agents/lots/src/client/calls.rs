@@ -75,7 +75,6 @@ const RAISED: [Option<i32>; 11] = [
 
 impl Method {
     /// True where it changes nothing, so that it may be sent twice at a time.
-    #[must_use]
     pub fn is_read(self) -> bool {
         !matches!(
             self,
@@ -115,7 +114,6 @@ pub struct Visit {
 
 impl Visit {
     /// Of this program's client of this number, at the begin of a round.
-    #[must_use]
     pub fn new(calls: Calls, client: usize) -> Self {
         Self {
             calls,
@@ -126,7 +124,6 @@ impl Visit {
     }
 
     /// The invocation that is due.
-    #[must_use]
     pub fn call(&self) -> Call {
         let (lot, lowest, highest, _) = LOTS[(self.client + self.round) % LOTS.len()];
         let method = match self.calls {
@@ -169,7 +166,6 @@ impl Visit {
     }
 
     /// True where the client's car is outside before the invocation that is due.
-    #[must_use]
     pub fn is_outside(&self) -> bool {
         self.calls == Calls::Reads || RAISED[self.place].is_none()
     }
@@ -270,7 +266,6 @@ fn no_value(answer: Response<Nothing>) -> Said {
 }
 
 /// True if another server would say the same: no client asks for what cannot be done once.
-#[must_use]
 pub fn is_refusal(status: &Status) -> bool {
     matches!(
         status.code(),

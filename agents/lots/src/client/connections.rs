@@ -56,7 +56,6 @@ pub struct Connections {
 
 impl Connections {
     /// None yet.
-    #[must_use]
     pub fn new(with_heartbeats: bool) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::default(),
@@ -71,7 +70,6 @@ impl Connections {
     }
 
     /// The open connections in the order of the list; suspects come last.
-    #[must_use]
     pub fn candidates(&self, open: &Open) -> Vec<Server> {
         let suspects = self.suspects.borrow();
         let mut found: Vec<Server> = open.servers.clone();
@@ -213,7 +211,6 @@ impl Open {
     }
 
     /// The connection to a server.
-    #[must_use]
     pub fn channel(&self, server: &Server) -> Option<Channel> {
         self.channels.get(server).cloned()
     }

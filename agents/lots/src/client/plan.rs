@@ -56,7 +56,6 @@ pub struct Plan {
 
 impl Plan {
     /// The strategy, as the state machine knows it.
-    #[must_use]
     pub fn strategy(&self) -> Strategy {
         match self.strategy {
             Named::Primary => Strategy::Primary {
@@ -69,7 +68,6 @@ impl Plan {
     }
 
     /// The arbiter, where it is what clients ask.
-    #[must_use]
     pub fn front(&self) -> Option<Server> {
         let address = self.arbiter.clone()?;
         (self.strategy == Named::Arbiter).then(|| Server {

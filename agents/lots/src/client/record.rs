@@ -49,17 +49,11 @@ pub struct Records(Mutex<BufWriter<File>>);
 
 impl Records {
     /// A new file.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn create(path: &Path) -> std::io::Result<Self> {
         Ok(Self(Mutex::new(BufWriter::new(File::create(path)?))))
     }
 
     /// Writes an invocation.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn write(
         &self,
         invocation: &Invocation,
@@ -91,9 +85,6 @@ impl Records {
     }
 
     /// Has all of it written.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn flush(&self) -> std::io::Result<()> {
         self.0
             .lock()

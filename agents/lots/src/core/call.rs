@@ -167,7 +167,6 @@ impl Caller {
     }
 
     /// The same client, which sends a late call a second time.
-    #[must_use]
     pub fn hedging(mut self) -> Self {
         self.recent = Some(Recent::default());
         self

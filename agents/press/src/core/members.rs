@@ -24,13 +24,11 @@ impl Members {
     }
 
     /// The set and this node.
-    #[must_use]
     pub fn with(self, node: usize) -> Self {
         Self(self.0 | 1 << node)
     }
 
     /// The set without this node.
-    #[must_use]
     pub fn without(self, node: usize) -> Self {
         Self(self.0 & !(1 << node))
     }
