@@ -1,16 +1,12 @@
 """Servers to try the arbiter with: `python3 server.py 8081 8082`, one at each port.
 
-GET answers with the server and the path, a request for a WebSocket with one message, hello.
+GET answers with the server and the path.
 """
 
-import base64
-import hashlib
 import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler
-
-_WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -20,15 +16,6 @@ class Handler(BaseHTTPRequestHandler):
     where = ""
 
     def do_GET(self) -> None:
-        key = self.headers.get("Sec-WebSocket-Key")
-        if key and self.headers.get("Upgrade", "").lower() == "websocket":
-            self._switch(key)
-        else:
-            self._answer()
-
-    do_HEAD = do_GET
-
-    def _answer(self) -> None:
         body = f"{self.path} by {self.where}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -36,15 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _switch(self, key: str) -> None:
-        digest = hashlib.sha1((key + _WEBSOCKET).encode()).digest()
-        self.send_response(101)
-        self.send_header("Upgrade", "websocket")
-        self.send_header("Connection", "Upgrade")
-        self.send_header("Sec-WebSocket-Accept", base64.b64encode(digest).decode())
-        self.end_headers()
-        self.wfile.write(b"\x81\x05hello\x88\x00")
-        self.close_connection = True
+    do_HEAD = do_GET
 
     def address_string(self) -> str:
         return "client"

@@ -24,9 +24,6 @@ use crate::{metrics, stats};
 mod handshake_limiter;
 
 /// Serves until `stop`.
-///
-/// # Errors
-/// When the listener breaks.
 pub async fn serve(
     listener: TcpListener,
     tier: Arc<Tier>,
@@ -69,17 +66,13 @@ async fn show_metrics(State(tier): Shared) -> Response {
 
 /// 503 while no server can be asked.
 async fn health(State(tier): Shared) -> Response {
-    let members = tier.members();
     let standings = tier.standings();
-    let alive = members
-        .iter()
-        .filter(|(server, _)| standings[*server].alive);
-    let alive = alive.count();
+    let alive = standings.iter().filter(|server| server.alive).count();
     let status = match alive {
         0 => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::OK,
     };
-    let servers = members.len();
+    let servers = standings.len();
     (status, Json(Health { alive, servers })).into_response()
 }
 
@@ -88,7 +81,7 @@ async fn set_replicas(
     body: Result<Json<SetReplicas>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    let servers = tier.members().len();
+    let servers = tier.servers().len();
     let (most, of) = tier.config().protocol.replicas_max(servers);
     if !(1..=most).contains(&wanted.replicas) {
         return Err(refuse(format!(
@@ -154,9 +147,9 @@ async fn set_server(
     body: Result<Json<SetServer>, JsonRejection>,
 ) -> Answer<ServerStats> {
     let Json(wanted) = body?;
-    let servers = tier.members();
-    let Some(&(server, _)) = servers.iter().find(|(_, server)| server.name == name) else {
-        let names: Vec<_> = servers.iter().map(|(_, server)| &server.name[..]).collect();
+    let servers = tier.servers();
+    let Some(server) = servers.iter().position(|server| server.name == name) else {
+        let names: Vec<_> = servers.iter().map(|server| &server.name[..]).collect();
         let error = format!("server: expected one of {} (got {name})", names.join(", "));
         return Err(Refusal(StatusCode::NOT_FOUND, error));
     };

@@ -48,7 +48,7 @@ pub struct Config {
     /// Limit of one request.
     #[serde(default = "default_request_timeout_ms")]
     pub request_timeout_ms: Millis,
-    /// TCP and WebSocket: silence on both sides after which a connection is closed.
+    /// TCP: silence on both sides after which a connection is closed.
     #[serde(default = "default_idle_timeout_ms")]
     pub idle_timeout_ms: Millis,
     /// Age from which an observed latency no longer counts and the server is tried again.
@@ -106,9 +106,6 @@ pub struct Config {
     /// Decisions after which the trace ends.
     #[serde(default = "default_trace_lines_max")]
     pub trace_lines_max: u64,
-    /// How often host names are resolved again.
-    #[serde(default = "default_resolve_every_ms")]
-    pub resolve_every_ms: u64,
     /// TCP: how servers are asked whether they are well.
     pub health_check: Option<HealthCheck>,
     /// TLS of the admin API.
@@ -127,9 +124,8 @@ pub struct Config {
 }
 
 /// The keys that a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 9] = [
     "admin_tls",
-    "servers",
     "policy",
     "replicas",
     "tokens",
@@ -255,70 +251,31 @@ impl std::fmt::Debug for Mysql {
     }
 }
 
-fn default_trace_lines_max() -> u64 {
-    1_000_000
+/// Functions of constants: serde takes no values.
+macro_rules! defaults {
+    ($($name:ident: $kind:ty = $value:expr;)+) => {
+        $(fn $name() -> $kind { $value })+
+    };
 }
 
-fn default_resolve_every_ms() -> u64 {
-    5_000
-}
-
-fn default_server_cores() -> f64 {
-    1.0
-}
-
-/// MariaDB's own default.
-fn default_packet_bytes_max() -> usize {
-    16 << 20
-}
-
-fn default_connect_timeout_ms() -> Millis {
-    1_000.into()
-}
-
-fn default_request_timeout_ms() -> Millis {
-    6_000.into()
-}
-
-/// An hour.
-fn default_idle_timeout_ms() -> Millis {
-    3_600_000.into()
-}
-
-fn default_observation_age_ms() -> u64 {
-    OBSERVATION_AGE_MS.default as u64
-}
-
-fn default_waiting_max() -> usize {
-    10_000
-}
-
-fn default_held_mib_max() -> usize {
-    256
-}
-
-fn default_client_kib_per_s_min() -> u64 {
-    64
-}
-
-fn default_streaming_ms_max() -> u64 {
-    60_000
-}
-
-fn default_pinned_max() -> usize {
-    1_000
-}
-
-fn default_pinned_idle_ms() -> u64 {
-    300_000
-}
-
-fn default_hedge_percentile() -> f64 {
-    HEDGE_PERCENTILE.default
-}
-
-fn default_threads() -> usize {
-    1
+defaults! {
+    default_trace_lines_max: u64 = 1_000_000;
+    default_server_cores: f64 = 1.0;
+    // MariaDB's own default.
+    default_packet_bytes_max: usize = 16 << 20;
+    default_connect_timeout_ms: Millis = 1_000.into();
+    default_request_timeout_ms: Millis = 6_000.into();
+    // An hour.
+    default_idle_timeout_ms: Millis = 3_600_000.into();
+    default_observation_age_ms: u64 = OBSERVATION_AGE_MS.default as u64;
+    default_waiting_max: usize = 10_000;
+    default_held_mib_max: usize = 256;
+    default_client_kib_per_s_min: u64 = 64;
+    default_streaming_ms_max: u64 = 60_000;
+    default_pinned_max: usize = 1_000;
+    default_pinned_idle_ms: u64 = 300_000;
+    default_hedge_percentile: f64 = HEDGE_PERCENTILE.default;
+    default_threads: usize = 1;
 }
 
 /// Why a configuration is refused.
@@ -368,9 +325,6 @@ impl Config {
     }
 
     /// Validates a text; `path` is for messages.
-    ///
-    /// # Errors
-    /// As [`Config::read`].
     pub fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
         let malformed = |error: toml::de::Error| ConfigError::Malformed {
             path: path.to_owned(),
@@ -404,21 +358,6 @@ impl Config {
     /// Limit of a body that is passed on as it comes.
     pub fn streaming_max(&self) -> Duration {
         Duration::from_millis(self.streaming_ms_max)
-    }
-
-    /// From one resolution of a host name to the next.
-    pub fn resolve_every(&self) -> Duration {
-        Duration::from_millis(self.resolve_every_ms)
-    }
-
-    /// Places for servers, those that a reload may bring in included: twice as many as there are now.
-    /// A trace is of the servers that are there.
-    pub fn places(&self) -> usize {
-        let servers = self.servers.len();
-        match self.trace {
-            Some(_) => servers,
-            None => (2 * servers).min(SERVERS_MAX as usize),
-        }
     }
 
     /// How many Redis clients of one address may have a connection of their own.

@@ -44,20 +44,12 @@ impl Conn {
         }
     }
 
-    /// The socket, and what was read of it and not used.
-    pub fn into_parts(self) -> (TcpStream, BytesMut) {
-        (self.stream, self.buffer)
-    }
-
     /// The socket alone; what was read and not used is lost.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 
     /// Reads more into the buffer; 0 at the end of the connection. May be dropped and called again.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub async fn fill(&mut self) -> io::Result<usize> {
         read(&mut self.stream, &mut self.buffer).await
     }
@@ -201,9 +193,6 @@ impl Conn {
     }
 
     /// Writes what the socket takes now; 0 where that is nothing.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub fn write_now(&mut self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         match self.try_write(first, second) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),

@@ -90,39 +90,3 @@ pub struct ServerCounters {
     pub minority: Counter,
     pub disputed: Counter,
 }
-
-impl ServerCounters {
-    /// Of another server, of which nothing has happened yet.
-    pub fn reset(&self) {
-        let Self {
-            in_flight,
-            requests,
-            wins,
-            errors,
-            last_latency_us,
-            latency_us_sum,
-            latency_count,
-            connections_opened,
-            connections_reused,
-            compared,
-            minority,
-            disputed,
-        } = self;
-        for counter in [
-            in_flight,
-            requests,
-            wins,
-            errors,
-            last_latency_us,
-            latency_us_sum,
-            latency_count,
-            connections_opened,
-            connections_reused,
-            compared,
-            minority,
-            disputed,
-        ] {
-            counter.set(0);
-        }
-    }
-}

@@ -71,13 +71,12 @@ where
     let Some(rules) = tier.config().health_check.clone() else {
         return;
     };
-    let bad: Arc<[AtomicU32]> = (0..tier.places()).map(|_| AtomicU32::new(0)).collect();
+    let bad: Arc<[AtomicU32]> = tier.servers().iter().map(|_| AtomicU32::new(0)).collect();
     loop {
         // A check takes no longer than this: a server's do not overlap.
         sleep(rules.interval()).await;
         let standings = tier.standings();
-        let members = tier.members().into_iter();
-        for (server, _) in members.filter(|(server, _)| standings[*server].alive) {
+        for (server, _) in standings.iter().enumerate().filter(|(_, it)| it.alive) {
             let (tier, check, bad) = (Arc::clone(&tier), check.clone(), Arc::clone(&bad));
             tokio::spawn(async move {
                 if check(server).await {

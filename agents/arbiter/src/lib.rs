@@ -13,7 +13,7 @@
 //! | `memory`, `min_rate` | what clients make it hold, and how fast they have to be meanwhile |
 //! | `contract` | the protocols and policies that there are |
 //! | `listen`, `stream`, `splice` | where clients come in, what bytes travel on, two streams that are one |
-//! | `dns`, `health` | what host names mean, which servers are there |
+//! | `health` | which servers are there |
 //! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is what Redis and memcached share |
 //! | `admin`, `tls` | the API to watch and change it, and how its clients prove themselves |
 
@@ -27,7 +27,6 @@ pub mod conn;
 pub mod contract;
 pub mod counters;
 mod delayed;
-pub mod dns;
 pub mod health;
 pub mod http;
 pub mod kv;

@@ -9,9 +9,6 @@ use tokio::net::{TcpListener, TcpSocket};
 const BACKLOG: u32 = 4096;
 
 /// One listener per thread, all at one address.
-///
-/// # Errors
-/// When it is taken, or not ours.
 pub fn for_clients(address: SocketAddr, threads: usize) -> Result<Vec<TcpListener>> {
     if threads == 1 {
         return Ok(vec![port(address, "listen", false)?]);
@@ -25,9 +22,6 @@ pub fn for_clients(address: SocketAddr, threads: usize) -> Result<Vec<TcpListene
 }
 
 /// Listens on a port; `key` is for messages.
-///
-/// # Errors
-/// When it is taken, or not ours.
 pub fn port(address: SocketAddr, key: &str, is_shared: bool) -> Result<TcpListener> {
     let bound = || {
         let socket = match address {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use arbiter::config::Config;
-use arbiter::server::{self, thread_runtime, Arbiter};
+use arbiter::server::{thread_runtime, Arbiter};
 use arbiter::tier::Tier;
 use arbiter::tls::Tls;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
@@ -127,7 +127,8 @@ fn descriptors() -> Result<usize> {
 fn reload(tier: &Arc<Tier>, path: &Path) {
     let fresh = Config::read(path).map_err(|error| error.to_string());
     let done = fresh.and_then(|fresh| {
-        server::reload(tier, &fresh).map_err(|error| format!("{}: {error}", path.display()))
+        tier.reload(&fresh)
+            .map_err(|error| format!("{}: {error}", path.display()))
     });
     match done {
         Ok(()) => tracing::info!("{} is in force", path.display()),

@@ -94,9 +94,6 @@ pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// A nonce without zero bytes.
-///
-/// # Errors
-/// When the system has no randomness.
 pub fn nonce() -> Result<[u8; NONCE], getrandom::Error> {
     let mut nonce = [0; NONCE];
     getrandom::fill(&mut nonce)?;

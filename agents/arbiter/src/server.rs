@@ -21,7 +21,7 @@ use crate::config::{Config, Mysql};
 use crate::tier::{Down, Tier};
 use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, dns, health, http, listen, memcached, mysql, resp, stream, tcp};
+use crate::{admin, health, http, listen, memcached, mysql, resp, stream, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -68,7 +68,6 @@ impl Arbiter {
         let trace = begin_trace(&config)?;
         let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
         let (tier, downs) = Tier::new(config, trace, tls);
-        dns::resolve_all(&tier).await;
         Ok(Self {
             clients_max: CLIENTS_MAX,
             tier,
@@ -84,23 +83,17 @@ impl Arbiter {
         self
     }
 
-    /// The tier, for [`reload`].
+    /// The tier, for [`Tier::reload`].
     pub fn tier(&self) -> Arc<Tier> {
         Arc::clone(&self.tier)
     }
 
     /// The address for clients.
-    ///
-    /// # Errors
-    /// When the socket has no address.
     pub fn client_address(&self) -> Result<SocketAddr> {
         Ok(self.clients[0].local_addr()?)
     }
 
     /// The address of the admin API.
-    ///
-    /// # Errors
-    /// When the socket has no address.
     pub fn admin_address(&self) -> Result<SocketAddr> {
         Ok(self.admin.local_addr()?)
     }
@@ -112,7 +105,6 @@ impl Arbiter {
     /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let (tier, downs) = (self.tier, self.downs);
-        dns::watch(&tier, tier.members(), false);
         let shared = Shared::new(&tier);
         let (stopping, stopped) = watch::channel(false);
         let mut until = stopped.clone();
@@ -152,16 +144,6 @@ impl Arbiter {
     }
 }
 
-/// Takes over what a reload of the file may change, for the requests that follow.
-///
-/// # Errors
-/// When the file changed something else too; then nothing is taken over.
-pub fn reload(tier: &Arc<Tier>, fresh: &Config) -> Result<(), String> {
-    let settled = tier.reload(fresh)?;
-    dns::watch(tier, settled, true);
-    Ok(())
-}
-
 fn begin_trace(config: &Config) -> Result<Option<Trace>> {
     let Some(path) = &config.trace else {
         return Ok(None);
@@ -181,9 +163,6 @@ fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
 }
 
 /// A runtime of one thread, which is that of its `block_on`.
-///
-/// # Errors
-/// When the system has no descriptors for it.
 pub fn thread_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -37,9 +37,6 @@ pub struct Sent {
 
 /// Joins them to their ends, or until no byte has moved for `idle_max`. `on_answer` is told of each
 /// piece that comes from the server.
-///
-/// # Errors
-/// [`Broken`]: it ends at once.
 pub async fn join(
     client: &mut TcpStream,
     server: &mut TcpStream,

@@ -1,12 +1,11 @@
 //! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
 
-use policy::ServerId;
 use wire::arbiter::{
     Compared, Config, Connections, Pinned, Requests, Server, ServerCompared, ServerStats, Siblings,
     Stats, Tokens,
 };
 
-use crate::tier::{Member, Standing, Tier};
+use crate::tier::{Standing, Tier};
 
 /// The configuration now, live changes included, without secrets.
 pub fn config(tier: &Tier) -> Config {
@@ -24,27 +23,18 @@ pub fn config(tier: &Tier) -> Config {
         avoid_collisions: file.avoid_collisions,
         guardrails: tier.guardrails().0,
         compare: (*tier.comparing.rules()).clone(),
-        servers: servers(tier),
+        servers: tier.servers().to_vec(),
     }
-}
-
-fn servers(tier: &Tier) -> Vec<Server> {
-    let members = tier.members().into_iter();
-    let server = |(_, member): (ServerId, std::sync::Arc<Member>)| Server {
-        name: member.name.clone(),
-        address: member.address.clone(),
-    };
-    members.map(server).collect()
 }
 
 /// The counters and gauges now.
 pub fn snapshot(tier: &Tier) -> Stats {
     let counters = &tier.counters;
     let (policy, tokens_per_server) = tier.policy();
-    let (members, standings) = (tier.members(), tier.standings());
+    let standings = tier.standings();
     let busy_us = tier.meter.busy_us();
     let total = match policy.uses_tokens() {
-        true => members.len() * tokens_per_server,
+        true => standings.len() * tokens_per_server,
         false => 0,
     };
     let in_use: usize = standings.iter().map(|standing| standing.in_use).sum();
@@ -98,9 +88,10 @@ pub fn snapshot(tier: &Tier) -> Stats {
         },
         guarded: tier.guardrails().1,
         compare: compared(tier),
-        servers: members
+        servers: standings
             .iter()
-            .map(|(server, member)| one_server(tier, *server, member, &standings[*server]))
+            .enumerate()
+            .map(|(server, standing)| one_server(tier, server, standing))
             .collect(),
     }
 }
@@ -120,20 +111,15 @@ fn compared(tier: &Tier) -> Compared {
 
 /// One server now.
 pub fn server(tier: &Tier, server: usize) -> ServerStats {
-    one_server(
-        tier,
-        server,
-        &tier.server(server),
-        &tier.standings()[server],
-    )
+    one_server(tier, server, &tier.standings()[server])
 }
 
-fn one_server(tier: &Tier, server: usize, member: &Member, standing: &Standing) -> ServerStats {
+fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
     let (counters, meter) = (&tier.server_counters[server], tier.meter.server(server));
+    let Server { name, address } = tier.servers()[server].clone();
     ServerStats {
-        name: member.name.clone(),
-        address: member.address.clone(),
-        resolved: member.peers().all().to_vec(),
+        name,
+        address,
         alive: standing.alive,
         ejected: standing.ejected,
         taken_out: standing.taken_out,

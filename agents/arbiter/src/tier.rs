@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use policy::{Acquired, Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::mpsc;
-use wire::arbiter::{Guardrails, Protocol};
+use wire::arbiter::{Guardrails, Protocol, Server};
 use wire::guardrails;
 
 use crate::collision_avoidance::{Siblings, Stamp};
@@ -29,16 +29,13 @@ use crate::traced::{Trace, Traced};
 mod flight;
 mod leases;
 mod live;
-mod peers;
 mod pinned;
-mod places;
 mod reach;
 mod uploads;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
 pub use pinned::Pinned;
-pub use places::{Member, Presence};
 pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;
 use uploads::Uploads;
@@ -53,7 +50,6 @@ pub struct Tier {
     replicas: AtomicUsize,
     next_request: AtomicU64,
     choices: Mutex<Choices>,
-    places: Vec<places::Place>,
     /// How clients of the admin API are met.
     pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
@@ -93,11 +89,9 @@ struct Choices {
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
     /// Servers that somebody took out, and that only they bring back in.
     taken_out: Vec<bool>,
-    /// Places without a server of the list.
-    absent: Vec<bool>,
 }
 
-/// One server's place in the policy, for `/v1/stats`.
+/// One server's standing in the policy, for `/v1/stats`.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
     /// True if it may be chosen.
@@ -129,32 +123,23 @@ impl Tier {
             // Without randomness from the system any seed does.
             seed: config.seed.or_else(|| getrandom::u64().ok()).unwrap_or(0),
             guardrails: guardrails::rules(&config.guardrails),
-            ..Settings::new(config.policy, config.places())
+            ..Settings::new(config.policy, config.servers.len())
         };
-        let places = places::places(&config.servers, config.places());
-        let absent: Vec<bool> = (0..places.len())
-            .map(|place| place >= config.servers.len())
-            .collect();
-        let server_counters = places.iter().map(|_| ServerCounters::default()).collect();
-        let meter = Meter::new(places.len(), config.server_cores);
+        let servers = config.servers.len();
+        let server_counters = (0..servers).map(|_| ServerCounters::default()).collect();
+        let meter = Meter::new(servers, config.server_cores);
         let comparing = Comparing::new(config.compare.clone());
-        let mut selector = Traced::new(settings, trace);
-        for place in config.servers.len()..places.len() {
-            selector.server_down(0, place, &mut Vec::new());
-        }
         let tier = Self {
             replicas: AtomicUsize::new(config.replicas),
             started: Instant::now(),
             next_request: AtomicU64::new(0),
             choices: Mutex::new(Choices {
                 guardrails: config.guardrails,
-                selector,
+                selector: Traced::new(settings, trace),
                 grants: Vec::new(),
                 waiters: HashMap::new(),
-                taken_out: vec![false; places.len()],
-                absent,
+                taken_out: vec![false; servers],
             }),
-            places,
             tls,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
@@ -174,6 +159,11 @@ impl Tier {
     /// The file's configuration as it was at the start (a reload may have changed some of it since).
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The servers; one's number is its place among them.
+    pub fn servers(&self) -> &[Server] {
+        &self.config.servers
     }
 
     /// Nothing more is traced, and the file is complete.
@@ -199,10 +189,10 @@ impl Tier {
         self.choices().selector.replicas(now, self.replicas())
     }
 
-    /// Each place's standing in the policy.
+    /// Each server's standing in the policy.
     pub fn standings(&self) -> Vec<Standing> {
         let choices = self.choices();
-        (0..self.places())
+        (0..self.servers().len())
             .map(|server| Standing {
                 alive: choices.selector.is_alive(server),
                 ejected: choices.selector.is_ejected(server),
@@ -227,9 +217,6 @@ impl Tier {
 
     /// As `acquire`; for a replica of the tier above, where it can be had, none that a sibling of the
     /// replica holds. A lease that comes later is to be told to `collision_avoidance`.
-    ///
-    /// # Errors
-    /// As `acquire`.
     pub fn acquire_for(
         self: &Arc<Self>,
         stamp: Option<Stamp>,
@@ -271,9 +258,6 @@ impl Tier {
 
     /// Asks for a server again, for who has a connection there and keeps it. If its tokens are out,
     /// one is to come where the request `waits`, else none.
-    ///
-    /// # Errors
-    /// As `acquire`.
     pub fn again(self: &Arc<Self>, server: ServerId, waits: bool) -> Result<Leases, Refused> {
         self.ask(|selector, now, request, grants| {
             selector.again(now, (request, server), waits, grants)
@@ -345,7 +329,7 @@ impl Tier {
     pub fn alive(&self, alive: &mut Vec<ServerId>) {
         let choices = self.choices();
         alive.clear();
-        alive.extend((0..self.places()).filter(|&server| choices.selector.is_alive(server)));
+        alive.extend((0..self.servers().len()).filter(|&server| choices.selector.is_alive(server)));
     }
 
     /// A replica of the tier above has this server.

@@ -25,9 +25,6 @@ pub struct Tls {
 
 impl Tls {
     /// Reads the files that the configuration names.
-    ///
-    /// # Errors
-    /// The key, the file, and what is wrong with it.
     pub fn read(config: &Config) -> Result<Self, String> {
         let admin = config.admin_tls.as_ref().map(admin).transpose()?;
         let admin = RwLock::new(admin);

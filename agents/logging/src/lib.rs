@@ -44,9 +44,6 @@ impl Form {
 
 /// Begins to write lines, in the form that the variable says; `info,text` where it says nothing.
 /// A second call changes nothing.
-///
-/// # Errors
-/// [`Unknown`].
 pub fn begin(variable: Option<&str>) -> Result<(), Unknown> {
     let form = Form::parse(variable.unwrap_or_default())?;
     let lines = Subscriber::builder()

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::address::Address;
 pub use crate::compare::{Compare, CompareMode, Compared, ServerCompared};
 pub use crate::guardrails::Guardrails;
 pub use policy::{Guarded, Policy};
@@ -74,7 +73,7 @@ pub struct Server {
     /// Its machine's name.
     pub name: String,
     /// The address that it listens at.
-    pub address: Address,
+    pub address: SocketAddr,
 }
 
 /// Answer of `GET /v1/config`, and of a change to it.
@@ -266,10 +265,7 @@ pub struct ServerStats {
     /// Its machine's name.
     pub name: String,
     /// The address that it listens at.
-    pub address: Address,
-    /// The addresses of its host name now; empty if the address has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resolved: Vec<SocketAddr>,
+    pub address: SocketAddr,
     /// False from a failed connection, or from when it was taken out, until a probe succeeds.
     pub alive: bool,
     /// Taken out for its failures, until a probe succeeds.

@@ -79,9 +79,6 @@ impl Default for Compare {
 }
 
 /// Refuses what cannot work: the key, what was expected, what was got.
-///
-/// # Errors
-/// The first such key.
 pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
     let refuse =
         |key: String, expected: String, got: String| Err((format!("compare.{key}"), expected, got));

@@ -70,9 +70,6 @@ pub fn rules(wanted: &Guardrails) -> policy::Guardrails {
 }
 
 /// Refuses what cannot work: the key, what was expected, what was got.
-///
-/// # Errors
-/// The first such key.
 pub fn validate(wanted: &Guardrails) -> Result<(), (String, String, String)> {
     let refuse = |key: &str, expected: &str, got: String| {
         Err((format!("guardrails.{key}"), expected.to_owned(), got))

@@ -1,11 +1,6 @@
 //! Types of the agents' HTTP APIs and configuration files.
 
-pub mod address;
-
 pub mod agent;
-
 pub mod arbiter;
-
 pub mod compare;
-
 pub mod guardrails;

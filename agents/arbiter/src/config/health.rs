@@ -10,36 +10,27 @@ use super::checks::{refuse, Impossible};
 
 /// How servers are asked.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct HealthCheck {
     /// From one check of a server to the next.
-    #[serde(default = "default_interval_ms")]
     pub interval_ms: u64,
     /// For one check; no longer than from one to the next.
-    #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
     /// Good checks in a row that bring a dead server in again.
-    #[serde(default = "default_rise")]
     pub rise: u32,
     /// Bad ones in a row after which a server is dead.
-    #[serde(default = "default_fall")]
     pub fall: u32,
 }
 
-fn default_interval_ms() -> u64 {
-    2_000
-}
-
-fn default_timeout_ms() -> u64 {
-    1_000
-}
-
-fn default_rise() -> u32 {
-    2
-}
-
-fn default_fall() -> u32 {
-    3
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            interval_ms: 2_000,
+            timeout_ms: 1_000,
+            rise: 2,
+            fall: 3,
+        }
+    }
 }
 
 impl HealthCheck {

@@ -19,8 +19,6 @@ pub struct Client {
     pub reply: ResponseHead,
     /// An empty buffer, to be exchanged for one that holds a reply.
     pub spare: BytesMut,
-    /// The server that it is joined to from now on.
-    pub tunnel: Option<Conn>,
     holder: Option<Holder>,
     stop: watch::Receiver<bool>,
 }
@@ -34,8 +32,6 @@ pub enum After {
     Close,
     /// The reply was complete, but the request was not read to its end: close without a reset.
     Linger,
-    /// The connection speaks another protocol from now on.
-    Tunnel,
     /// The reply was cut: close at once.
     Abort,
 }
@@ -48,7 +44,6 @@ impl Client {
             conn: Conn::new(stream),
             reply: ResponseHead::default(),
             spare: BytesMut::new(),
-            tunnel: None,
             stop,
         }
     }

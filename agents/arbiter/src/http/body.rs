@@ -101,25 +101,16 @@ impl Body {
     }
 
     /// How many of the next bytes belong to the body.
-    ///
-    /// # Errors
-    /// When the chunk framing is broken.
     pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
         self.follow(bytes, |_| {})
     }
 
     /// Adds the data in the next bytes to `data`, without its framing.
-    ///
-    /// # Errors
-    /// When the chunk framing is broken.
     pub fn unframe(&mut self, bytes: &[u8], data: &mut BytesMut) -> Result<usize, BodyError> {
         self.follow(bytes, |piece| data.extend_from_slice(piece))
     }
 
     /// As `unframe`, piece by piece.
-    ///
-    /// # Errors
-    /// As `unframe`.
     pub fn data(&mut self, bytes: &[u8], data: impl FnMut(&[u8])) -> Result<usize, BodyError> {
         self.follow(bytes, data)
     }
@@ -178,9 +169,6 @@ impl Body {
     }
 
     /// The connection ended.
-    ///
-    /// # Errors
-    /// When the body is not complete.
     pub fn end(&mut self) -> Result<(), BodyError> {
         match self.state {
             State::UntilClose | State::Done => {
@@ -297,39 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn sloppy_chunk_framing_is_refused() {
-        for bytes in [
-            &b"3\nabc\r\n"[..],
-            b"\r\n",
-            b"0x3\r\nabc\r\n",
-            b"-1\r\n",
-            b"3\r\nabcd\r\n",
-            b"3 \nabc",
-            b"3 4\r\nabc\r\n",
-            b"3 x\r\nabc\r\n",
-            b"3;a=\x00\r\nabc\r\n",
-            b"0\r\nT: 1\r\n folded\r\n\r\n",
-            b"3\r\nabc\n",
-            b"ffffffffffffffff\r\n",
-            b"0\r\n\n",
-            b"0\r\nT: 1\n\r\n",
-        ] {
-            assert!(
-                follow(Framing::Chunked, bytes).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
-        }
-    }
-
-    #[test]
-    fn a_size_may_be_padded_and_extended() {
-        for bytes in [
-            &b"3  \r\nabc\r\n0\r\n\r\n"[..],
-            b"3 ;a=\"b c\"\r\nabc\r\n0\r\n\r\n",
-        ] {
-            assert_eq!(follow(Framing::Chunked, bytes), Ok((bytes.len(), true)));
-        }
+    fn a_size_is_extended_by_no_more_than_a_line() {
         let long = format!("3;{}\r\nabc\r\n", "x".repeat(LINE_MAX));
         assert!(follow(Framing::Chunked, long.as_bytes()).is_err());
     }

@@ -16,7 +16,7 @@ use super::answer::{After, Client};
 use super::head::{RequestHead, HEAD_MAX};
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
-use super::{race, single_server, upgrade, Front};
+use super::{race, single_server, Front};
 
 /// How long a client may keep an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -54,11 +54,6 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<b
             After::Next => continue,
             After::Linger => client.conn.linger().await,
             After::Close | After::Abort => {}
-            After::Tunnel => {
-                if let Some(server) = client.tunnel {
-                    Box::pin(upgrade::pass(&front, client.conn, server)).await;
-                }
-            }
         }
         return;
     }

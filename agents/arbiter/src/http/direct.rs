@@ -124,7 +124,7 @@ impl Exchange<'_> {
     /// Passes interim replies on until the final one's head is there.
     pub async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
         let mut interim = 0;
-        while self.reply.status < 200 && self.reply.status != 101 {
+        while self.reply.status < 200 {
             interim += 1;
             let failed = if interim > super::exchange::INTERIM_MAX {
                 Some(Failure::Broken)

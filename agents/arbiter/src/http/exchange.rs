@@ -84,30 +84,20 @@ pub struct Link {
     pub conn: Conn,
     /// Came from the pool, so that the server may have closed it meanwhile.
     pub reused: bool,
-    /// The server's when it was made.
-    pub generation: u64,
 }
 
 /// A pooled connection of that age, or a new one; where another comes back to the pool before the new one is
 /// there, that one: when many ask at once few connections do. A server that refuses one is dead.
-///
-/// # Errors
-/// [`Failure::Connect`] and [`Failure::Local`].
 pub async fn open(
     front: &Front,
     server: ServerId,
     reuse: Option<Age>,
     deadline: Instant,
 ) -> Result<Link, Failure> {
-    let generation = front.tier.generation(server);
     let pooled = || {
-        let conn = front.pool.take(server, generation, reuse?)?;
+        let conn = front.pool.take(server, reuse?)?;
         front.tier.server_counters[server].connections_reused.inc();
-        Some(Link {
-            conn,
-            reused: true,
-            generation,
-        })
+        Some(Link { conn, reused: true })
     };
     if let Some(link) = pooled() {
         return Ok(link);
@@ -126,7 +116,6 @@ pub async fn open(
             Ok(stream) => Ok(Link {
                 conn: Conn::new(stream),
                 reused: false,
-                generation,
             }),
             Err(Unreached::Local) => Err(Failure::Local),
             Err(_) => Err(Failure::Connect),
@@ -137,9 +126,6 @@ pub async fn open(
 /// Sends a request and waits for the first head that comes back: whether the server took all of the
 /// request before. Where a pooled connection turns out to be closed before any reply, a read is sent
 /// again on a new one, once.
-///
-/// # Errors
-/// [`Failure`].
 pub async fn ask(
     front: &Front,
     server: ServerId,
@@ -189,9 +175,6 @@ async fn ask_once(
 }
 
 /// As [`ask`], to the head of the final reply; the interim ones are added to `interim`.
-///
-/// # Errors
-/// [`Failure`].
 pub async fn ask_for_final(
     front: &Front,
     server: ServerId,
@@ -214,9 +197,6 @@ pub async fn ask_for_final(
 }
 
 /// Waits for the head of a reply, be it an interim one.
-///
-/// # Errors
-/// [`Failure`].
 pub async fn reply_head(
     conn: &mut Conn,
     to_head: bool,
@@ -254,6 +234,6 @@ fn failure(error: &io::Error, otherwise: Failure) -> Failure {
 /// Keeps the connection for the next request where nothing is outstanding on it.
 pub fn keep(front: &Front, server: ServerId, link: Link, head: &ResponseHead) {
     if head.keep_alive && link.conn.buffer.is_empty() {
-        front.pool.put(server, link.conn, link.generation);
+        front.pool.put(server, link.conn);
     }
 }

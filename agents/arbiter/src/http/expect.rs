@@ -100,7 +100,7 @@ async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool
 /// A token of this server and of no other.
 async fn acquire(exchange: &mut Exchange<'_>, server: ServerId) -> Result<Lease, Ended> {
     let tier = &exchange.front.tier;
-    let all = 0..tier.places();
+    let all = 0..tier.servers().len();
     let others: Vec<ServerId> = all.filter(|&other| other != server).collect();
     let refused = |refusal: Refusal| Ended::Refused(refusal, false);
     let mut leases = tier

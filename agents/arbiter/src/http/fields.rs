@@ -39,8 +39,6 @@ pub struct Facts {
     pub stamp: Option<Stamp>,
     /// `Accept` of a request, or `Content-Type` of a reply: server-sent events.
     pub is_events: bool,
-    /// `Upgrade` names websocket.
-    names_websocket: bool,
     /// Field names that `Connection` lists.
     listed: Vec<String>,
 }
@@ -59,7 +57,6 @@ impl Facts {
             max_forwards: Ok(None),
             stamp: None,
             is_events: false,
-            names_websocket: false,
             listed: Vec::new(),
         };
         for field in fields {
@@ -76,10 +73,6 @@ impl Facts {
             } else if is("host") {
                 facts.hosts += 1;
                 facts.is_host_invalid |= !is_host(field.value);
-            } else if is("upgrade") {
-                let mut protocols = field.value.split(|&byte| byte == b',');
-                let websocket = |it: &[u8]| it.trim_ascii().eq_ignore_ascii_case(b"websocket");
-                facts.names_websocket |= protocols.any(websocket);
             } else if is("expect") {
                 let is_known = field.value.eq_ignore_ascii_case(b"100-continue");
                 facts.expects_continue |= is_known;
@@ -138,12 +131,6 @@ impl Facts {
             (Some(length), false) => Ok(Some(Framing::Length(length))),
             (None, false) => Ok(None),
         }
-    }
-
-    /// True if the connection is to become, or becomes, a WebSocket.
-    pub fn upgrades(&self) -> bool {
-        let is_upgrade = |name: &String| name.eq_ignore_ascii_case("upgrade");
-        self.names_websocket && self.listed.iter().any(is_upgrade)
     }
 
     pub fn keep_alive(&self, minor: u8) -> bool {

@@ -20,8 +20,6 @@ mod tests;
 /// Largest head, of a request or a response.
 pub const HEAD_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
-/// Of a request for a WebSocket, and of the reply that makes one.
-const UPGRADE: &[u8] = b"Connection: Upgrade\r\nUpgrade: websocket\r\n";
 
 /// True if a reply may win while others are under way. What says nothing of the request, but of the
 /// server or of the connection to it, may not: another replica may do better.
@@ -36,8 +34,6 @@ pub struct RequestHead {
     pub is_read: bool,
     /// Its method only reads (RFC 9110, 9.2.1).
     pub is_safe: bool,
-    /// The connection is to become a WebSocket.
-    pub upgrades: bool,
     /// A read whose reply may never end, or be long in coming: goes to one server, as it comes.
     pub streams: bool,
     /// HEAD: the reply has no body.
@@ -61,8 +57,6 @@ pub struct RequestHead {
 /// A response's head.
 #[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
-    /// A WebSocket was asked for: 101 may come, and is then final.
-    pub may_switch: bool,
     /// Status code.
     pub status: u16,
     /// True if the server keeps the connection.
@@ -135,9 +129,6 @@ pub fn parse_request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refus
 }
 
 /// Parses a response's head at the beginning of `bytes`, the reply to a HEAD or another request.
-///
-/// # Errors
-/// Why the server's reply cannot be used.
 pub fn parse_response(
     bytes: &[u8],
     to_head: bool,
@@ -154,9 +145,6 @@ impl RequestHead {
     }
 
     /// As [`parse_request`], into a head that is used again and again; the length, or none yet.
-    ///
-    /// # Errors
-    /// As [`parse_request`].
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         const BAD: fn(&'static str) -> Refusal = |reason| Refusal::new(400, reason);
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -213,8 +201,6 @@ impl RequestHead {
         self.is_safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
         self.is_read = (self.is_head || method == "GET")
             && matches!(framing, Framing::Empty | Framing::Length(0));
-        self.upgrades = self.is_read && !self.is_head && minor == 1 && facts.upgrades();
-        self.is_read &= !self.upgrades;
         self.streams = self.is_read && facts.is_events;
         self.minor = minor;
         self.keep_alive = facts.keep_alive(minor);
@@ -252,9 +238,6 @@ impl RequestHead {
         if self.expects_continue {
             self.add("Expect", "100-continue");
         }
-        if self.upgrades {
-            self.forward.extend_from_slice(UPGRADE);
-        }
         let via: &[u8] = match minor {
             0 => b"Via: 1.0 sparecraft\r\n\r\n",
             _ => b"Via: 1.1 sparecraft\r\n\r\n",
@@ -285,9 +268,6 @@ fn version_of(bytes: &[u8]) -> Option<(u8, usize)> {
 
 impl ResponseHead {
     /// As [`parse_response`], into a head that is used again and again; the length, or none yet.
-    ///
-    /// # Errors
-    /// As [`parse_response`].
     pub fn read(&mut self, bytes: &[u8], to_head: bool) -> Result<Option<usize>, &'static str> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut []);
@@ -317,8 +297,7 @@ impl ResponseHead {
             return Err("not an HTTP/1.1 response head");
         };
         let facts = Facts::of(response.headers)?;
-        let switches = status == 101 && self.may_switch && facts.upgrades();
-        if status < 100 || (status == 101 && !switches) {
+        if status < 100 || status == 101 {
             return Err("a status that was not asked for");
         }
         let declared = facts.framing(minor)?;
@@ -349,9 +328,6 @@ impl ResponseHead {
         self.forward.extend_from_slice(reason.as_bytes());
         self.forward.extend_from_slice(b"\r\n");
         facts.pass_on(response.headers, left_out, &mut self.forward);
-        if switches {
-            self.forward.extend_from_slice(UPGRADE);
-        }
         Ok(Some(length))
     }
 }

@@ -18,7 +18,6 @@
 //! | `relay` | a reply's way to the client |
 //! | `waiting` | what its client has not taken yet of it |
 //! | `answer` | what ends an exchange |
-//! | `upgrade` | a connection that becomes a WebSocket |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 
@@ -38,7 +37,6 @@ mod relay;
 mod replica;
 mod single_server;
 pub mod target;
-mod upgrade;
 mod upload;
 mod waiting;
 
@@ -61,7 +59,7 @@ pub struct Front {
 impl Front {
     /// A front of the tier.
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
-        let pool = pool::Pool::new(tier.places());
+        let pool = pool::Pool::new(tier.servers().len());
         Arc::new(Self { tier, pool })
     }
 
@@ -77,7 +75,7 @@ impl Front {
                     self.pool.clear(server);
                 }
             }
-            self.pool.sweep(|server| self.tier.generation(server));
+            self.pool.sweep();
         }
     }
 }

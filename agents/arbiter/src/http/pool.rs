@@ -45,7 +45,6 @@ pub struct Pool {
 
 struct Idle {
     conn: Conn,
-    generation: u64,
     /// Since it came back.
     sweeps: u32,
 }
@@ -60,8 +59,8 @@ impl Pool {
         }
     }
 
-    /// A connection of this generation that is open and silent.
-    pub fn take(&self, server: ServerId, generation: u64, age: Age) -> Option<Conn> {
+    /// A connection that is open and silent.
+    pub fn take(&self, server: ServerId, age: Age) -> Option<Conn> {
         if age == Age::Fresh && self.hasty[server].load(Relaxed) > 0 {
             return None;
         }
@@ -71,10 +70,10 @@ impl Pool {
             let Some(mut candidate) = idle.pop() else {
                 break;
             };
-            if candidate.is_usable(generation) {
+            if candidate.conn.is_silent() {
                 return Some(candidate.conn);
             }
-            self.closed(server, &candidate, generation);
+            self.closed(server, &candidate);
         }
         None
     }
@@ -85,24 +84,20 @@ impl Pool {
     }
 
     /// An idle connection is of no more use.
-    fn closed(&self, server: ServerId, idle: &Idle, generation: u64) {
-        if idle.generation == generation && idle.sweeps <= HASTY_SWEEPS {
+    fn closed(&self, server: ServerId, idle: &Idle) {
+        if idle.sweeps <= HASTY_SWEEPS {
             self.hasty[server].store(HASTY_FOR, Relaxed);
         }
     }
 
     /// Keeps a connection on which nothing is outstanding.
-    pub fn put(&self, server: ServerId, conn: Conn, generation: u64) {
+    pub fn put(&self, server: ServerId, conn: Conn) {
         let mut idle = lock(&self.idle[server]);
         if idle.len() >= IDLE_MAX {
             // The oldest goes: others may be too old for what is no read.
             idle.remove(0);
         }
-        idle.push(Idle {
-            conn,
-            generation,
-            sweeps: 0,
-        });
+        idle.push(Idle { conn, sweeps: 0 });
         drop(idle);
         self.returned[server].notify_one();
     }
@@ -119,9 +114,8 @@ impl Pool {
 
     /// Closes those that the servers have closed, and the old ones; the others give back the
     /// buffers that they have not needed for a while.
-    pub fn sweep(&self, generation: impl Fn(ServerId) -> u64) {
+    pub fn sweep(&self) {
         for (server, idle) in self.idle.iter().enumerate() {
-            let generation = generation(server);
             let hasty = self.hasty[server].load(Relaxed);
             self.hasty[server].store(hasty.saturating_sub(1), Relaxed);
             lock(idle).retain_mut(|idle| {
@@ -129,19 +123,13 @@ impl Pool {
                 if idle.sweeps >= BUFFER_SWEEPS {
                     idle.conn.release_buffer();
                 }
-                let is_usable = idle.is_usable(generation);
+                let is_usable = idle.conn.is_silent();
                 if !is_usable {
-                    self.closed(server, idle, generation);
+                    self.closed(server, idle);
                 }
                 idle.sweeps <= IDLE_SWEEPS_MAX && is_usable
             });
         }
-    }
-}
-
-impl Idle {
-    fn is_usable(&mut self, generation: u64) -> bool {
-        self.generation == generation && self.conn.is_silent()
     }
 }
 
@@ -160,16 +148,16 @@ mod tests {
             let stream = TcpStream::connect(address).await.unwrap();
             held.push(listener.accept().await.unwrap());
             if held.len() > IDLE_MAX {
-                pool.sweep(|_| 0);
-                assert!(pool.take(0, 0, Age::Fresh).is_none(), "all are old");
+                pool.sweep();
+                assert!(pool.take(0, Age::Fresh).is_none(), "all are old");
             }
-            pool.put(0, Conn::new(stream), 0);
+            pool.put(0, Conn::new(stream));
         }
-        assert!(pool.take(0, 0, Age::Fresh).is_some());
-        assert!(pool.take(0, 0, Age::Fresh).is_none());
+        assert!(pool.take(0, Age::Fresh).is_some());
+        assert!(pool.take(0, Age::Fresh).is_none());
         for _ in 1..IDLE_MAX {
-            assert!(pool.take(0, 0, Age::Any).is_some());
+            assert!(pool.take(0, Age::Any).is_some());
         }
-        assert!(pool.take(0, 0, Age::Any).is_none());
+        assert!(pool.take(0, Age::Any).is_none());
     }
 }

@@ -71,9 +71,9 @@ pub async fn pass_on(
     let unframes = request.minor == 0 && head.framing == Framing::Chunked;
     let has_end = head.framing != Framing::UntilClose && !unframes;
     let keeps = client.keeps(request) && !sent.unread_body && has_end;
-    let member = front.tier.server(sent.server);
+    let name = &front.tier.servers()[sent.server].name;
     let streams = request.streams || head.is_events;
-    head.close_for(&member.name, request, keeps, None);
+    head.close_for(name, request, keeps, None);
     let mut stream = Stream {
         front,
         body,
@@ -271,8 +271,8 @@ pub async fn pass_whole(
         (body, head.framing) = (data, Framing::UntilClose);
     }
     let keep = client.keeps(request);
-    let member = front.tier.server(server);
-    head.close_for(&member.name, request, keep, Some(body.len()));
+    let name = &front.tier.servers()[server].name;
+    head.close_for(name, request, keep, Some(body.len()));
     if request.minor == 1 && !interim.is_empty() {
         head.forward.splice(0..0, interim);
     }

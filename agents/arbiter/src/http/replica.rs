@@ -138,7 +138,7 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
         }
     };
     if race.is_over() {
-        race.front.pool.put(server, link.conn, link.generation);
+        race.front.pool.put(server, link.conn);
         return race.not_needed();
     }
     let tier = &race.front.tier;

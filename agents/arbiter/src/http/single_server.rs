@@ -9,7 +9,7 @@ use super::direct::{Ended, Exchange};
 use super::head::RequestHead;
 use super::relay::{pass_on, Sent};
 use super::upload::Upload;
-use super::{expect, upgrade, Front};
+use super::{expect, Front};
 
 /// Serves one request, whose body was read as far as it may be held.
 pub async fn run(
@@ -25,10 +25,8 @@ pub async fn run(
         true => received + config.idle_timeout(),
         false => received + config.request_timeout(),
     };
-    let mut reply = std::mem::take(&mut client.reply);
-    reply.may_switch = request.upgrades;
     let mut exchange = Exchange {
-        reply,
+        reply: std::mem::take(&mut client.reply),
         front,
         client,
         request,
@@ -61,9 +59,6 @@ async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
         ..
     } = exchange;
     match asked {
-        Ok(sent) if reply.status == 101 => {
-            upgrade::switch(front, client, request, sent, reply).await
-        }
         Ok(sent) => {
             let body = Body::new(reply.framing);
             let begun = (BytesMut::new(), None);

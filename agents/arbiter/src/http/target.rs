@@ -20,9 +20,6 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Reads the target of a request line.
-    ///
-    /// # Errors
-    /// The client's reply.
     pub fn read(method: &str, target: &'a str) -> Result<Self, Refusal> {
         const INVALID: Refusal = Refusal::new(400, "the request's target is none");
         if !is_plain(target) {

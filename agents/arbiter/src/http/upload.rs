@@ -68,9 +68,6 @@ impl Upload {
     }
 
     /// Reads on until all of it is here, or as much as may be held.
-    ///
-    /// # Errors
-    /// [`Broken`].
     pub async fn fill(&mut self, front: &Front, client: &mut Client) -> Result<(), Broken> {
         let config = front.tier.config();
         let (limit, mut pace) = (config.request_timeout(), MinRate::of_sender(config));
@@ -122,9 +119,6 @@ impl Upload {
 
     /// Sends head, what is held, and the rest as it comes. False where the server answers, or
     /// closes, before it has all.
-    ///
-    /// # Errors
-    /// [`Broken`].
     pub async fn send(
         &mut self,
         client: &mut Client,

@@ -68,9 +68,6 @@ impl<'a> Waiting<'a> {
     }
 
     /// Writes two pieces after what waits already: now, as far as the client takes them.
-    ///
-    /// # Errors
-    /// Those of the client's socket.
     pub fn write(&mut self, client: &mut Client, pieces: [&[u8]; 2]) -> io::Result<()> {
         let mut written = 0;
         if self.is_empty() {
@@ -156,9 +153,6 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits for the client to take all.
-    ///
-    /// # Errors
-    /// As `pass_some`.
     pub async fn pass_all(&mut self, client: &mut Client) -> io::Result<()> {
         while !self.is_empty() {
             self.pass_some(client).await?;

@@ -43,7 +43,7 @@ pub struct Batch<'a> {
 impl<D: Dialect> Front<D> {
     /// A front of the tier.
     pub fn new(tier: Arc<Tier>, state: Arc<D::State>) -> Arc<Self> {
-        let count = tier.places() * D::FLAVOURS;
+        let count = tier.servers().len() * D::FLAVOURS;
         Arc::new(Self {
             tier,
             state,
@@ -102,10 +102,9 @@ impl<D: Dialect> Front<D> {
 
     fn link(&self, server: ServerId, flavour: usize) -> Arc<Link> {
         let place = &self.links[server * D::FLAVOURS + flavour];
-        let generation = self.tier.generation(server);
         let mut link = lock(place);
         match &*link {
-            Some(open) if open.is_open() && open.generation == generation => {
+            Some(open) if open.is_open() => {
                 self.tier.server_counters[server].connections_reused.inc();
                 Arc::clone(open)
             }

@@ -37,8 +37,6 @@ const KEPT_MAX: usize = 1024 * 1024;
 /// The clients' side of a link.
 pub struct Link {
     state: Mutex<State>,
-    /// The server's when it was made.
-    pub generation: u64,
 }
 
 #[derive(Default)]
@@ -54,7 +52,6 @@ impl Link {
     pub fn start<D: Dialect>(tier: &Arc<Tier>, server: ServerId, flavour: usize) -> Arc<Self> {
         let link = Arc::new(Self {
             state: Mutex::default(),
-            generation: tier.generation(server),
         });
         let greeting = D::greeting(flavour);
         tokio::spawn(run::<D>(
@@ -72,9 +69,6 @@ impl Link {
     }
 
     /// Queues a batch.
-    ///
-    /// # Errors
-    /// Gives the batch back, and why it was not queued.
     #[allow(clippy::result_large_err)]
     pub fn submit(&self, bytes: &[&[u8]], pending: Pending) -> Result<(), (Pending, Failure)> {
         let mut state = self.lock();
@@ -133,7 +127,6 @@ async fn run<D: Dialect>(
     };
     let mut driver = Driver::<D> {
         link: Arc::clone(&link),
-        tier: Arc::clone(&tier),
         server,
         stream,
         writing: BytesMut::from(greeting),
@@ -166,7 +159,6 @@ fn tick_of(limit: Duration) -> Duration {
 /// The server's side of a link.
 struct Driver<D> {
     link: Arc<Link>,
-    tier: Arc<Tier>,
     server: ServerId,
     stream: TcpStream,
     writing: BytesMut,
@@ -203,9 +195,6 @@ impl<D: Dialect> Driver<D> {
             if self.is_stalled() {
                 return Poll::Ready(Failure::TimedOut);
             }
-            if self.is_left() {
-                return Poll::Ready(Failure::Closed);
-            }
             self.fit_window();
             self.give_up_overdue();
         }
@@ -240,13 +229,6 @@ impl<D: Dialect> Driver<D> {
         for batch in unsent {
             batch.fail(server, Failure::Busy);
         }
-    }
-
-    /// True if nothing is under way, and nothing more will come: the server was removed, or is
-    /// elsewhere now.
-    fn is_left(&self) -> bool {
-        let is_old = self.link.generation != self.tier.generation(self.server);
-        is_old && self.head.is_none() && self.link.lock().queue.oldest().is_none()
     }
 
     /// True if something has been due for too long, and nothing at all has come meanwhile.

@@ -167,9 +167,6 @@ pub trait Dialect: Default + Send + 'static {
     fn greeting(flavour: usize) -> &'static [u8];
 
     /// Reads on; stops where a reply ends.
-    ///
-    /// # Errors
-    /// [`Broken`]: the connection is of no more use.
     fn follow(&mut self, bytes: &[u8]) -> Result<Followed, Broken>;
 }
 
@@ -205,9 +202,6 @@ pub fn number(digits: &[u8]) -> Option<u64> {
 
 /// Takes what is there of a string or item of which `due` bytes are to come, the line end that they
 /// finish with included; how much that is.
-///
-/// # Errors
-/// When they do not end so.
 pub fn take_ended(due: &mut u64, bytes: &[u8]) -> Result<usize, Broken> {
     let taken = (*due).min(bytes.len() as u64);
     let length = usize::try_from(taken).unwrap_or(bytes.len());

@@ -61,9 +61,6 @@ pub struct Pending {
 
 impl Queue {
     /// Queues a batch, which is these pieces.
-    ///
-    /// # Errors
-    /// Gives it back where too much waits.
     #[allow(clippy::result_large_err)]
     pub fn push(&mut self, pieces: &[&[u8]], batch: Pending) -> Result<(), Pending> {
         if self.pending.len() >= PENDING_MAX || self.out.len() > HELD_MAX {

@@ -23,9 +23,6 @@ const READ_TRIES: usize = 3;
 /// first good reply wins. One that failed at all of them is sent to others, or again; to none of `not`.
 /// One that all of them have refused for reasons of their own (`-LOADING`, say) is sent to others; what
 /// they said is the reply where nobody answers.
-///
-/// # Errors
-/// [`Failure`]: there is no reply.
 pub async fn race<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
@@ -42,9 +39,6 @@ pub async fn race<D: Dialect>(
 }
 
 /// Reads that were answered once more, to one server that is none of `not`.
-///
-/// # Errors
-/// As `race`.
 pub async fn elsewhere<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
@@ -185,9 +179,6 @@ async fn race_once<D: Dialect>(
 }
 
 /// To one server.
-///
-/// # Errors
-/// [`Failure`]: there is no reply.
 pub async fn one<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,

@@ -41,9 +41,6 @@ impl Socket {
     }
 
     /// Reads more into the buffer; 0 at the end. May be dropped and called again.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub async fn fill(&mut self) -> io::Result<usize> {
         if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
             self.buffer = BytesMut::new();
@@ -64,9 +61,6 @@ impl Socket {
     }
 
     /// Writes what the socket takes, within `limit`.
-    ///
-    /// # Errors
-    /// Those of the socket.
     pub async fn write_some(&mut self, bytes: &[u8], limit: Duration) -> io::Result<usize> {
         // Most writes are taken at once and need no deadline.
         let written = match self.stream.try_write(bytes) {
@@ -89,9 +83,6 @@ impl Socket {
 
 /// Reads what has come, behind what is in the buffer, which takes no memory until then; 0 at the end.
 /// May be dropped and called again.
-///
-/// # Errors
-/// Those of the socket.
 pub async fn arrive<R: AsyncRead + Unpin>(from: &mut R, to: &mut BytesMut) -> io::Result<usize> {
     poll_fn(|cx| {
         ARRIVING.with_borrow_mut(|arriving| {

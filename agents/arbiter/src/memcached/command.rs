@@ -62,18 +62,12 @@ const TOO_LARGE: Refused = Refused("SERVER_ERROR object too large for the arbite
 const NOT_OFFERED: Class = Class::Refused("SERVER_ERROR not offered by the arbiter\r\n");
 
 /// The command at the start of `bytes`; none yet.
-///
-/// # Errors
-/// [`Refused`]: the connection is of no more use.
 pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
     next_after(bytes, &mut 0)
 }
 
 /// As `next`, where so many bytes are known to have no line's end; where they are still without one
 /// `looked_at` says how many there are now.
-///
-/// # Errors
-/// As `next`.
 pub fn next_after(bytes: &[u8], looked_at: &mut usize) -> Result<Option<Command>, Refused> {
     if bytes.first() == Some(&0x80) {
         return Err(Refused(

@@ -96,18 +96,6 @@ impl Meter {
         &self.servers[server]
     }
 
-    /// Another server is in the place, of which nothing was measured yet.
-    pub fn forget(&self, server: ServerId) {
-        let server = &self.servers[server];
-        for counter in [
-            &server.processing_count,
-            &server.processing_ns,
-            &server.busy_us,
-        ] {
-            counter.set(0);
-        }
-    }
-
     /// Time that replicas were at servers.
     pub fn busy_us(&self) -> u64 {
         self.servers.iter().map(|server| server.busy_us.get()).sum()

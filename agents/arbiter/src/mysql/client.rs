@@ -358,7 +358,7 @@ impl Client {
             return refuse(1148, "42000", &format!("arbiter: {text}"));
         }
         let has_primary = self.pool.account().primary.is_some();
-        if matches!(class, Class::Write(_)) && !has_primary && self.pool.tier.members().len() > 1 {
+        if matches!(class, Class::Write(_)) && !has_primary && self.pool.tier.servers().len() > 1 {
             let text = "arbiter: it is not known which server may be written to, so that this was \
                         not sent: set mysql.primary";
             return refuse(1290, "HY000", text);

@@ -26,7 +26,7 @@ use super::packet::{self, Packet};
 use super::reply::{End, Follow, Shape, SqlError};
 use super::server_pool::{OpenError, ServerConn, ServerPool};
 use super::types::{Statement, Task};
-use crate::tier::{Flight, Lease, Presence, Unreached};
+use crate::tier::{Flight, Lease, Unreached};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
 const QUEUE_MAX: usize = 1_024;
@@ -103,7 +103,6 @@ impl Link {
             news,
         } = start;
         let worker = Worker {
-            _presence: pool.tier.presence(server),
             pool,
             id,
             server,
@@ -145,7 +144,6 @@ struct Worker {
     /// Between commands only while the session has locks here.
     lease: Option<Lease>,
     took_locks: bool,
-    _presence: Presence,
 }
 
 impl Worker {

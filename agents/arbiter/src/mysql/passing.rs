@@ -15,9 +15,6 @@ use crate::tier::Flight;
 const PART_BYTES: usize = 64 * 1024;
 
 /// Gives the first `length` bytes of the server's to the client.
-///
-/// # Errors
-/// Those of the client's socket.
 pub async fn pass(
     server: &mut Conn,
     length: usize,
@@ -66,9 +63,6 @@ pub struct Stopped {
 
 impl Passing<'_> {
     /// Passes all but the reply's last bytes on: the server is done before the client has them.
-    ///
-    /// # Errors
-    /// [`Stopped`].
     pub async fn run(
         &mut self,
         server: &mut Conn,

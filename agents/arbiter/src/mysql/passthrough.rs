@@ -31,7 +31,7 @@ use super::server_pool::{OpenError, ServerConn, ServerPool};
 use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Task};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted, PRIMARY};
+use crate::tier::{Flight, Lease, Leases, Unreached, Wanted, PRIMARY};
 
 /// A session with one server.
 pub struct Passthrough {
@@ -64,7 +64,6 @@ struct Reached {
     conn: ServerConn,
     /// Between commands only while the session has locks.
     lease: Option<Lease>,
-    _presence: Presence,
 }
 
 /// The thing that a command waits for before it is sent.
@@ -87,24 +86,17 @@ impl Reached {
 
 impl Passthrough {
     /// Takes a token, for as long as it takes to connect to its server.
-    ///
-    /// # Errors
-    /// [`NotOpen`].
     pub async fn open(pool: Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
         Self::open_without(pool, start, Replay::default(), Vec::new()).await
     }
 
     /// As `open`, at the one server that is written to, in this state.
-    ///
-    /// # Errors
-    /// [`NotOpen`].
     pub async fn open_at_primary(
         pool: Arc<ServerPool>,
         start: Beginning,
         replay: Replay,
     ) -> Result<Self, NotOpen> {
-        let members = pool.tier.members();
-        let servers = members.iter().map(|(server, _)| *server);
+        let servers = 0..pool.tier.servers().len();
         let others = servers.filter(|server| *server != PRIMARY).collect();
         Self::open_without(pool, start, replay, others).await
     }
@@ -492,7 +484,6 @@ impl Passthrough {
                         server,
                         conn,
                         lease: Some(lease),
-                        _presence: self.pool.tier.presence(server),
                     };
                     let limit = self.pool.tier.config().request_timeout();
                     let entries = self.replay.entries();

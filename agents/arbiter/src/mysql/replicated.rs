@@ -60,9 +60,6 @@ pub struct Replicated {
 
 impl Replicated {
     /// Takes tokens and waits for the first server to be connected.
-    ///
-    /// # Errors
-    /// [`NotOpen`].
     pub async fn open(
         pool: Arc<ServerPool>,
         start: Beginning,
@@ -174,7 +171,7 @@ impl Replicated {
         deadline: Instant,
     ) -> (Verdict, bool) {
         let (shape, locks) = (asked.shape, asked.route.locks());
-        let (contest, mut told) = Contest::new(self.pool.tier.places());
+        let (contest, mut told) = Contest::new(self.pool.tier.servers().len());
         let command = |link: LinkId| Command {
             packet: asked.packet.clone(),
             shape,

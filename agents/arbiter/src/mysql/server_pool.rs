@@ -65,8 +65,6 @@ pub struct ServerConn {
     statements: HashMap<u32, u32>,
     /// The server's number for it.
     thread: u32,
-    /// The server's when it was made.
-    generation: u64,
 }
 
 struct Idle {
@@ -104,7 +102,7 @@ impl From<io::Error> for OpenError {
 impl ServerPool {
     /// A pool for the tier.
     pub fn new(tier: Arc<Tier>, account: Mysql) -> Arc<Self> {
-        let idle = (0..tier.places()).map(|_| Mutex::default()).collect();
+        let idle = tier.servers().iter().map(|_| Mutex::default()).collect();
         Arc::new(Self {
             tier,
             account,
@@ -135,7 +133,7 @@ impl ServerPool {
     pub async fn greeting(&self) -> ServerGreeting {
         let known = || lock(&self.greeting).clone();
         if known().is_none() {
-            for (server, _) in self.tier.members() {
+            for server in 0..self.tier.servers().len() {
                 if self.probe(server).await {
                     break;
                 }
@@ -171,9 +169,6 @@ impl ServerPool {
 
     /// A connection of this kind with this database: an idle one, or a new one. What is not the
     /// server's fault is tried again until `deadline`; another failure makes it dead.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub async fn open(
         &self,
         server: ServerId,
@@ -235,9 +230,8 @@ impl ServerPool {
 
     /// Idle connections, without those that are dead or old.
     fn usable(&self, server: ServerId) -> MutexGuard<'_, Vec<Idle>> {
-        let generation = self.tier.generation(server);
         let mut idle = lock(&self.idle[server]);
-        idle.retain_mut(|idle| idle.is_usable(generation));
+        idle.retain_mut(Idle::is_usable);
         idle
     }
 
@@ -270,7 +264,6 @@ impl ServerPool {
         key: Key,
         database: Option<&[u8]>,
     ) -> Result<ServerConn, OpenError> {
-        let generation = self.tier.generation(server);
         let login = async {
             let stream = self.tier.dial(server).await?;
             let mut conn = Conn::new(stream);
@@ -291,7 +284,6 @@ impl ServerPool {
             in_transaction: false,
             statements: HashMap::new(),
             thread: greeting.thread,
-            generation,
         })
     }
 
@@ -302,10 +294,6 @@ impl ServerPool {
                 Some(other) => other,
                 None => self.connect(server, conn.key, None).await?,
             };
-            // Of a name with several addresses another machine may answer.
-            if other.conn.peer() != conn.conn.peer() {
-                return Ok(false);
-            }
             let sql = format!("KILL QUERY {}", conn.thread);
             let query = [&[COM_QUERY], sql.as_bytes()].concat();
             other.command(&query).await?;
@@ -453,9 +441,8 @@ impl ServerConn {
 }
 
 impl Idle {
-    fn is_usable(&mut self, generation: u64) -> bool {
-        let is_young = self.since.elapsed() < IDLE_AGE_MAX;
-        is_young && self.conn.generation == generation && self.conn.conn.is_silent()
+    fn is_usable(&mut self) -> bool {
+        self.since.elapsed() < IDLE_AGE_MAX && self.conn.conn.is_silent()
     }
 }
 

@@ -81,9 +81,6 @@ impl Session {
     }
 
     /// Chooses the servers to read from, where that is not done yet.
-    ///
-    /// # Errors
-    /// [`NotOpen`].
     pub async fn open(&mut self, stamp: Option<Stamp>) -> Result<(), NotOpen> {
         match (&mut self.readers, stamp) {
             (Readers::NotYet, _) => {

@@ -40,9 +40,6 @@ pub enum Found {
 impl Commands {
     /// The next command, at the start of `bytes`; none yet. Until one is found, `bytes` must begin
     /// with the same bytes at the next call.
-    ///
-    /// # Errors
-    /// [`Refused`]: the connection is of no more use.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<Found>, Refused> {
         if self.at == 0 {
             match bytes.first() {

@@ -54,7 +54,6 @@ pub struct Entry {
 struct Kept {
     stream: TcpStream,
     manners: Manners,
-    generation: u64,
     since: Instant,
 }
 
@@ -66,10 +65,8 @@ impl From<Place> for Entry {
 
 impl Kept {
     /// Its stream, if the server has not closed it and the client still speaks the same way.
-    fn usable(self, front: &Front, manners: &Manners) -> Option<TcpStream> {
-        let is_usable = self.manners == *manners
-            && self.generation == front.tier.generation(PRIMARY)
-            && stream::is_silent(&self.stream);
+    fn usable(self, manners: &Manners) -> Option<TcpStream> {
+        let is_usable = self.manners == *manners && stream::is_silent(&self.stream);
         is_usable.then_some(self.stream)
     }
 }
@@ -148,9 +145,8 @@ pub async fn serve(
     let counters = &front.tier.counters;
     counters.received.inc();
     let limit = front.tier.config().request_timeout();
-    let generation = front.tier.generation(PRIMARY);
     let Entry { place, kept } = entry;
-    let reached = match kept.and_then(|kept| kept.usable(front, manners)) {
+    let reached = match kept.and_then(|kept| kept.usable(manners)) {
         Some(stream) => Ok(stream),
         None => reach(front, manners).await.map(Conn::into_stream),
     };
@@ -205,7 +201,6 @@ pub async fn serve(
     let kept = Kept {
         stream: server,
         manners: manners.clone(),
-        generation,
         since: Instant::now(),
     };
     own.keep(place, kept);

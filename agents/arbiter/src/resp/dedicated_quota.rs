@@ -53,9 +53,6 @@ impl DedicatedQuota {
 
     /// A place for a client of this address; without one (its connection is lost) only the total
     /// bounds it.
-    ///
-    /// # Errors
-    /// [`Full`].
     pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
         // IPv4 that comes in by an IPv6 socket has its addresses written as IPv6.
         let address = address.map(|address| address.to_canonical());

@@ -62,7 +62,7 @@ impl State {
         let (most, of_address) = (config.pinned_max, config.pinned_per_address_max());
         Arc::new(Self {
             dedicated: DedicatedQuota::new(most, of_address),
-            rounds: follows.then(|| Arc::new(Rounds::new(config.places()))),
+            rounds: follows.then(|| Arc::new(Rounds::new(config.servers.len()))),
         })
     }
 

@@ -106,7 +106,7 @@ impl Rounds {
 /// Asks the primary and the replicas while clients write, for ever.
 pub fn watch_all(tier: &Arc<Tier>, rounds: &Arc<Rounds>) {
     tokio::spawn(begin_rounds(Arc::clone(tier), Arc::clone(rounds)));
-    for server in PRIMARY + 1..tier.places() {
+    for server in PRIMARY + 1..tier.servers().len() {
         tokio::spawn(follow(Arc::clone(tier), Arc::clone(rounds), server));
     }
 }
@@ -144,7 +144,7 @@ async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
             pause = PAUSE;
             tokio::select! {
                 biased;
-                () = asked.lost(&tier) => has.store(0, SeqCst),
+                () = asked.lost() => has.store(0, SeqCst),
                 // An error means that the tier is gone.
                 changed = known.changed() => if changed.is_err() { return },
             }
@@ -199,7 +199,7 @@ impl Told {
 /// A server and a connection on which it is asked.
 struct Asked {
     server: ServerId,
-    conn: Option<(Conn, u64)>,
+    conn: Option<Conn>,
 }
 
 impl Asked {
@@ -211,32 +211,21 @@ impl Asked {
     /// is void.
     async fn ask(&mut self, tier: &Arc<Tier>) -> Option<Told> {
         let limit = tier.config().connect_timeout();
-        let generation = tier.generation(self.server);
-        let kept = self.conn.take().filter(|(_, made)| *made == generation);
-        let mut conn = match kept {
-            Some((conn, _)) => conn,
+        let mut conn = match self.conn.take() {
+            Some(conn) => conn,
             None => Conn::new(tier.dial(self.server).await.ok()?),
         };
         let told = timeout(limit, info(&mut conn, limit)).await.ok()?.ok()?;
-        self.conn = Some((conn, generation));
+        self.conn = Some(conn);
         Told::read(&told)
     }
 
-    /// Ready when the server's connection breaks, or the server is another now.
-    async fn lost(&mut self, tier: &Arc<Tier>) {
-        let Some((conn, generation)) = &mut self.conn else {
+    /// Ready when the server's connection breaks.
+    async fn lost(&mut self) {
+        let Some(conn) = &mut self.conn else {
             return std::future::pending().await;
         };
-        loop {
-            tokio::select! {
-                () = conn.spoken() => break,
-                () = sleep(PAUSE_MAX) => {
-                    if tier.generation(self.server) != *generation {
-                        break;
-                    }
-                }
-            }
-        }
+        conn.spoken().await;
         self.conn = None;
     }
 }

@@ -3,11 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use policy::ServerId;
-use wire::arbiter::{Guardrails, Policy, Protocol};
+use wire::arbiter::{Guardrails, Policy};
 use wire::guardrails;
 
-use super::{Choices, Member, Tier, PRIMARY};
+use super::{Choices, Tier};
 use crate::config::Config;
 use crate::tls::Tls;
 
@@ -39,22 +38,15 @@ impl Tier {
         });
     }
 
-    /// Takes over what a reload of the file may change, for the requests that follow. Gives the
-    /// servers that are new or at another address: their names are to be watched (`dns`).
+    /// Takes over what a reload of the file may change, for the requests that follow.
     ///
     /// # Errors
     /// When the file changed something else too; then nothing is taken over.
-    pub fn reload(
-        self: &Arc<Self>,
-        fresh: &Config,
-    ) -> Result<Vec<(ServerId, Arc<Member>)>, String> {
+    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
         if let Some(key) = self.config.changed_for_good(fresh) {
             return Err(format!("{key}: cannot change while running; restart"));
         }
-        self.keeps_primary(fresh)?;
-        let tls = Tls::read(fresh)?;
-        let settled = self.set_servers(&fresh.servers)?;
-        self.tls.set(tls);
+        self.tls.set(Tls::read(fresh)?);
         self.config
             .connect_timeout_ms
             .set(&fresh.connect_timeout_ms);
@@ -66,20 +58,7 @@ impl Tier {
         self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);
         self.comparing.set(fresh.compare.clone());
-        Ok(settled)
-    }
-
-    /// With Redis the first server is the primary: it may move, but not become another.
-    fn keeps_primary(&self, fresh: &Config) -> Result<(), String> {
-        let primary = self.server(PRIMARY);
-        let first = fresh.servers.first().map_or("", |server| &server.name);
-        if self.config.protocol != Protocol::Redis || first == primary.name {
-            return Ok(());
-        }
-        let name = &primary.name;
-        Err(format!(
-            "servers[0]: expected {name:?}, the primary (got {first:?})"
-        ))
+        Ok(())
     }
 
     /// The guardrails now, and what they did so far.

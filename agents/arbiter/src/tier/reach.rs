@@ -7,16 +7,14 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use policy::ServerId;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout, Instant};
-use wire::arbiter::Address;
 
-use super::{Choices, Member, Tier};
+use super::{Choices, Tier};
 use crate::stream;
 
 /// A server that is to be probed until it answers.
@@ -58,10 +56,6 @@ fn is_local(error: &io::Error) -> bool {
     code.is_some_and(|code| LOCAL.contains(&code))
 }
 
-async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    Ok(stream::without_delay(TcpStream::connect(address).await?))
-}
-
 impl Tier {
     /// A connection to the server failed: it is skipped until a probe succeeds.
     pub fn server_failed(self: &Arc<Self>, server: ServerId) {
@@ -77,9 +71,6 @@ impl Tier {
     }
 
     /// A new connection to the server, until `deadline`. A server that does not take it is dead.
-    ///
-    /// # Errors
-    /// [`Unreached`].
     pub async fn connect(
         self: &Arc<Self>,
         server: ServerId,
@@ -94,9 +85,6 @@ impl Tier {
 
     /// As `connect`, by attempts of the caller's. One that fails for what is not the server's fault
     /// is repeated until `deadline`.
-    ///
-    /// # Errors
-    /// [`Unreached`].
     pub async fn connect_by<T, F>(
         self: &Arc<Self>,
         server: ServerId,
@@ -131,19 +119,17 @@ impl Tier {
     }
 
     /// One attempt to connect to the server; what comes of it is the caller's to judge.
-    ///
-    /// # Errors
-    /// [`Unreached`].
     pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
+        let connecting = TcpStream::connect(self.servers()[server].address);
         // Boxed: who uses a connection that is there carries none of this with it.
-        match Box::pin(self.try_all(&self.server(server))).await {
-            Ok(stream) => Ok(stream),
-            Err(error) if is_local(&error) => {
+        match Box::pin(timeout(self.config.connect_timeout(), connecting)).await {
+            Ok(Ok(stream)) => Ok(stream::without_delay(stream)),
+            Ok(Err(error)) if is_local(&error) => {
                 self.counters.local_errors.inc();
                 Err(Unreached::Local)
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Unreached::Late),
-            Err(_) => Err(Unreached::Refused),
+            Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Err(Unreached::Refused),
+            _ => Err(Unreached::Late),
         }
     }
 
@@ -153,28 +139,6 @@ impl Tier {
         match &self.config().health_check {
             Some(check) => matches!(timeout(check.timeout(), dialling).await, Ok(Ok(_))),
             None => dialling.await.is_ok(),
-        }
-    }
-
-    /// One address of a server after the other, each within its share of the time.
-    async fn try_all(&self, member: &Member) -> io::Result<TcpStream> {
-        let limit = self.config().connect_timeout();
-        match &member.address {
-            Address::Ip(ip) => timeout(limit, tcp(*ip)).await?,
-            Address::Name { .. } => {
-                let addresses = member.peers().turn();
-                let mut last = io::Error::from(io::ErrorKind::NotFound);
-                for address in &addresses {
-                    let share = limit / addresses.len() as u32;
-                    match timeout(share, tcp(*address)).await {
-                        Ok(Ok(stream)) => return Ok(stream),
-                        Ok(Err(error)) if is_local(&error) => return Err(error),
-                        Ok(Err(error)) => last = error,
-                        Err(late) => last = late.into(),
-                    }
-                }
-                Err(last)
-            }
         }
     }
 
@@ -205,8 +169,7 @@ impl Tier {
     /// True if a probe of the server is of use.
     pub fn needs_probe(&self, server: ServerId) -> bool {
         let choices = self.choices();
-        let is_out = choices.taken_out[server] || choices.absent[server];
-        !is_out && !choices.selector.is_alive(server)
+        !choices.taken_out[server] && !choices.selector.is_alive(server)
     }
 
     pub(super) fn probe(&self, server: ServerId, at_once: bool) {
@@ -217,7 +180,7 @@ impl Tier {
     /// A probe succeeded.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {
-            if !choices.taken_out[server] && !choices.absent[server] {
+            if !choices.taken_out[server] {
                 choices.selector.server_up(now, server, grants);
             }
         });

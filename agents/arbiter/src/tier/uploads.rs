@@ -48,7 +48,7 @@ impl Tier {
         if !choices.selector.policy().uses_tokens() {
             return usize::MAX;
         }
-        let all = 0..self.places();
+        let all = 0..self.servers().len();
         let alive = all.filter(|&server| choices.selector.is_alive(server));
         (alive.count() * choices.selector.tokens_per_server() / 2).max(1)
     }

@@ -121,20 +121,13 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     let good = std::fs::read_to_string(file.path()).unwrap();
     let mut program = Program::start(&file);
     let mut client = Connection::open(program.clients).await;
-    for (text, message) in [
-        (
-            good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"),
-            "is in force",
-        ),
-        (
-            good.replace("tokens = 1", "tokens = 0"),
-            "tokens: expected 1 to 1000 (got 0)",
-        ),
-        (
-            good.replace("\"web\"", "\"wep\""),
-            "tier: cannot change while running; restart",
-        ),
-    ] {
+    #[rustfmt::skip] // a table
+    let table = [
+        (good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"), "is in force"),
+        (good.replace("tokens = 1", "tokens = 0"), "tokens: expected 1 to 1000 (got 0)"),
+        (good.replace("\"web\"", "\"wep\""), "tier: cannot change while running; restart"),
+    ];
+    for (text, message) in table {
         std::fs::write(file.path(), text).unwrap();
         program.signal("HUP");
         let line = program.lines.next().unwrap().unwrap();

@@ -96,22 +96,16 @@ async fn a_connection_is_the_check_and_no_client_is_spent() {
 #[test]
 fn checks_that_cannot_work_are_refused() {
     assert!(file("tcp", "").is_ok());
-    for (protocol, check, key) in [
+    #[rustfmt::skip] // a table
+    let table = [
         ("redis", "", "health_check: expected"),
         ("http", "", "health_check: expected"),
-        (
-            "tcp",
-            "interval_ms = 10, timeout_ms = 11",
-            "health_check.timeout_ms",
-        ),
-        (
-            "tcp",
-            "rise = 0",
-            "health_check.rise: expected 1 to 100 (got 0)",
-        ),
+        ("tcp", "interval_ms = 10, timeout_ms = 11", "health_check.timeout_ms"),
+        ("tcp", "rise = 0", "health_check.rise: expected 1 to 100 (got 0)"),
         ("tcp", "fall = 0", "health_check.fall"),
         ("tcp", "path = \"/\"", "unknown field `path`"),
-    ] {
+    ];
+    for (protocol, check, key) in table {
         let refusal = file(protocol, check).unwrap_err().to_string();
         assert!(refusal.contains(key), "{refusal}");
     }

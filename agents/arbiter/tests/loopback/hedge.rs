@@ -17,15 +17,6 @@ async fn front(protocol: &str, more: &str, servers: &[SocketAddr]) -> Running {
     start(&settings, servers).await
 }
 
-/// The statistics once nothing is under way.
-async fn at_rest(arbiter: &Running) -> wire::arbiter::Stats {
-    let idle = |stats: &wire::arbiter::Stats| {
-        let in_flight: u64 = stats.servers.iter().map(|server| server.in_flight).sum();
-        in_flight == 0 && stats.tokens.in_use == 0
-    };
-    arbiter.until("all replicas", idle).await
-}
-
 /// Clients whose reads are with both servers.
 struct Asked {
     clients: Vec<Client>,
@@ -72,7 +63,7 @@ async fn a_redis_read_that_is_late_is_answered_by_another_server() {
         let got = client.redis(&format!("GET k{key}")).await;
         assert_eq!(got, string(&format!("v{key}")));
     }
-    let before = at_rest(&arbiter).await;
+    let before = arbiter.at_rest().await;
     assert_eq!(before.requests.answered, WARM_UP);
     // Each replica is a first one or a hedge; the other half of the bound is for a busy machine.
     assert_eq!(before.replicas_sent, WARM_UP + before.guarded.hedges);
@@ -92,10 +83,10 @@ async fn a_redis_read_that_is_late_is_answered_by_another_server() {
         assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
         assert_eq!(now.requests.failed, 0);
         servers[other].thaw();
-        at_rest(&arbiter).await;
+        arbiter.at_rest().await;
         // The late reply belonged to nobody.
         assert_eq!(client.redis("GET k7").await, string("v7"));
-        at_rest(&arbiter).await;
+        arbiter.at_rest().await;
     }
 }
 
@@ -109,7 +100,7 @@ async fn a_memcached_read_that_is_late_is_answered_by_another_server() {
     for _ in 0..WARM_UP {
         assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
     }
-    let before = at_rest(&arbiter).await;
+    let before = arbiter.at_rest().await;
     // The write went to both.
     assert_eq!(before.replicas_sent, 2 + WARM_UP + before.guarded.hedges);
     assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
@@ -127,9 +118,9 @@ async fn a_memcached_read_that_is_late_is_answered_by_another_server() {
         assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
         assert_eq!(now.requests.failed, 0);
         servers[other].thaw();
-        at_rest(&arbiter).await;
+        arbiter.at_rest().await;
         assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
-        at_rest(&arbiter).await;
+        arbiter.at_rest().await;
     }
 }
 
@@ -178,11 +169,7 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
     conn.query_drop("SET group_concat_max_len = 4242")
         .await
         .unwrap();
-    let at_rest = |stats: &wire::arbiter::Stats| {
-        let in_flight: u64 = stats.servers.iter().map(|server| server.in_flight).sum();
-        in_flight == 0 && stats.tokens.in_use == 0
-    };
-    let before = arbiter.until("servers at rest", at_rest).await;
+    let before = arbiter.at_rest().await;
     // A hedge whose server came when the answer was there was not sent. The setting went to the one
     // server, or to a second that was about to leave.
     let first_ones = before.replicas_sent + before.replicas_not_needed - before.guarded.hedges;
@@ -211,7 +198,7 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
         assert_eq!(moved, fast_port);
         slow.run("UPDATE wiki.delay SET seconds = 0").await;
         // The late one came back when its work was done.
-        arbiter.until("servers at rest", at_rest).await;
+        arbiter.at_rest().await;
     }
     assert_eq!(arbiter.stats().await.requests.failed, 0);
 }

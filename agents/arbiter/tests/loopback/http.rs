@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::http::{front, settings};
 use crate::support::upstream::{failure, nobody, ok, Behaviour, Upstream};
 use crate::support::web::{get, once, Connection};
-use crate::support::{eventually, start};
+use crate::support::{errors, eventually, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -301,9 +301,7 @@ async fn a_silent_server_is_a_504_and_an_observed_error() {
         let settings = settings("tad", replicas, 1).replace("5000", "100");
         let arbiter = start(&settings, &[silent.address, other.address]).await;
         assert_eq!(get(arbiter.clients, "/").await.status, 504);
-        let stats = arbiter.all_free().await;
-        let errors: u64 = stats.servers.iter().map(|server| server.errors).sum();
-        assert_eq!(errors, replicas as u64);
+        assert_eq!(errors(&arbiter.all_free().await), replicas as u64);
     }
 }
 

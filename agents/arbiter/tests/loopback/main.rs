@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod addresses;
 mod admin_tls;
 mod binary;
 mod checks;
@@ -34,7 +33,6 @@ mod redis_limits;
 mod redis_overload;
 mod redis_own_writes;
 mod redis_pinned;
-mod reload;
 mod reuse;
 mod rfc;
 mod scarce;
@@ -45,4 +43,3 @@ mod support;
 mod tcp;
 mod trace;
 mod trouble;
-mod websocket;

@@ -1,6 +1,6 @@
 //! The memcached arbiter in front of real servers that hold the same cache.
 
-use crate::support::keyvalue::{addresses, front, Client, Fault, FaultyServer, Server};
+use crate::support::keyvalue::{addresses, front, session, Client, Fault, FaultyServer, Server};
 use crate::support::upstream::nobody;
 use crate::support::{eventually, settings, start};
 
@@ -27,8 +27,7 @@ async fn set(client: &mut Client, key: &str, value: &str) -> String {
 #[tokio::test]
 async fn writes_reach_all_servers_and_reads_are_cloned() {
     let servers = servers(3).await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (arbiter, mut client) = session("memcached", 2, &servers).await;
     for number in 0..20 {
         let (key, value) = (format!("key{number}"), format!("value{number}"));
         assert_eq!(set(&mut client, &key, &value).await, "STORED");
@@ -51,8 +50,7 @@ async fn writes_reach_all_servers_and_reads_are_cloned() {
 #[tokio::test]
 async fn every_command_gets_its_own_reply() {
     let servers = servers(2).await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 2, &servers).await;
     for (line, expected) in [
         ("add n 0 0 1\r\n5", "STORED"),
         ("add n 0 0 1\r\n6", "NOT_STORED"),
@@ -97,8 +95,7 @@ async fn every_command_gets_its_own_reply() {
 #[tokio::test]
 async fn quiet_commands_and_no_ops_are_answered_in_order() {
     let servers = servers(2).await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (arbiter, mut client) = session("memcached", 2, &servers).await;
     client
         .send(b"set a 0 0 1 noreply\r\n1\r\nset b 0 0 1 noreply\r\n2\r\nset c 0 0 1\r\n3\r\n")
         .await;
@@ -124,8 +121,7 @@ async fn quiet_commands_and_no_ops_are_answered_in_order() {
 #[tokio::test]
 async fn servers_that_disagree_lose_the_key_and_never_keep_an_old_value() {
     let servers = servers(3).await;
-    let arbiter = front("memcached", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 1, &servers).await;
     for key in ["add", "incr", "YWI="] {
         let mut direct = servers[1].direct().await;
         let flags = if key == "YWI=" { " b" } else { "" };
@@ -151,8 +147,7 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
     let servers = servers(2).await;
     // The CAS values of the two are not the same.
     servers[0].direct().await.ask("set x 0 0 1\r\n1").await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 2, &servers).await;
     set(&mut client, "k", "one").await;
     for _ in 0..4 {
         let lines = client.list("gets k").await;
@@ -180,8 +175,7 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
 #[tokio::test]
 async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     let mut servers = servers(2).await;
-    let arbiter = front("memcached", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (arbiter, mut client) = session("memcached", 1, &servers).await;
     assert_eq!(set(&mut client, "k", "old").await, "STORED");
     assert_eq!(set(&mut client, "other", "kept").await, "STORED");
     servers[1].freeze();
@@ -222,8 +216,7 @@ async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
 #[tokio::test]
 async fn large_values_pass_and_larger_ones_are_refused() {
     let servers = servers(2).await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 2, &servers).await;
     let large = "x".repeat(8 << 20);
     assert_eq!(set(&mut client, "large", &large).await, "STORED");
     assert_eq!(client.list("get large").await[1], large);
@@ -238,8 +231,7 @@ async fn large_values_pass_and_larger_ones_are_refused() {
 #[tokio::test]
 async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() {
     let servers = servers(1).await;
-    let arbiter = front("memcached", 1, &addresses(&servers)).await;
-    let mut slow = Client::open(arbiter.clients).await;
+    let (arbiter, mut slow) = session("memcached", 1, &servers).await;
     for byte in b"set k 0 0 4\r\nd\r\nd\r\n" {
         slow.send(&[*byte]).await;
     }
@@ -266,24 +258,14 @@ async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() 
 
 #[tokio::test]
 async fn bad_servers_make_errors_and_never_a_wrong_reply() {
-    for (fault, expected) in [
-        (
-            Fault::Closes(b""),
-            "the server closed the connection without a reply",
-        ),
-        (
-            Fault::Closes(b"VALUE k 0 5\r\nwro"),
-            "the server closed the connection without a reply",
-        ),
-        (
-            Fault::Sends(b"+garbage\r\n"),
-            "the server's reply was broken",
-        ),
-        (
-            Fault::Stalls(b"VALUE k 0 5\r\n"),
-            "the server did not reply in time",
-        ),
-    ] {
+    #[rustfmt::skip] // a table
+    let table = [
+        (Fault::Closes(b""), "the server closed the connection without a reply"),
+        (Fault::Closes(b"VALUE k 0 5\r\nwro"), "the server closed the connection without a reply"),
+        (Fault::Sends(b"+garbage\r\n"), "the server's reply was broken"),
+        (Fault::Stalls(b"VALUE k 0 5\r\n"), "the server did not reply in time"),
+    ];
+    for (fault, expected) in table {
         let good = Server::memcached().await;
         let faulty = FaultyServer::start(fault).await;
         let arbiter = front("memcached", 2, &[good.address, faulty.address]).await;
@@ -375,8 +357,7 @@ async fn many_clients_write_and_read_their_own_and_servers_stay_equal() {
 #[tokio::test]
 async fn a_life_that_gats_changes_is_changed_nowhere_only_in_part() {
     let servers = servers(2).await;
-    let arbiter = front("memcached", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 1, &servers).await;
     for key in ["a", "b"] {
         assert_eq!(set(&mut client, key, "v").await, "STORED");
     }
@@ -392,8 +373,7 @@ async fn a_life_that_gats_changes_is_changed_nowhere_only_in_part() {
 #[tokio::test]
 async fn a_get_of_any_length_is_answered() {
     let servers = servers(2).await;
-    let arbiter = front("memcached", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("memcached", 2, &servers).await;
     let key = |number: usize| format!("key-{number:080}");
     for number in [0, 3_999] {
         assert_eq!(set(&mut client, &key(number), "v").await, "STORED");

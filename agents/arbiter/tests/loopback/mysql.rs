@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use crate::support::eventually;
 use crate::support::mariadb::{
-    code, connect, connected_to_all, front, number, options, seen, servers, MariaDb,
+    code, connect, connected_to_all, front, number, options, seen, servers, session, MariaDb,
 };
+use crate::support::{errors, eventually};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use tokio::io::AsyncReadExt;
@@ -49,9 +49,7 @@ async fn the_first_reply_wins_and_the_slow_server_skips_what_is_answered_but_no_
 
 #[tokio::test]
 async fn prepared_statements_and_several_results_work() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 2, 4, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, _arbiter, mut conn) = session::<2>("tad", 2, 4, "").await;
     let several = "SELECT 1; SELECT 2; SELECT id + 2 FROM page WHERE id = 1";
     let mut results = conn.query_iter(several).await.unwrap();
     for expected in 1..=3_u64 {
@@ -137,9 +135,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
 
 #[tokio::test]
 async fn with_all_servers_dead_a_client_is_told_at_once() {
-    let mut servers: [MariaDb; 1] = servers().await;
-    let arbiter = front("tad", 1, 1, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (mut servers, arbiter, mut conn) = session::<1>("tad", 1, 1, "").await;
     conn.query_drop("SELECT 1").await.unwrap();
     servers[0].kill();
     assert_eq!(code(&conn.query_drop("SELECT 1").await.unwrap_err()), 1053);
@@ -149,9 +145,7 @@ async fn with_all_servers_dead_a_client_is_told_at_once() {
 
 #[tokio::test]
 async fn an_error_reply_reaches_the_client_once_and_the_session_goes_on() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 2, 1, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<2>("tad", 2, 1, "").await;
     for _ in 0..3 {
         assert_eq!(
             code(&conn.query_drop("SELECT * FROM nosuch").await.unwrap_err()),
@@ -159,21 +153,13 @@ async fn an_error_reply_reaches_the_client_once_and_the_session_goes_on() {
         );
         assert_eq!(number(&mut conn, "SELECT 5").await, 5);
     }
-    let errors: u64 = arbiter
-        .stats()
-        .await
-        .servers
-        .iter()
-        .map(|server| server.errors)
-        .sum();
+    let errors = errors(&arbiter.stats().await);
     assert_eq!(errors, 0, "the statement's error is not the server's");
 }
 
 #[tokio::test]
 async fn what_is_not_supported_is_refused_in_words() {
-    let servers: [MariaDb; 1] = servers().await;
-    let arbiter = front("tad", 1, 1, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<1>("tad", 1, 1, "").await;
     let changed = conn
         .change_user(mysql_async::ChangeUserOpts::default())
         .await
@@ -203,9 +189,7 @@ async fn what_is_not_supported_is_refused_in_words() {
 
 #[tokio::test]
 async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 2, 4, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<2>("tad", 2, 4, "").await;
     let sql =
         "SELECT CONCAT(seq, REPEAT('x', 1000)) FROM wiki.page, seq_1_to_2000 ORDER BY seq, id";
     for _ in 0..3 {
@@ -260,9 +244,7 @@ async fn the_command_line_client_works_through_the_arbiter() {
 /// The statements of MediaWiki 1.39 for a page view, in the order observed, shortened.
 #[tokio::test]
 async fn all_reads_of_a_wiki_page_are_cloned() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 2, 12, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<2>("tad", 2, 12, "").await;
     conn.query_drop(
         "SET /* Wikimedia\\Rdbms\\DatabaseMysqlBase::open  */ group_concat_max_len = 262144, \
          `sql_mode` = ''",

@@ -48,10 +48,7 @@ async fn a_query_whose_client_goes_away_is_ended_and_is_not_the_server_s_fault()
                 none_works(server).await;
                 assert_eq!((told.errors, told.alive), (0, true), "{before}: {told:?}");
             }
-            let idle = |stats: &wire::arbiter::Stats| {
-                stats.servers.iter().all(|server| server.in_flight == 0)
-            };
-            arbiter.until("servers without work", idle).await;
+            arbiter.at_rest().await;
             let mut next = connect(&arbiter).await;
             assert_eq!(number(&mut next, "SELECT 5").await, 5);
             next.disconnect().await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::mariadb::{connect, front, number, servers, MariaDb};
+use crate::support::mariadb::{connect, number, session, MariaDb};
 use crate::support::{eventually, settings, start};
 use mysql_async::prelude::Queryable;
 use tokio::io::copy_bidirectional;
@@ -110,9 +110,7 @@ async fn a_session_goes_on_where_another_server_takes_it_in_time() {
 
 #[tokio::test]
 async fn a_server_that_failed_once_serves_the_session_when_it_is_back() {
-    let mut servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("round-robin", 1, 1, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (mut servers, arbiter, mut conn) = session::<2>("round-robin", 1, 1, "").await;
     let ports = servers.each_ref().map(|it| u64::from(it.address.port()));
     let first = usize::from(number(&mut conn, "SELECT @@port").await == ports[1]);
     // It is the first one's turn again.

@@ -1,7 +1,7 @@
 //! The state that a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
 
 use crate::support::mariadb::{
-    code, connect, connected_to_all, front, number, seen, servers, start_with, MariaDb,
+    code, connect, connected_to_all, front, number, seen, servers, session, start_with, MariaDb,
 };
 use mysql_async::prelude::Queryable;
 
@@ -9,9 +9,7 @@ const FIRST: &str = "mysql.primary = \"first\"\n";
 
 #[tokio::test]
 async fn session_statements_reach_each_held_server() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 2, 4, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, _arbiter, mut conn) = session::<2>("tad", 2, 4, "").await;
     for sql in [
         "SET NAMES latin1",
         "USE other",
@@ -38,9 +36,7 @@ async fn session_statements_reach_each_held_server() {
 
 #[tokio::test]
 async fn a_write_is_sent_once_and_the_session_reads_where_it_was() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 1, FIRST, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 1, FIRST).await;
     conn.query_drop("SELECT 1").await.unwrap();
     conn.query_drop("INSERT INTO page (title) VALUES ('New')")
         .await
@@ -65,9 +61,7 @@ async fn a_write_is_sent_once_and_the_session_reads_where_it_was() {
 
 #[tokio::test]
 async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 1, FIRST, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 1, FIRST).await;
     for sql in [
         "BEGIN",
         "SELECT * FROM page",
@@ -112,8 +106,7 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
         first.query_drop(sql).await.unwrap();
     }
     first.disconnect().await.unwrap();
-    let reset = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
-    arbiter.until("the connection to be reset", reset).await;
+    arbiter.all_gone().await;
     let mut second = connect(&arbiter).await;
     assert_eq!(
         number(&mut second, "SELECT CONNECTION_ID()").await,
@@ -159,8 +152,7 @@ async fn of_mysql_s_own_servers_a_connection_of_another_character_set_is_not_use
             let mut conn = connect(&arbiter).await;
             numbers.push(number(&mut conn, "SELECT CONNECTION_ID()").await);
             conn.disconnect().await.unwrap();
-            let reset = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
-            arbiter.until("the session's end", reset).await;
+            arbiter.all_gone().await;
         }
         assert_eq!(numbers[0] == numbers[1], again, "{arguments:?}");
     }
@@ -290,9 +282,7 @@ async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session
 
 #[tokio::test]
 async fn a_client_s_own_reset_gives_a_clean_session_everywhere() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("round-robin", 2, 1, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, _arbiter, mut conn) = session::<2>("round-robin", 2, 1, "").await;
     conn.query_drop("SET group_concat_max_len = 77")
         .await
         .unwrap();

@@ -4,7 +4,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
 
 use crate::support::mariadb::{
-    code, connect, connected_to_all, number, servers, start_with, MariaDb,
+    code, connect, connected_to_all, number, servers, session, start_with, MariaDb,
 };
 use crate::support::Running;
 
@@ -79,9 +79,7 @@ async fn writes_go_to_the_primary_and_who_wrote_reads_there() {
 
 #[tokio::test]
 async fn who_wrote_reads_from_replicas_again_where_that_is_wanted() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 8, REPLICAS).await;
     connected_to_all(&mut conn, &servers).await;
     insert(&mut conn).await;
     let before = cloned(&arbiter).await;
@@ -95,9 +93,7 @@ async fn who_wrote_reads_from_replicas_again_where_that_is_wanted() {
 
 #[tokio::test]
 async fn a_transaction_is_the_primary_s_and_reads_after_it_are_cloned() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 8, REPLICAS).await;
     for (begin, end) in [("BEGIN", "COMMIT"), ("SET autocommit = 0", "ROLLBACK")] {
         let before = (count(&servers[0]).await, cloned(&arbiter).await);
         conn.query_drop(begin).await.unwrap();
@@ -113,9 +109,7 @@ async fn a_transaction_is_the_primary_s_and_reads_after_it_are_cloned() {
 
 #[tokio::test]
 async fn what_the_session_was_told_both_know() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, _arbiter, mut conn) = session::<2>("round-robin", 2, 8, REPLICAS).await;
     let limit = "SELECT @@max_sort_length";
     conn.query_drop("SET max_sort_length = 2048").await.unwrap();
     insert(&mut conn).await;
@@ -194,9 +188,7 @@ async fn a_server_that_joins_later_has_the_session_s_prepared_statements() {
 
 #[tokio::test]
 async fn a_statement_s_own_error_ejects_no_server() {
-    let servers: [MariaDb; 1] = servers().await;
-    let arbiter = start_with("tad", 1, 4, FIRST, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<1>("tad", 1, 4, FIRST).await;
     for _ in 0..30 {
         let error = conn.query_drop("SHOW CREATE VIEW page").await.unwrap_err();
         assert_eq!(code(&error), 1347, "its state is HY000");
@@ -207,9 +199,7 @@ async fn a_statement_s_own_error_ejects_no_server() {
 
 #[tokio::test]
 async fn a_text_that_may_end_elsewhere_in_its_character_set_is_sent_to_one_server() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 4, "", &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 4, "").await;
     connected_to_all(&mut conn, &servers).await;
     conn.query_drop("SET NAMES gbk").await.unwrap();
     let sql = b"SELECT '\xbf\x5c', GET_LOCK(0x6c6b, 0) /* ' */";
@@ -315,9 +305,7 @@ async fn a_transaction_s_reads_hold_no_token_of_the_server_that_it_then_writes_t
 
 #[tokio::test]
 async fn a_transaction_that_only_reads_is_cloned_and_a_write_in_it_is_refused() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, FIRST, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 8, FIRST).await;
     connected_to_all(&mut conn, &servers).await;
     let before = cloned(&arbiter).await;
     let begin = "START TRANSACTION READ ONLY";
@@ -345,9 +333,7 @@ async fn a_transaction_that_only_reads_is_cloned_and_a_write_in_it_is_refused() 
 
 #[tokio::test]
 async fn a_locking_read_is_the_primary_s_until_its_transaction_ends() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 8, REPLICAS).await;
     connected_to_all(&mut conn, &servers).await;
     conn.query_drop("BEGIN").await.unwrap();
     let lock = "SELECT title FROM page WHERE id = 1 FOR UPDATE";
@@ -367,9 +353,7 @@ async fn a_locking_read_is_the_primary_s_until_its_transaction_ends() {
 /// A driver's cache of statements: Connector/J's is often made 250 large.
 #[tokio::test]
 async fn a_client_with_hundreds_of_prepared_statements_still_writes() {
-    let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("round-robin", 2, 8, REPLICAS, &servers).await;
-    let mut conn = connect(&arbiter).await;
+    let (_servers, arbiter, mut conn) = session::<2>("round-robin", 2, 8, REPLICAS).await;
     let mut last = None;
     for number in 0..250 {
         let sql = format!("SELECT title, {number} FROM page WHERE id = ?");

@@ -47,24 +47,17 @@ async fn metrics_say_what_happened() {
     let kind = reply.field("content-type").unwrap();
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
     let found = samples(&reply.text());
-    for (name, value) in [
-        (
-            "arbiter_requests_total{tier=\"test\",fate=\"answered\"}",
-            5.0,
-        ),
+    #[rustfmt::skip] // a table
+    let table = [
+        ("arbiter_requests_total{tier=\"test\",fate=\"answered\"}", 5.0),
         ("arbiter_requests_total{tier=\"test\",fate=\"failed\"}", 0.0),
         ("arbiter_server_up{tier=\"test\",server=\"s0\"}", 1.0),
-        (
-            "arbiter_server_requests_total{tier=\"test\",server=\"s0\"}",
-            5.0,
-        ),
-        (
-            "arbiter_request_latency_seconds_bucket{tier=\"test\",le=\"+Inf\"}",
-            5.0,
-        ),
+        ("arbiter_server_requests_total{tier=\"test\",server=\"s0\"}", 5.0),
+        ("arbiter_request_latency_seconds_bucket{tier=\"test\",le=\"+Inf\"}", 5.0),
         ("arbiter_request_latency_seconds_count{tier=\"test\"}", 5.0),
         ("arbiter_local_errors_total{tier=\"test\"}", 0.0),
-    ] {
+    ];
+    for (name, value) in table {
         assert_eq!(found.get(name), Some(&value), "{name}: {found:#?}");
     }
     let le = |most: &str| {

@@ -1,7 +1,7 @@
 //! The Redis arbiter in front of real servers: one primary and its replicas.
 
 use crate::support::keyvalue::{
-    addresses, encode, front, string, Client, Fault, FaultyServer, Server,
+    addresses, encode, front, session, string, Client, Fault, FaultyServer, Server,
 };
 use crate::support::upstream::nobody;
 use crate::support::{eventually, settings, start};
@@ -50,11 +50,7 @@ async fn reads_are_cloned_and_writes_go_to_the_primary() {
         assert_eq!(client.redis("GET k").await, string("v"));
         assert_eq!(client.redis(&format!("SET n{number} x")).await, "+OK\r\n");
     }
-    arbiter
-        .until("the losers", |stats| {
-            stats.servers.iter().all(|server| server.in_flight == 0)
-        })
-        .await;
+    arbiter.at_rest().await;
     let mut gets = 0;
     for (server, before) in servers.iter().zip(before) {
         let mine = server.calls("get").await - before.0;
@@ -72,33 +68,22 @@ async fn reads_are_cloned_and_writes_go_to_the_primary() {
 #[tokio::test]
 async fn every_class_of_command_gets_its_own_reply() {
     let servers = servers(1).await;
-    let arbiter = front("redis", 2, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
-    for (words, expected) in [
+    let (_arbiter, mut client) = session("redis", 2, &servers).await;
+    #[rustfmt::skip] // a table
+    let table = [
         ("PING", "+PONG\r\n"),
         ("SELECT 0", "+OK\r\n"),
         ("CLIENT SETNAME me", "+OK\r\n"),
         ("CLIENT SETINFO lib-name test", "+OK\r\n"),
         ("RPUSH l a b c", ":3\r\n"),
         ("EVAL return{1,{2}} 0", "*2\r\n:1\r\n*1\r\n:2\r\n"),
-        (
-            "INCR l",
-            "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-        ),
-        (
-            "WAIT 1 0",
-            "-ERR not offered by the arbiter: ask the server itself\r\n",
-        ),
-        (
-            "SHUTDOWN",
-            "-ERR not offered by the arbiter: ask the server itself\r\n",
-        ),
-        (
-            "GET",
-            "-ERR wrong number of arguments for 'get' command\r\n",
-        ),
+        ("INCR l", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        ("WAIT 1 0", "-ERR not offered by the arbiter: ask the server itself\r\n"),
+        ("SHUTDOWN", "-ERR not offered by the arbiter: ask the server itself\r\n"),
+        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
         ("HSET h f v", ":1\r\n"),
-    ] {
+    ];
+    for (words, expected) in table {
         assert_eq!(client.redis(words).await, expected, "{words}");
     }
     assert!(client
@@ -115,8 +100,7 @@ async fn every_class_of_command_gets_its_own_reply() {
 #[tokio::test]
 async fn resp3_clients_get_resp3_and_others_resp2() {
     let servers = servers(1).await;
-    let arbiter = front("redis", 2, &addresses(&servers)).await;
-    let mut three = Client::open(arbiter.clients).await;
+    let (arbiter, mut three) = session("redis", 2, &servers).await;
     let mut two = Client::open(arbiter.clients).await;
     assert!(three.redis("HELLO 3").await.starts_with('%'));
     assert_eq!(
@@ -154,8 +138,7 @@ async fn resp3_clients_get_resp3_and_others_resp2() {
 async fn a_client_with_a_state_has_the_primary_for_itself() {
     // No replica: what is written has to be read at once.
     let servers = servers(0).await;
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (arbiter, mut client) = session("redis", 1, &servers).await;
     let mut other = Client::open(arbiter.clients).await;
     client.redis("CLIENT SETNAME me").await;
     // All in one go: what is before the pin is answered first.
@@ -230,8 +213,7 @@ async fn pipelined_commands_keep_their_order() {
 #[tokio::test]
 async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
     let servers = servers(0).await;
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("redis", 1, &servers).await;
     let large = "x".repeat(8 << 20);
     client.send(&encode(&format!("SET large {large}"))).await;
     assert_eq!(client.reply().await, "+OK\r\n");
@@ -275,8 +257,7 @@ async fn a_reply_that_ends_just_beyond_what_is_held_fails_one_command() {
 #[tokio::test]
 async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() {
     let servers = servers(0).await;
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut slow = Client::open(arbiter.clients).await;
+    let (arbiter, mut slow) = session("redis", 1, &servers).await;
     for byte in encode("SET k slowly") {
         slow.send(&[byte]).await;
     }
@@ -340,21 +321,14 @@ async fn a_bad_replica_never_makes_a_wrong_reply() {
 
 #[tokio::test]
 async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
-    for (fault, expected) in [
-        (
-            Fault::Closes(b""),
-            "the server closed the connection without a reply",
-        ),
-        (
-            Fault::Closes(b"$5\r\nwro"),
-            "the server closed the connection without a reply",
-        ),
-        (
-            Fault::Sends(b"garbage\r\n"),
-            "the server's reply was broken",
-        ),
+    #[rustfmt::skip] // a table
+    let table = [
+        (Fault::Closes(b""), "the server closed the connection without a reply"),
+        (Fault::Closes(b"$5\r\nwro"), "the server closed the connection without a reply"),
+        (Fault::Sends(b"garbage\r\n"), "the server's reply was broken"),
         (Fault::Stalls(b"*2\r\n"), "the server did not reply in time"),
-    ] {
+    ];
+    for (fault, expected) in table {
         let faulty = FaultyServer::start(fault).await;
         let arbiter = front("redis", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;

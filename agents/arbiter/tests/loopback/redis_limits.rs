@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::keyvalue::{
-    addresses, encode, front, steady, string, Client, Fault, FaultyServer, Server,
+    addresses, encode, front, session, steady, string, Client, Fault, FaultyServer, Server,
 };
 use crate::support::program::{config, Program};
 use crate::support::{settings, start};
@@ -16,8 +16,7 @@ const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'
 #[tokio::test]
 async fn errors_of_the_command_do_not_count_against_the_primary() {
     let servers = [Server::redis().await];
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(
         client.redis("XGROUP CREATE s g $ MKSTREAM").await,
         "+OK\r\n"
@@ -34,8 +33,7 @@ async fn errors_of_the_command_do_not_count_against_the_primary() {
 #[tokio::test]
 async fn what_is_refused_is_refused_of_pinned_clients_too_and_in_its_place() {
     let servers = [Server::redis().await];
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
     for words in [
         "SHUTDOWN",
@@ -63,8 +61,7 @@ async fn what_is_refused_is_refused_of_pinned_clients_too_and_in_its_place() {
 #[tokio::test]
 async fn a_pinned_client_s_large_command_passes_whole() {
     let servers = [Server::redis().await];
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
     let large = "x".repeat(8 << 20);
     for _ in 0..3 {
@@ -124,8 +121,7 @@ async fn asking_who_one_is_takes_no_connection() {
 #[tokio::test]
 async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
     let servers = [Server::redis().await];
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut client = Client::open(arbiter.clients).await;
+    let (_arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(client.redis("SET k v").await, "+OK\r\n");
     servers[0].freeze();
     let error = client.redis("INCR n").await;

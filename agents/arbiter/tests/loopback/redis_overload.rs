@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::keyvalue::{addresses, encode, front, steady, Client, Server};
+use crate::support::keyvalue::{addresses, encode, front, session, steady, Client, Server};
 use crate::support::{eventually, settings, start};
 use tokio::sync::mpsc;
 
@@ -29,8 +29,7 @@ return\t1";
 #[tokio::test]
 async fn a_write_behind_a_slow_script_may_have_been_executed() {
     let servers = [Server::redis().await];
-    let arbiter = front("redis", 1, &addresses(&servers)).await;
-    let mut slow = Client::open(arbiter.clients).await;
+    let (arbiter, mut slow) = session("redis", 1, &servers).await;
     let mut other = Client::open(arbiter.clients).await;
     assert_eq!(other.redis("SET k v").await, "+OK\r\n");
     slow.send(&encode(&format!("EVAL {BUSY} 0"))).await;

@@ -3,542 +3,260 @@
 use arbiter::http::body::{Body, Framing};
 use arbiter::http::head::{is_good, parse_request, parse_response};
 
-/// The fate of a request's head.
-#[derive(Debug, PartialEq, Eq)]
-enum Fate {
-    /// A server gets it, with these lines in place of what was sent.
-    Sent(String),
-    /// The client gets this status.
-    Refused(u16),
-    /// The arbiter answers it itself.
-    Answered,
+/// The section, a request's head, and its fate: `=` a server gets it, or these lines in its place;
+/// `here` the arbiter answers it itself; a number is the status that the client gets. `|` is the end of
+/// a line, `␊` and `␍` are a line feed and a carriage return alone. What a server gets has a `Via`
+/// besides.
+const REQUESTS: &str = "\
+9112 3.2.1 GET / HTTP/1.1|Host: a -> =
+9112 3.2.1 GET /a?b=c&d HTTP/1.1|Host: a -> =
+9112 3.2.1 GET //a HTTP/1.1|Host: a -> =
+9112 3.2.1 GET /%41%zz HTTP/1.1|Host: a -> 400
+9112 3.2.1 GET /%4 HTTP/1.1|Host: a -> 400
+9112 3.2.1 GET /%e4 HTTP/1.1|Host: a -> =
+9112 3.2.1 GET /\u{e4} HTTP/1.1|Host: a -> 400
+9110 4.2.5 GET /a#b HTTP/1.1|Host: a -> 400
+9112 3.2 GET a HTTP/1.1|Host: a -> 400
+9112 3.2 GET a/b HTTP/1.1|Host: a -> 400
+9112 3.2 GET ?a HTTP/1.1|Host: a -> 400
+9112 3.2 GET a.example:80 HTTP/1.1|Host: a -> 400
+9112 3.2 GET /a b HTTP/1.1|Host: a -> 400
+9112 3.2 GET /a\tb HTTP/1.1|Host: a -> 400
+9112 3.2 GET /\u{7f} HTTP/1.1|Host: a -> 400
+9112 3 GET  / HTTP/1.1|Host: a -> 400
+9112 3 GET /  HTTP/1.1|Host: a -> 400
+9112 3  GET / HTTP/1.1|Host: a -> 400
+9112 3 GET /  HTTP/1.2|Host: a -> 400
+9112 3 GET\t/ HTTP/1.1|Host: a -> 400
+9112 3 G(T / HTTP/1.1|Host: a -> 400
+9112 3.2.2 GET http://b/c HTTP/1.1|Host: a -> GET /c HTTP/1.1|Host: b
+9112 3.2.2 GET http://b:81/c HTTP/1.1|Host: a -> GET /c HTTP/1.1|Host: b:81
+9112 3.2.2 GET HTTP://b/ HTTP/1.1|Host: b -> GET / HTTP/1.1|Host: b
+9112 3.2.2 GET http://b HTTP/1.1|Host: a -> GET / HTTP/1.1|Host: b
+9112 3.2.2 GET http://b?c HTTP/1.1|Host: a -> GET /?c HTTP/1.1|Host: b
+9112 3.2.2 GET http://[::1]/ HTTP/1.1|Host: a -> GET / HTTP/1.1|Host: [::1]
+9112 3.2.2 GET http://b/ HTTP/1.1 -> 400
+9110 4.2.1 GET http:///c HTTP/1.1|Host: a -> 400
+9110 4.2.1 GET http://:80/c HTTP/1.1|Host: a -> 400
+9110 4.2.4 GET http://u:p@b/ HTTP/1.1|Host: a -> 400
+9110 7.4 GET https://b/ HTTP/1.1|Host: b -> 421
+9112 3.2.2 GET ftp://b/ HTTP/1.1|Host: b -> 400
+9112 3.2.2 GET http:b HTTP/1.1|Host: b -> 400
+9112 3.2.3 CONNECT b:80 HTTP/1.1|Host: b -> 501
+9112 3.2.4 OPTIONS * HTTP/1.1|Host: a -> =
+9112 3.2.4 GET * HTTP/1.1|Host: a -> 400
+9112 3.2.4 OPTIONS http://b HTTP/1.1|Host: a -> OPTIONS * HTTP/1.1|Host: b
+9112 3.2.4 OPTIONS http://b/ HTTP/1.1|Host: a -> OPTIONS / HTTP/1.1|Host: b
+9112 3.2 GET / HTTP/1.1 -> 400
+9112 3.2 GET / HTTP/1.1|Host: a|Host: a -> 400
+9112 3.2 GET / HTTP/1.1|Host: a|host: b -> 400
+9112 3.2 GET / HTTP/1.1|Host: a b -> 400
+9112 3.2 GET / HTTP/1.1|Host: a/b -> 400
+9112 3.2 GET / HTTP/1.1|Host: u@a -> 400
+9112 3.2 GET / HTTP/1.1|Host: a:b -> 400
+9112 3.2 GET / HTTP/1.1|Host: a:80:90 -> 400
+9112 3.2 GET / HTTP/1.1|Host: http://a -> 400
+9112 3.2 GET / HTTP/1.1|Host: [::1 -> 400
+9112 3.2 GET / HTTP/1.1|Host: a\\b -> 400
+9112 3.2 GET / HTTP/1.1|Host: a?b -> 400
+9112 3.2 GET / HTTP/1.1|Host: a.example:8080 -> =
+9112 3.2 GET / HTTP/1.1|Host: [2001:db8::1]:80 -> =
+9112 3.2 GET / HTTP/1.1|Host: 10.0.0.1 -> =
+9112 3.2 GET / HTTP/1.1|Host: -> GET / HTTP/1.1|Host:\x20
+9112 3.2 GET / HTTP/1.1|Host:   a   -> GET / HTTP/1.1|Host: a
+9112 5.1 GET / HTTP/1.1|Host : a -> 400
+9112 5.2 GET / HTTP/1.1|Host: a|X: b| c -> 400
+9110 5.5 GET / HTTP/1.1|Host: a|X: b\0c -> 400
+9110 5.1 GET / HTTP/1.1|Host: a|X y: b -> 400
+9110 5.1 GET / HTTP/1.1|Host: a|: b -> 400
+9110 2.5 GET / HTTP/1.2|Host: a -> GET / HTTP/1.1|Host: a
+9110 2.5 GET / HTTP/1.9|Host: a -> GET / HTTP/1.1|Host: a
+9110 2.5 GET / HTTP/1.2 -> 400
+9110 15.6.6 GET / HTTP/2.0|Host: a -> 505
+9110 15.6.6 GET / HTTP/3.0|Host: a -> 505
+9110 15.6.6 GET / HTTP/0.9|Host: a -> 505
+9112 2.3 GET / http/1.1|Host: a -> 400
+9112 2.3 GET / HTTP/1|Host: a -> 400
+9112 2.3 GET / HTTP/1.10|Host: a -> 400
+9112 2.3 GET / HTTP/11|Host: a -> 400
+9112 2.3 GET / HTCPCP/1.0|Host: a -> 400
+9112 2.3 GET /|Host: a -> 400
+9112 2.3 GET / HTTP/1.0|Host: a -> GET / HTTP/1.1|Host: a
+9112 3.2 GET / HTTP/1.0 -> GET / HTTP/1.1|Host:\x20
+9112 3.2 GET / HTTP/1.0|Host: a|Host: b -> 400
+9112 3.2.2 GET http://b/c HTTP/1.0 -> GET /c HTTP/1.1|Host: b
+9112 6.1 POST / HTTP/1.0|Transfer-Encoding: chunked -> 400
+9110 7.6.3 GET / HTTP/1.1|Host: a|Via: 1.0 b -> =
+9110 7.6.1 GET / HTTP/1.1|Host: a|Connection: close -> GET / HTTP/1.1|Host: a
+9110 7.6.1 GET / HTTP/1.1|Host: a|Connection: x|X: y -> GET / HTTP/1.1|Host: a
+9110 7.6.1 GET / HTTP/1.1|Host: a|Connection: x, y|X: 1|Y: 2|Z: 3 -> GET / HTTP/1.1|Host: a|Z: 3
+9110 7.6.1 GET / HTTP/1.1|Host: a|Connection: host -> GET / HTTP/1.1|Host: a
+9110 7.6.1 GET / HTTP/1.1|Host: a|Keep-Alive: 5 -> GET / HTTP/1.1|Host: a
+9110 7.6.1 GET / HTTP/1.1|Host: a|Proxy-Connection: x -> GET / HTTP/1.1|Host: a
+9110 10.1.4 GET / HTTP/1.1|Host: a|Connection: te|TE: trailers -> GET / HTTP/1.1|Host: a
+9110 7.8 GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: h2c -> GET / HTTP/1.1|Host: a
+9110 7.8 GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket -> GET / HTTP/1.1|Host: a
+9110 7.8 GET / HTTP/1.1|Host: a|Upgrade: websocket -> GET / HTTP/1.1|Host: a
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: 0 -> here
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: 1 -> TRACE / HTTP/1.1|Max-Forwards: 0|Host: a
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: 70 -> TRACE / HTTP/1.1|Max-Forwards: 69|Host: a
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: x -> 400
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: -1 -> 400
+9110 7.6.2 TRACE / HTTP/1.1|Host: a|Max-Forwards: 1|Max-Forwards: 1 -> 400
+9110 7.6.2 OPTIONS * HTTP/1.1|Host: a|Max-Forwards: 0 -> here
+9110 7.6.2 OPTIONS / HTTP/1.1|Host: a|Max-Forwards: 0 -> here
+9110 7.6.2 OPTIONS / HTTP/1.1|Host: a|Max-Forwards: 3 -> OPTIONS / HTTP/1.1|Max-Forwards: 2|Host: a
+9110 7.6.2 GET / HTTP/1.1|Host: a|Max-Forwards: 0 -> =
+9110 7.6.2 GET / HTTP/1.1|Host: a|Max-Forwards: x -> =
+9110 9.3.8 TRACE / HTTP/1.1|Host: a -> =
+9110 9.3.8 TRACE / HTTP/1.1|Host: a|Content-Length: 1 -> 400
+9110 9.3.8 TRACE / HTTP/1.1|Host: a|Transfer-Encoding: chunked -> 400
+9110 10.1.1 GET / HTTP/1.1|Host: a|Expect: 100-continue -> GET / HTTP/1.1|Host: a
+9110 10.1.1 GET / HTTP/1.1|Host: a|Expect: a-pony -> 417
+9110 10.1.1 PUT / HTTP/1.1|Host: a|Expect: 100-Continue|Content-Length: 1 -> PUT / HTTP/1.1|Host: a|Content-Length: 1|Expect: 100-continue
+9110 10.1.1 PUT / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0 -> PUT / HTTP/1.1|Host: a|Content-Length: 0
+9110 10.1.1 PUT / HTTP/1.0|Host: a|Expect: 100-continue|Content-Length: 1 -> PUT / HTTP/1.1|Host: a|Content-Length: 1
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked -> =
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: Chunked -> =
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked, gzip -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|Content-Length: 1 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 7 -> =
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 7|Content-Length: 8 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 7, 8 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: x -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: -1 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 1.0 -> 400
+9110 8.6 POST / HTTP/1.1|Host: a|Content-Length: 99999999999999999999 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a -> =
+9110 9.1 get / HTTP/1.1|Host: a -> =
+9110 9.1 PURGE / HTTP/1.1|Host: a -> =
+9112 6.1 POST / HTTP/1.1|Host: a|Content-Length: 6|Transfer-Encoding: chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|Content-Length: 4 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 5|Content-Length: 6 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 5|Content-Length: 5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 5, 5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: +5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: -5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 0x5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: 1 0 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length: -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|Transfer-Encoding: cow -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|Transfer-Encoding: chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked, identity -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip, chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: xchunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: \"chunked\" -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: ,chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked; -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: \u{b}chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding : chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding\t: chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding:| chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|X: y␊Transfer-Encoding: chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|X: y␍Transfer-Encoding: chunked -> 400
+9112 6.1 POST / HTTP/1.1|Host: a|Transfer-Encoding: -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|Content-Length : 5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|X: y␊Content-Length: 5 -> 400
+9112 6.3 POST / HTTP/1.1|Host: a|X: y␍Content-Length: 5 -> 400
+9112 5 POST / HTTP/1.1|Host: a|X: y| z -> 400
+9112 5 POST / HTTP/1.1|Host: a|X: y␊ z -> 400
+9112 5 POST / HTTP/1.1|Host: a|X: y|\tz -> 400
+9112 5 POST / HTTP/1.1|Host: a|X: a\0b -> 400
+9112 5 POST / HTTP/1.1|Host: a|X\0: b -> 400
+9112 5 POST / HTTP/1.1|Host: a|X -> 400
+9112 5 POST / HTTP/1.1|Host: a|: x -> 400
+9112 5 POST / HTTP/1.1|Host: a|Host: b -> 400
+9112 2.2 GET / HTTP/1.1| Host: a -> 400
+9112 2.2 GET / HTTP/1.1␊Host: a␊␊ -> 400
+9112 2.2 GET / HTTP/1.1␍|Host: a -> 400
+9112 2.2 GET /\0 HTTP/1.1|Host: a -> 400
+9112 2.2 GET / -> 400
+9112 2.2 CONNECT a:1 HTTP/1.1|Host: a -> 501
+";
+
+/// A row's head as bytes, and its fate.
+fn row(row: &str) -> (String, &str) {
+    let (rule, fate) = row.rsplit_once(" -> ").unwrap();
+    let (_, lines) = rule.split_at(rule.match_indices(' ').nth(1).unwrap().0 + 1);
+    let bytes = lines
+        .replace('|', "\r\n")
+        .replace('␊', "\n")
+        .replace('␍', "\r");
+    (bytes + "\r\n\r\n", fate)
 }
 
-use Fate::{Answered, Refused};
-
-fn sent(lines: &str) -> Fate {
-    let lines = lines.replace('|', "\r\n");
-    Fate::Sent(format!("{lines}\r\nVia: 1.1 sparecraft\r\n\r\n"))
-}
-
-/// `|` stands for the end of a line.
-fn fate(lines: &str) -> Fate {
-    let bytes = format!("{}\r\n\r\n", lines.replace('|', "\r\n"));
-    match parse_request(bytes.as_bytes()) {
-        Ok(Some((head, length))) => {
-            assert_eq!(length, bytes.len(), "{lines}");
-            match head.own_reply {
-                Some(_) => Answered,
-                None => Fate::Sent(String::from_utf8(head.forward).unwrap()),
-            }
-        }
-        Ok(None) => panic!("{lines}: not complete"),
-        Err(refusal) => Refused(refusal.status),
-    }
-}
-
-/// Section, what comes, what becomes of it.
-type Table = Vec<(&'static str, &'static str, Fate)>;
-
-fn targets() -> Table {
-    let get = |target: &str| sent(&format!("GET {target} HTTP/1.1|Host: a"));
-    vec![
-        ("9112 3.2.1", "GET / HTTP/1.1|Host: a", get("/")),
-        (
-            "9112 3.2.1",
-            "GET /a?b=c&d HTTP/1.1|Host: a",
-            get("/a?b=c&d"),
-        ),
-        ("9112 3.2.1", "GET //a HTTP/1.1|Host: a", get("//a")),
-        ("9112 3.2.1", "GET /%41%zz HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2.1", "GET /%4 HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2.1", "GET /%e4 HTTP/1.1|Host: a", get("/%e4")),
-        ("9112 3.2.1", "GET /\u{e4} HTTP/1.1|Host: a", Refused(400)),
-        ("9110 4.2.5", "GET /a#b HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2", "GET a HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2", "GET a/b HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2", "GET ?a HTTP/1.1|Host: a", Refused(400)),
-        (
-            "9112 3.2",
-            "GET a.example:80 HTTP/1.1|Host: a",
-            Refused(400),
-        ),
-        ("9112 3.2", "GET /a b HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2", "GET /a\tb HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3.2", "GET /\u{7f} HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3", "GET  / HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3", "GET /  HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3", " GET / HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3", "GET /  HTTP/1.2|Host: a", Refused(400)),
-        ("9112 3", "GET\t/ HTTP/1.1|Host: a", Refused(400)),
-        ("9112 3", "G(T / HTTP/1.1|Host: a", Refused(400)),
-        (
-            "9112 3.2.2",
-            "GET http://b/c HTTP/1.1|Host: a",
-            sent("GET /c HTTP/1.1|Host: b"),
-        ),
-        (
-            "9112 3.2.2",
-            "GET http://b:81/c HTTP/1.1|Host: a",
-            sent("GET /c HTTP/1.1|Host: b:81"),
-        ),
-        (
-            "9112 3.2.2",
-            "GET HTTP://b/ HTTP/1.1|Host: b",
-            sent("GET / HTTP/1.1|Host: b"),
-        ),
-        (
-            "9112 3.2.2",
-            "GET http://b HTTP/1.1|Host: a",
-            sent("GET / HTTP/1.1|Host: b"),
-        ),
-        (
-            "9112 3.2.2",
-            "GET http://b?c HTTP/1.1|Host: a",
-            sent("GET /?c HTTP/1.1|Host: b"),
-        ),
-        (
-            "9112 3.2.2",
-            "GET http://[::1]/ HTTP/1.1|Host: a",
-            sent("GET / HTTP/1.1|Host: [::1]"),
-        ),
-        ("9112 3.2.2", "GET http://b/ HTTP/1.1", Refused(400)),
-        ("9110 4.2.1", "GET http:///c HTTP/1.1|Host: a", Refused(400)),
-        (
-            "9110 4.2.1",
-            "GET http://:80/c HTTP/1.1|Host: a",
-            Refused(400),
-        ),
-        (
-            "9110 4.2.4",
-            "GET http://u:p@b/ HTTP/1.1|Host: a",
-            Refused(400),
-        ),
-        ("9110 7.4", "GET https://b/ HTTP/1.1|Host: b", Refused(421)),
-        ("9112 3.2.2", "GET ftp://b/ HTTP/1.1|Host: b", Refused(400)),
-        ("9112 3.2.2", "GET http:b HTTP/1.1|Host: b", Refused(400)),
-        ("9112 3.2.3", "CONNECT b:80 HTTP/1.1|Host: b", Refused(501)),
-        (
-            "9112 3.2.4",
-            "OPTIONS * HTTP/1.1|Host: a",
-            sent("OPTIONS * HTTP/1.1|Host: a"),
-        ),
-        ("9112 3.2.4", "GET * HTTP/1.1|Host: a", Refused(400)),
-        (
-            "9112 3.2.4",
-            "OPTIONS http://b HTTP/1.1|Host: a",
-            sent("OPTIONS * HTTP/1.1|Host: b"),
-        ),
-        (
-            "9112 3.2.4",
-            "OPTIONS http://b/ HTTP/1.1|Host: a",
-            sent("OPTIONS / HTTP/1.1|Host: b"),
-        ),
-    ]
-}
-
-fn hosts() -> Table {
-    let get = |host: &str| sent(&format!("GET / HTTP/1.1|Host: {host}"));
-    vec![
-        ("9112 3.2", "GET / HTTP/1.1", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a|Host: a", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a|host: b", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a b", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a/b", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: u@a", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a:b", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a:80:90", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: http://a", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: [::1", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a\\b", Refused(400)),
-        ("9112 3.2", "GET / HTTP/1.1|Host: a?b", Refused(400)),
-        (
-            "9112 3.2",
-            "GET / HTTP/1.1|Host: a.example:8080",
-            get("a.example:8080"),
-        ),
-        (
-            "9112 3.2",
-            "GET / HTTP/1.1|Host: [2001:db8::1]:80",
-            get("[2001:db8::1]:80"),
-        ),
-        ("9112 3.2", "GET / HTTP/1.1|Host: 10.0.0.1", get("10.0.0.1")),
-        ("9112 3.2", "GET / HTTP/1.1|Host:", get("")),
-        ("9112 3.2", "GET / HTTP/1.1|Host:   a  ", get("a")),
-        ("9112 5.1", "GET / HTTP/1.1|Host : a", Refused(400)),
-        ("9112 5.2", "GET / HTTP/1.1|Host: a|X: b| c", Refused(400)),
-        ("9110 5.5", "GET / HTTP/1.1|Host: a|X: b\0c", Refused(400)),
-        ("9110 5.1", "GET / HTTP/1.1|Host: a|X y: b", Refused(400)),
-        ("9110 5.1", "GET / HTTP/1.1|Host: a|: b", Refused(400)),
-    ]
-}
-
-fn versions() -> Table {
-    let old = |lines: &str| Fate::Sent(format!("{}\r\n\r\n", lines.replace('|', "\r\n")));
-    vec![
-        (
-            "9110 2.5",
-            "GET / HTTP/1.2|Host: a",
-            sent("GET / HTTP/1.1|Host: a"),
-        ),
-        (
-            "9110 2.5",
-            "GET / HTTP/1.9|Host: a",
-            sent("GET / HTTP/1.1|Host: a"),
-        ),
-        ("9110 2.5", "GET / HTTP/1.2", Refused(400)),
-        ("9110 15.6.6", "GET / HTTP/2.0|Host: a", Refused(505)),
-        ("9110 15.6.6", "GET / HTTP/3.0|Host: a", Refused(505)),
-        ("9110 15.6.6", "GET / HTTP/0.9|Host: a", Refused(505)),
-        ("9112 2.3", "GET / http/1.1|Host: a", Refused(400)),
-        ("9112 2.3", "GET / HTTP/1|Host: a", Refused(400)),
-        ("9112 2.3", "GET / HTTP/1.10|Host: a", Refused(400)),
-        ("9112 2.3", "GET / HTTP/11|Host: a", Refused(400)),
-        ("9112 2.3", "GET / HTCPCP/1.0|Host: a", Refused(400)),
-        ("9112 2.3", "GET /|Host: a", Refused(400)),
-        (
-            "9112 2.3",
-            "GET / HTTP/1.0|Host: a",
-            old("GET / HTTP/1.1|Host: a|Via: 1.0 sparecraft"),
-        ),
-        (
-            "9112 3.2",
-            "GET / HTTP/1.0",
-            old("GET / HTTP/1.1|Host: |Via: 1.0 sparecraft"),
-        ),
-        ("9112 3.2", "GET / HTTP/1.0|Host: a|Host: b", Refused(400)),
-        (
-            "9112 3.2.2",
-            "GET http://b/c HTTP/1.0",
-            old("GET /c HTTP/1.1|Host: b|Via: 1.0 sparecraft"),
-        ),
-        (
-            "9112 6.1",
-            "POST / HTTP/1.0|Transfer-Encoding: chunked",
-            Refused(400),
-        ),
-        (
-            "9110 7.6.3",
-            "GET / HTTP/1.1|Host: a|Via: 1.0 b",
-            sent("GET / HTTP/1.1|Host: a|Via: 1.0 b"),
-        ),
-    ]
-}
-
-fn ways() -> Table {
-    let get = |more: &str| sent(&format!("GET / HTTP/1.1|Host: a{more}"));
-    let trace = |more: &str| sent(&format!("TRACE / HTTP/1.1|{more}"));
-    vec![
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Connection: close",
-            get(""),
-        ),
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Connection: x|X: y",
-            get(""),
-        ),
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Connection: x, y|X: 1|Y: 2|Z: 3",
-            get("|Z: 3"),
-        ),
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Connection: host",
-            get(""),
-        ),
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Keep-Alive: 5",
-            get(""),
-        ),
-        (
-            "9110 7.6.1",
-            "GET / HTTP/1.1|Host: a|Proxy-Connection: x",
-            get(""),
-        ),
-        (
-            "9110 10.1.4",
-            "GET / HTTP/1.1|Host: a|Connection: te|TE: trailers",
-            get(""),
-        ),
-        (
-            "9110 7.8",
-            "GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: h2c",
-            get(""),
-        ),
-        (
-            "9110 7.8",
-            "GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket",
-            get("|Connection: Upgrade|Upgrade: websocket"),
-        ),
-        (
-            "9110 7.8",
-            "GET / HTTP/1.1|Host: a|Upgrade: websocket",
-            get(""),
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: 0",
-            Answered,
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: 1",
-            trace("Max-Forwards: 0|Host: a"),
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: 70",
-            trace("Max-Forwards: 69|Host: a"),
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: x",
-            Refused(400),
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: -1",
-            Refused(400),
-        ),
-        (
-            "9110 7.6.2",
-            "TRACE / HTTP/1.1|Host: a|Max-Forwards: 1|Max-Forwards: 1",
-            Refused(400),
-        ),
-        (
-            "9110 7.6.2",
-            "OPTIONS * HTTP/1.1|Host: a|Max-Forwards: 0",
-            Answered,
-        ),
-        (
-            "9110 7.6.2",
-            "OPTIONS / HTTP/1.1|Host: a|Max-Forwards: 0",
-            Answered,
-        ),
-        (
-            "9110 7.6.2",
-            "OPTIONS / HTTP/1.1|Host: a|Max-Forwards: 3",
-            sent("OPTIONS / HTTP/1.1|Max-Forwards: 2|Host: a"),
-        ),
-        (
-            "9110 7.6.2",
-            "GET / HTTP/1.1|Host: a|Max-Forwards: 0",
-            get("|Max-Forwards: 0"),
-        ),
-        (
-            "9110 7.6.2",
-            "GET / HTTP/1.1|Host: a|Max-Forwards: x",
-            get("|Max-Forwards: x"),
-        ),
-        (
-            "9110 9.3.8",
-            "TRACE / HTTP/1.1|Host: a",
-            sent("TRACE / HTTP/1.1|Host: a"),
-        ),
-        (
-            "9110 9.3.8",
-            "TRACE / HTTP/1.1|Host: a|Content-Length: 1",
-            Refused(400),
-        ),
-        (
-            "9110 9.3.8",
-            "TRACE / HTTP/1.1|Host: a|Transfer-Encoding: chunked",
-            Refused(400),
-        ),
-        (
-            "9110 10.1.1",
-            "GET / HTTP/1.1|Host: a|Expect: 100-continue",
-            get(""),
-        ),
-        (
-            "9110 10.1.1",
-            "GET / HTTP/1.1|Host: a|Expect: a-pony",
-            Refused(417),
-        ),
-        (
-            "9110 10.1.1",
-            "PUT / HTTP/1.1|Host: a|Expect: 100-Continue|Content-Length: 1",
-            sent("PUT / HTTP/1.1|Host: a|Content-Length: 1|Expect: 100-continue"),
-        ),
-        (
-            "9110 10.1.1",
-            "PUT / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0",
-            sent("PUT / HTTP/1.1|Host: a|Content-Length: 0"),
-        ),
-        (
-            "9110 10.1.1",
-            "PUT / HTTP/1.0|Host: a|Expect: 100-continue|Content-Length: 1",
-            Fate::Sent(
-                "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nVia: 1.0 sparecraft\r\n\r\n"
-                    .into(),
-            ),
-        ),
-    ]
-}
-
-fn framings() -> Table {
-    let post = |more: &str| sent(&format!("POST / HTTP/1.1|Host: a{more}"));
-    vec![
-        (
-            "9112 6.1",
-            "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked",
-            post("|Transfer-Encoding: chunked"),
-        ),
-        (
-            "9112 6.1",
-            "POST / HTTP/1.1|Host: a|Transfer-Encoding: Chunked",
-            post("|Transfer-Encoding: Chunked"),
-        ),
-        (
-            "9112 6.1",
-            "POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip",
-            Refused(400),
-        ),
-        (
-            "9112 6.1",
-            "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked, gzip",
-            Refused(400),
-        ),
-        (
-            "9112 6.1",
-            "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|Content-Length: 1",
-            Refused(400),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: 7",
-            post("|Content-Length: 7"),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: 7|Content-Length: 8",
-            Refused(400),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: 7, 8",
-            Refused(400),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: x",
-            Refused(400),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: -1",
-            Refused(400),
-        ),
-        (
-            "9112 6.3",
-            "POST / HTTP/1.1|Host: a|Content-Length: 1.0",
-            Refused(400),
-        ),
-        (
-            "9110 8.6",
-            "POST / HTTP/1.1|Host: a|Content-Length: 99999999999999999999",
-            Refused(400),
-        ),
-        ("9112 6.3", "POST / HTTP/1.1|Host: a", post("")),
-        (
-            "9110 9.1",
-            "get / HTTP/1.1|Host: a",
-            sent("get / HTTP/1.1|Host: a"),
-        ),
-        (
-            "9110 9.1",
-            "PURGE / HTTP/1.1|Host: a",
-            sent("PURGE / HTTP/1.1|Host: a"),
-        ),
-    ]
-}
-
-fn requests() -> Table {
-    let tables = [targets(), hosts(), versions(), ways(), framings()];
-    tables.into_iter().flatten().collect()
+/// Heads that are refused, each with its status.
+pub fn refused() -> impl Iterator<Item = (String, u16)> {
+    let rows = REQUESTS.lines().map(row);
+    rows.filter_map(|(head, fate)| Some((head, fate.parse().ok()?)))
 }
 
 #[test]
 fn requests_fare_as_the_rfc_says() {
-    for (section, lines, expected) in requests() {
-        assert_eq!(fate(lines), expected, "RFC {section}: {lines:?}");
+    for line in REQUESTS.lines() {
+        let (bytes, expected) = row(line);
+        let fate = match parse_request(bytes.as_bytes()) {
+            Ok(Some((head, _))) if head.own_reply.is_some() => "here".to_owned(),
+            Ok(Some((head, length))) => {
+                assert_eq!(length, bytes.len(), "{line}");
+                let version = if bytes.contains("HTTP/1.0") {
+                    "1.0"
+                } else {
+                    "1.1"
+                };
+                let sent = String::from_utf8(head.forward).unwrap();
+                let via = format!("Via: {version} sparecraft\r\n\r\n");
+                let sent = sent.strip_suffix(&via).unwrap();
+                let same = bytes.strip_suffix("\r\n") == Some(sent);
+                let shown = sent.strip_suffix("\r\n").unwrap().replace("\r\n", "|");
+                if same {
+                    "=".to_owned()
+                } else {
+                    shown
+                }
+            }
+            Ok(None) => panic!("{line}: not complete"),
+            Err(refusal) => refusal.status.to_string(),
+        };
+        assert_eq!(fate, expected, "RFC {line:?}");
     }
 }
 
-/// Section, a reply's head, and what the client gets of it; none where it cannot be used.
-const REPLIES: [(&str, &str, Option<&str>); 22] = [
-    (
-        "9112 4",
-        "HTTP/1.1 200 OK|A: b",
-        Some("HTTP/1.1 200 OK|A: b|"),
-    ),
-    ("9112 4", "HTTP/1.1 200|A: b", Some("HTTP/1.1 200 |A: b|")),
-    ("9112 4", "HTTP/1.1 200 |A: b", Some("HTTP/1.1 200 |A: b|")),
-    ("9112 4", "HTTP/1.1 20 OK", None),
-    ("9112 4", "HTTP/1.1 2000 OK", None),
-    ("9112 4", "HTTP/1.1 099 No", None),
-    ("9112 2.3", "HTTP/1.0 200 OK", Some("HTTP/1.1 200 OK|")),
-    ("9110 2.5", "HTTP/1.2 200 OK", Some("HTTP/1.1 200 OK|")),
-    ("9112 2.3", "HTTP/2.0 200 OK", None),
-    ("9112 2.3", "ICY 200 OK", None),
-    (
-        "9110 7.6.1",
-        "HTTP/1.1 200 OK|Connection: x|X: y",
-        Some("HTTP/1.1 200 OK|"),
-    ),
-    (
-        "9110 8.6",
-        "HTTP/1.1 204 No Content|Content-Length: 5",
-        Some("HTTP/1.1 204 No Content|"),
-    ),
-    (
-        "9112 6.1",
-        "HTTP/1.1 204 No Content|Transfer-Encoding: chunked",
-        Some("HTTP/1.1 204 No Content|"),
-    ),
-    (
-        "9110 8.6",
-        "HTTP/1.1 103 Early Hints|Content-Length: 5|Link: a",
-        Some("HTTP/1.1 103 Early Hints|Link: a|"),
-    ),
-    (
-        "9110 8.6",
-        "HTTP/1.1 304 Not Modified|Content-Length: 5",
-        Some("HTTP/1.1 304 Not Modified|Content-Length: 5|"),
-    ),
-    (
-        "9110 15.2.2",
-        "HTTP/1.1 101 Switching Protocols|Upgrade: x",
-        None,
-    ),
-    (
-        "9112 6.1",
-        "HTTP/1.1 200 OK|Transfer-Encoding: chunked|Content-Length: 1",
-        None,
-    ),
-    (
-        "9112 6.3",
-        "HTTP/1.1 200 OK|Content-Length: 1|Content-Length: 2",
-        None,
-    ),
-    ("9112 6.3", "HTTP/1.1 200 OK|Content-Length: -1", None),
-    ("9112 6.1", "HTTP/1.1 200 OK|Transfer-Encoding: gzip", None),
-    ("9112 5.2", "HTTP/1.1 200 OK|A: b| c", None),
-    ("9112 5.1", "HTTP/1.1 200 OK|A : b", None),
-];
+/// The section, a reply's head, and what the client gets of it; `none` where it cannot be used.
+const REPLIES: &str = "\
+9112 4 HTTP/1.1 200 OK|A: b -> HTTP/1.1 200 OK|A: b|
+9112 4 HTTP/1.1 200|A: b -> HTTP/1.1 200 |A: b|
+9112 4 HTTP/1.1 200 |A: b -> HTTP/1.1 200 |A: b|
+9112 4 HTTP/1.1 20 OK -> none
+9112 4 HTTP/1.1 2000 OK -> none
+9112 4 HTTP/1.1 099 No -> none
+9112 2.3 HTTP/1.0 200 OK -> HTTP/1.1 200 OK|
+9110 2.5 HTTP/1.2 200 OK -> HTTP/1.1 200 OK|
+9112 2.3 HTTP/2.0 200 OK -> none
+9112 2.3 ICY 200 OK -> none
+9110 7.6.1 HTTP/1.1 200 OK|Connection: x|X: y -> HTTP/1.1 200 OK|
+9110 8.6 HTTP/1.1 204 No Content|Content-Length: 5 -> HTTP/1.1 204 No Content|
+9112 6.1 HTTP/1.1 204 No Content|Transfer-Encoding: chunked -> HTTP/1.1 204 No Content|
+9110 8.6 HTTP/1.1 103 Early Hints|Content-Length: 5|Link: a -> HTTP/1.1 103 Early Hints|Link: a|
+9110 8.6 HTTP/1.1 304 Not Modified|Content-Length: 5 -> HTTP/1.1 304 Not Modified|Content-Length: 5|
+9110 15.2.2 HTTP/1.1 101 Switching Protocols|Upgrade: x -> none
+9112 6.1 HTTP/1.1 200 OK|Transfer-Encoding: chunked|Content-Length: 1 -> none
+9112 6.3 HTTP/1.1 200 OK|Content-Length: 1|Content-Length: 2 -> none
+9112 6.3 HTTP/1.1 200 OK|Content-Length: -1 -> none
+9112 6.1 HTTP/1.1 200 OK|Transfer-Encoding: gzip -> none
+9112 5.2 HTTP/1.1 200 OK|A: b| c -> none
+9112 5.1 HTTP/1.1 200 OK|A : b -> none
+";
 
 #[test]
 fn replies_fare_as_the_rfc_says() {
-    for (section, lines, expected) in REPLIES {
-        let bytes = format!("{}\r\n\r\n", lines.replace('|', "\r\n"));
+    for line in REPLIES.lines() {
+        let (bytes, expected) = row(line);
         let parsed = parse_response(bytes.as_bytes(), false).ok().flatten();
         let found = parsed.map(|(head, _)| String::from_utf8(head.forward).unwrap());
-        let expected = expected.map(|lines| lines.replace('|', "\r\n"));
-        assert_eq!(found, expected, "RFC {section}: {lines:?}");
+        let found = found.map_or("none".to_owned(), |head| head.replace("\r\n", "|"));
+        assert_eq!(found, expected, "RFC {line:?}");
     }
 }
 
@@ -563,7 +281,7 @@ fn what_says_nothing_of_the_request_does_not_win() {
 }
 
 /// Section, bytes in chunks, the data in them; none where they break the framing.
-const CHUNKS: [(&str, &str, Option<&str>); 18] = [
+const CHUNKS: [(&str, &str, Option<&str>); 27] = [
     ("9112 7.1", "3|abc|0||", Some("abc")),
     ("9112 7.1", "A|0123456789|0||", Some("0123456789")),
     ("9112 7.1", "0||", Some("")),
@@ -582,6 +300,15 @@ const CHUNKS: [(&str, &str, Option<&str>); 18] = [
     ("9112 7.1", "3 3|abc|0||", None),
     ("9112 7.1", "fffffffffffffffff|a", None),
     ("9112 2.2", "3\nabc\n0\n\n", None),
+    ("9112 7.1", "3  |abc|0||", Some("abc")),
+    ("9112 7.1.1", "3 ;a=\"b c\"|abc|0||", Some("abc")),
+    ("9112 7.1.1", "3;a=\0|abc|0||", None),
+    ("9112 7.1", "3 x|abc|0||", None),
+    ("9112 2.2", "3 \nabc|0||", None),
+    ("9112 2.2", "3|abc\n0||", None),
+    ("9112 7.1", "ffffffffffffffff|a", None),
+    ("9112 2.2", "0|\n", None),
+    ("9112 2.2", "0|T: 1\n|", None),
 ];
 
 #[test]
@@ -596,10 +323,4 @@ fn chunks_fare_as_the_rfc_says() {
         });
         assert_eq!(found.as_deref(), expected, "RFC {section}: {bytes:?}");
     }
-}
-
-#[test]
-fn the_tables_are_as_long_as_they_should_be() {
-    let all = requests().len() + REPLIES.len() + STATUSES.len() + CHUNKS.len();
-    assert!(all >= 120, "{all}");
 }

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::support::web::Connection;
-use crate::support::{settings, start, Running};
+use crate::support::{errors, settings, start, Running};
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                       Transfer-Encoding: chunked\r\n\r\n6\r\ndata:1\r\n";
@@ -80,14 +80,7 @@ async fn events_pass_as_they_come_and_charge_nobody() {
         }
         let stats = arbiter.all_free().await;
         assert_eq!(stats.guarded.ejections, 0, "{accept}");
-        assert_eq!(
-            stats
-                .servers
-                .iter()
-                .map(|server| server.errors)
-                .sum::<u64>(),
-            0
-        );
+        assert_eq!(errors(&stats), 0);
     }
 }
 
@@ -125,16 +118,6 @@ async fn a_server_that_keeps_sending_is_not_late() {
     let text = client.raw(b"data:2\r\n").await;
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
     drop(client);
-    let idle =
-        |stats: &wire::arbiter::Stats| stats.servers.iter().all(|server| server.in_flight == 0);
-    let stats = arbiter.until("servers without work", idle).await;
-    assert_eq!(
-        stats
-            .servers
-            .iter()
-            .map(|server| server.errors)
-            .sum::<u64>(),
-        0
-    );
+    assert_eq!(errors(&arbiter.at_rest().await), 0);
     sending.abort();
 }

@@ -1,6 +1,7 @@
 //! The HTTP arbiter in trouble that clients make, smuggling above all, and with too few servers.
 //! Trouble that servers make is in `http.rs`; both together, under load, in `soak.rs`.
 
+use crate::rfc;
 use crate::support::http::{front, settings};
 use crate::support::start;
 use crate::support::upstream::{nobody, ok, Behaviour, Upstream};
@@ -8,113 +9,23 @@ use crate::support::web::{get, once, Connection};
 
 const GET: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Requests that two readers could take for different ones, each with another behind it, and what
-/// they must be answered with.
-fn ambiguous() -> Vec<(&'static str, Vec<u8>, u16)> {
-    let post = |fields: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\n");
-    let fields = [
-        ("CL.TE", "Content-Length: 6\r\nTransfer-Encoding: chunked"),
-        ("TE.CL", "Transfer-Encoding: chunked\r\nContent-Length: 4"),
-        ("two lengths", "Content-Length: 5\r\nContent-Length: 6"),
-        ("equal lengths", "Content-Length: 5\r\nContent-Length: 5"),
-        ("a list of lengths", "Content-Length: 5, 5"),
-        ("a signed length", "Content-Length: +5"),
-        ("a negative length", "Content-Length: -5"),
-        ("a hexadecimal length", "Content-Length: 0x5"),
-        ("a length with a space", "Content-Length: 1 0"),
-        ("an empty length", "Content-Length:"),
-        ("a huge length", "Content-Length: 99999999999999999999"),
-        (
-            "TE.TE: two",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: cow",
-        ),
-        (
-            "TE.TE: twice",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-        ),
-        ("TE.TE: a list", "Transfer-Encoding: chunked, identity"),
-        ("TE.TE: chunked last", "Transfer-Encoding: gzip, chunked"),
-        ("TE.TE: x", "Transfer-Encoding: xchunked"),
-        ("TE.TE: quoted", "Transfer-Encoding: \"chunked\""),
-        ("TE.TE: a comma", "Transfer-Encoding: ,chunked"),
-        ("TE.TE: a semicolon", "Transfer-Encoding: chunked;"),
-        ("TE.TE: vertical tab", "Transfer-Encoding: \u{b}chunked"),
-        ("TE.TE: a space before", "Transfer-Encoding : chunked"),
-        ("TE.TE: a tab before", "Transfer-Encoding\t: chunked"),
-        ("TE.TE: a folded value", "Transfer-Encoding:\r\n chunked"),
-        (
-            "TE.TE: hidden by a bare LF",
-            "X: y\nTransfer-Encoding: chunked",
-        ),
-        (
-            "TE.TE: hidden by a bare CR",
-            "X: y\rTransfer-Encoding: chunked",
-        ),
-        ("an empty coding", "Transfer-Encoding:"),
-        ("a length with a space before", "Content-Length : 5"),
-        ("a length hidden by a bare LF", "X: y\nContent-Length: 5"),
-        ("a length hidden by a bare CR", "X: y\rContent-Length: 5"),
-        ("a folded field", "X: y\r\n z"),
-        ("a field folded after a bare LF", "X: y\n z"),
-        ("a field folded by a tab", "X: y\r\n\tz"),
-        ("NUL in a value", "X: a\0b"),
-        ("NUL in a name", "X\0: b"),
-        ("no colon", "X"),
-        ("no name", ": x"),
-        ("two hosts", "Host: b"),
-    ];
-    let lines = [
-        ("no host", "GET / HTTP/1.1\r\n\r\n", 400),
-        (
-            "a space before the first field",
-            "GET / HTTP/1.1\r\n Host: a\r\n\r\n",
-            400,
-        ),
-        ("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("a bare LF", "GET / HTTP/1.1\nHost: a\n\n", 400),
-        ("CR CR LF", "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n", 400),
-        (
-            "NUL in the target",
-            "GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n",
-            400,
-        ),
-        (
-            "chunks in HTTP/1.0",
-            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
-            400,
-        ),
-        ("another version", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-        ("no version", "GET /\r\n\r\n", 400),
-        ("CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501),
-        ("garbage", "\u{16}\u{3}\u{1}\u{2}\0\u{1}", 400),
-    ];
+#[tokio::test]
+async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server() {
+    let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
+    let arbiter = front("tad", 1, 4, &[&server]).await;
     let huge = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(70_000));
     let many = format!(
         "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
         "A: b\r\n".repeat(129)
     );
-    let fields = fields.map(|(name, fields)| (name, post(fields).into_bytes(), 400));
-    let lines = lines.map(|(name, text, status)| (name, text.as_bytes().to_vec(), status));
-    let mut all: Vec<_> = fields.into_iter().chain(lines).collect();
-    all.push(("a huge head", huge.into(), 431));
-    all.push(("too many fields", many.into(), 431));
-    all
-}
-
-#[tokio::test]
-async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server() {
-    let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
-    let arbiter = front("tad", 1, 4, &[&server]).await;
-    for (name, mut bytes, status) in ambiguous() {
-        bytes.extend_from_slice(GET.as_bytes());
+    let more = [(huge, 431), (many, 431), ("\u{16}\u{3}\u{1}\0".into(), 400)];
+    for (head, status) in rfc::refused().chain(more) {
         let mut client = Connection::open(arbiter.clients).await;
-        client.send(&bytes).await;
+        client.send((head.clone() + GET).as_bytes()).await;
         let reply = client.reply(false).await.unwrap();
-        assert_eq!(reply.status, status, "{name}");
-        assert!(
-            client.is_closed().await,
-            "{name}: what follows is no request"
-        );
+        assert_eq!(reply.status, status, "{head:.80}");
+        let is_closed = client.is_closed().await;
+        assert!(is_closed, "{head:.80}: what follows is no request");
     }
     assert_eq!(server.requests(), Vec::<String>::new());
 }
@@ -126,20 +37,11 @@ async fn a_body_with_broken_chunks_is_refused_and_never_reaches_a_server() {
     let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(300));
     let trailers = format!("0\r\n{}\r\n", "T: 1\r\n".repeat(2000));
     for body in [
-        "5\nhello\r\n0\r\n\r\n",
-        "5\r\nhello0\r\n\r\n",
-        "5\r\nhello\n0\r\n\r\n",
-        "0x5\r\nhello\r\n0\r\n\r\n",
         "+5\r\nhello\r\n0\r\n\r\n",
-        "5 5\r\nhello\r\n0\r\n\r\n",
-        "5;\0\r\nhello\r\n0\r\n\r\n",
-        "5;a\nhello\r\n0\r\n\r\n",
-        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
-        "\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
         extension.as_str(),
         trailers.as_str(),
         "0\r\nT: 1\n\r\n",
-        "0\r\nT: 1\r\n U: 2\r\n\r\n",
     ] {
         let mut client = Connection::open(arbiter.clients).await;
         let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";

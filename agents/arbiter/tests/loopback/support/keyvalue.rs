@@ -405,6 +405,13 @@ pub async fn front(protocol: &str, replicas: usize, servers: &[SocketAddr]) -> R
     start(&settings, servers).await
 }
 
+/// As `front`, and a client of it.
+pub async fn session(protocol: &str, replicas: usize, servers: &[Server]) -> (Running, Client) {
+    let arbiter = front(protocol, replicas, &addresses(servers)).await;
+    let client = Client::open(arbiter.clients).await;
+    (arbiter, client)
+}
+
 /// Their addresses.
 pub fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()

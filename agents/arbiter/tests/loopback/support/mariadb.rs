@@ -105,6 +105,19 @@ pub async fn start_with(
     start(&text, &addresses).await
 }
 
+/// Servers, an arbiter in front of them, and a client of it.
+pub async fn session<const N: usize>(
+    policy: &str,
+    replicas: usize,
+    tokens: usize,
+    more: &str,
+) -> ([MariaDb; N], Running, Conn) {
+    let servers = servers().await;
+    let arbiter = start_with(policy, replicas, tokens, more, &servers).await;
+    let conn = connect(&arbiter).await;
+    (servers, arbiter, conn)
+}
+
 /// A client of it.
 pub async fn connect(arbiter: &Running) -> Conn {
     Conn::new(options(arbiter.clients)).await.unwrap()

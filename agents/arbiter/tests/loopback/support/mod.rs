@@ -85,6 +85,21 @@ impl Running {
         self.until("all tokens", free).await
     }
 
+    /// Waits until no client is connected.
+    pub async fn all_gone(&self) -> Stats {
+        let gone = |stats: &Stats| stats.connections.client_open == 0;
+        self.until("the clients' end", gone).await
+    }
+
+    /// Waits until no server works, and none is held.
+    pub async fn at_rest(&self) -> Stats {
+        let idle = |stats: &Stats| {
+            let mut servers = stats.servers.iter();
+            stats.tokens.in_use == 0 && servers.all(|server| server.in_flight == 0)
+        };
+        self.until("servers without work", idle).await
+    }
+
     /// Waits until the server is in use.
     pub async fn until_alive(&self, server: usize) -> Stats {
         let alive = |stats: &Stats| stats.servers[server].alive;
@@ -103,6 +118,11 @@ impl Running {
         }
         panic!("30 s without {what}: {stats:#?}");
     }
+}
+
+/// The errors of all servers.
+pub fn errors(stats: &Stats) -> u64 {
+    stats.servers.iter().map(|server| server.errors).sum()
 }
 
 /// Looks, 10 ms apart: on a machine that others use a MariaDB was seen to take more than 10 s to start.

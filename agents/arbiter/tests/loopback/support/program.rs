@@ -38,15 +38,10 @@ impl Program {
             "unlimited" => "exec \"$0\" \"$@\"".to_owned(),
             most => format!("ulimit -n {most}; exec \"$0\" \"$@\""),
         };
-        Self::start_by(file, &limited)
-    }
-
-    /// By a shell's script, which is given the program and its arguments.
-    pub fn start_by(file: &tempfile::NamedTempFile, script: &str) -> Self {
         // Examples use the same support, and have no program.
         let program = option_env!("CARGO_BIN_EXE_arbiter").unwrap_or_default();
         let mut child = Command::new("sh")
-            .args(["-c", script])
+            .args(["-c", &limited])
             .args([program, "--config"])
             .arg(file.path())
             .stderr(Stdio::piped())
