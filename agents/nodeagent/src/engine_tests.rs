@@ -36,21 +36,18 @@ struct Script {
 struct Gated {
     looks: Sender<&'static str>,
     go_on: Receiver<()>,
-    samples: u64,
 }
 
 impl Probe for Gated {
     fn look(&mut self, _held: Duration) -> Result<()> {
         self.looks.send("look")?;
         self.go_on.recv()?;
-        self.samples += 1;
         Ok(())
     }
 
     fn reading(&self) -> Reading {
         Reading {
             asked: Some(2.0),
-            samples: self.samples,
             ..Reading::default()
         }
     }
@@ -66,11 +63,7 @@ impl Drop for Gated {
 /// Has the next fault measured by a gated probe: what it says, and what lets it go on.
 fn gated(bench: &Bench) -> (Receiver<&'static str>, Sender<()>) {
     let ((looks, told), (let_go_on, go_on)) = (channel(), channel());
-    bench.script.lock().unwrap().probe = Some(Gated {
-        looks,
-        go_on,
-        samples: 0,
-    });
+    bench.script.lock().unwrap().probe = Some(Gated { looks, go_on });
     (told, let_go_on)
 }
 
@@ -137,11 +130,7 @@ impl FaultKind for Scripted {
 
     fn probe(&self, _machine: &Arc<Machine>, _record: &Record) -> Box<dyn Probe> {
         let (looks, go_on) = (channel().0, channel().1);
-        let shut = Gated {
-            looks,
-            go_on,
-            samples: 0,
-        };
+        let shut = Gated { looks, go_on };
         Box::new(self.script.lock().unwrap().probe.take().unwrap_or(shut))
     }
 }

@@ -30,6 +30,9 @@ struct Shared {
 struct Found {
     stopped: bool,
     reading: Reading,
+    looks: u64,
+    /// When the last look ended, after the beginning.
+    held: Duration,
     problem: Option<String>,
 }
 
@@ -62,8 +65,8 @@ impl Meter {
             unit: self.scale.unit.into(),
             how: self.scale.how.into(),
             bit: found.reading.bit,
-            samples: found.reading.samples,
-            seconds: found.reading.seconds,
+            samples: found.reading.samples.unwrap_or(found.looks),
+            seconds: found.reading.seconds.unwrap_or(found.held.as_secs_f64()),
             problem: found.problem.clone(),
         }
     }
@@ -90,6 +93,10 @@ fn watch(shared: &Shared, mut probe: Box<dyn Probe>) {
         let mut found = shared.lock();
         if found.stopped {
             return;
+        }
+        if looked.is_ok() {
+            found.looks += 1;
+            found.held = began.elapsed();
         }
         found.problem = looked.err().map(|error| format!("{error:#}"));
         found.reading = probe.reading();

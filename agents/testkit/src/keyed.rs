@@ -7,17 +7,15 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::random::Random;
-use crate::stream::{find, is_framed, Buffered};
+use crate::stream::{find, is_framed, Buffered, Threaded};
 
 /// A reply of this size does not fit into what the arbiter holds back.
 const LARGE_BYTES: usize = 1_500_000;
@@ -99,13 +97,12 @@ pub struct Behaviour {
     pub seed: u64,
 }
 
-/// A server on a thread of its own. Dropping it kills it: all its connections close at once.
+/// Such a server.
 pub struct Server {
     /// The address that it listens at.
     pub address: SocketAddr,
     hangs: Arc<AtomicBool>,
-    kill: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Threaded,
 }
 
 impl Server {
@@ -114,31 +111,13 @@ impl Server {
     /// # Errors
     /// When the address is taken or no thread can be started.
     pub fn start(address: SocketAddr, behaviour: Behaviour) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        // Sets SO_REUSEADDR, so that a server can come back at once.
-        let listener = std::net::TcpListener::bind(address);
-        let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let hangs = Arc::new(AtomicBool::new(false));
-        let (kill, killed) = oneshot::channel();
-        let serving = serve(listener, behaviour, Arc::clone(&hangs));
-        let thread = std::thread::Builder::new().spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serving => {}
-                    // An error is a dropped server: the same.
-                    _ = killed => {}
-                }
-            });
-        })?;
+        let its = Arc::clone(&hangs);
+        let thread = Threaded::start(address, |listener| serve(listener, behaviour, its))?;
         Ok(Self {
-            address,
+            address: thread.address,
             hangs,
-            kill: Some(kill),
-            thread: Some(thread),
+            _thread: thread,
         })
     }
 
@@ -148,20 +127,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.kill.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server has been printed.
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn serve(listener: std::net::TcpListener, behaviour: Behaviour, hangs: Arc<AtomicBool>) {
-    let Ok(listener) = TcpListener::from_std(listener) else {
-        return eprintln!("testkit: a server cannot listen");
-    };
+async fn serve(listener: TcpListener, behaviour: Behaviour, hangs: Arc<AtomicBool>) {
     let mut random = Random::new(behaviour.seed);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -215,10 +181,8 @@ impl Talk {
         let reply = reply(request, fault);
         match fault {
             Some(Fault::DieInMidReply) => {
-                self.client
-                    .stream
-                    .write_all(&reply[..reply.len() / 2])
-                    .await?;
+                let half = &reply[..reply.len() / 2];
+                self.client.stream.write_all(half).await?;
                 return Ok(false);
             }
             Some(Fault::Stall) => {
@@ -226,10 +190,8 @@ impl Talk {
                 return Ok(false);
             }
             Some(Fault::Garbage) => {
-                self.client
-                    .stream
-                    .write_all(b"this is not HTTP\r\n\r\n")
-                    .await?;
+                let garbage = b"this is not HTTP\r\n\r\n";
+                self.client.stream.write_all(garbage).await?;
                 return Ok(false);
             }
             Some(Fault::Slow) => sleep(Duration::from_millis(20)).await,
@@ -268,10 +230,8 @@ impl Talk {
 
 fn reply(request: &Request, fault: Option<Fault>) -> Vec<u8> {
     let key = request.key;
-    let is_as_sent = request
-        .body
-        .as_ref()
-        .map_or(true, |sent| *sent == body(!key));
+    let sent = request.body.as_ref();
+    let is_as_sent = sent.map_or(true, |sent| *sent == body(!key));
     let (status, content) = match fault {
         // The checking client takes this status for what it is: a request that came through wrong.
         _ if !is_as_sent => ("409 Conflict", Vec::new()),

@@ -7,16 +7,13 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
-use tokio::sync::oneshot;
 use tokio::time::{sleep_until, Instant};
 
-use crate::stream::Buffered;
+use crate::stream::{Buffered, Threaded};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -34,8 +31,7 @@ pub struct Scripted {
     /// The address that it listens at, on loopback.
     pub address: SocketAddr,
     told: Arc<Told>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
+    _thread: Threaded,
 }
 
 struct Told {
@@ -48,49 +44,25 @@ struct Told {
 impl Scripted {
     /// Starts it; `now_ns` is the clock of what it remembers.
     pub fn start(script: Script, now_ns: fn() -> i64) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
         let told = Arc::new(Told {
             answered_ns: Mutex::new(vec![None; script.delays.len()]),
             script,
             now_ns,
             first: Mutex::new(None),
         });
-        let (stop, stopped) = oneshot::channel();
         let serving = Arc::clone(&told);
-        let thread = thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = TcpListener::from_std(listener).unwrap();
-                tokio::select! {
-                    () = serve(listener, serving) => {}
-                    _ = stopped => {}
-                }
-            });
-        });
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let thread = Threaded::start(any, |listener| serve(listener, serving)).unwrap();
         Self {
-            address,
+            address: thread.address,
             told,
-            stop: Some(stop),
-            thread: Some(thread),
+            _thread: thread,
         }
     }
 
     /// When each request was answered, on the clock that it was started with; none: it never was.
     pub fn answered_ns(&self) -> Vec<Option<i64>> {
         self.told.answered_ns.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Scripted {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -1,7 +1,70 @@
-//! A connection with what was read of it and not yet used, and where HTTP messages end on it.
+//! A server on a thread of its own; a connection with what was read of it and not yet used, and where
+//! HTTP messages end on it.
 
+use std::future::Future;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+/// A server on a thread of its own. Dropping it kills it: all its connections close at once.
+pub struct Threaded {
+    /// The address that it listens at.
+    pub address: SocketAddr,
+    kill: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Threaded {
+    /// Starts what `serve` makes of a listener at this address; port 0 finds one.
+    ///
+    /// # Errors
+    /// When the address is taken or no thread can be started.
+    pub fn start<F: Future<Output = ()>>(
+        address: SocketAddr,
+        serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+    ) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        // Sets SO_REUSEADDR, so that a server can come back at once.
+        let listener = std::net::TcpListener::bind(address);
+        let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (kill, killed) = oneshot::channel();
+        let thread = std::thread::Builder::new().spawn(move || {
+            runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else {
+                    return eprintln!("testkit: a server cannot listen");
+                };
+                tokio::select! {
+                    () = serve(listener) => {}
+                    // An error is a dropped server: the same.
+                    _ = killed => {}
+                }
+            });
+        })?;
+        Ok(Self {
+            address,
+            kill: Some(kill),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Threaded {
+    fn drop(&mut self) {
+        drop(self.kill.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server has been printed.
+            let _ = thread.join();
+        }
+    }
+}
 
 /// A connection with a read buffer.
 pub struct Buffered {

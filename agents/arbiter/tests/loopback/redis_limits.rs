@@ -173,7 +173,7 @@ async fn clients_that_read_nothing_take_a_bounded_memory() {
         let mut client = Client::open(program.clients).await;
         client.send(&encode("GET k")).await;
         // Its reply begins, or an error is there: nothing more of it is read.
-        client.stream.readable().await.unwrap();
+        client.wire.stream.readable().await.unwrap();
         clients.push(client);
     }
     let rss_kib = rss_kib_of(program.child.id()).unwrap();
@@ -191,6 +191,6 @@ async fn clients_that_read_nothing_take_a_bounded_memory() {
     let mut client = Client::open(program.clients).await;
     let mut byte = [0];
     client.send(&encode("GET k")).await;
-    client.stream.read_exact(&mut byte).await.unwrap();
+    client.wire.stream.read_exact(&mut byte).await.unwrap();
     assert_eq!(&byte, b"$", "what was read is free again");
 }

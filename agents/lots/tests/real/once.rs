@@ -34,9 +34,7 @@ async fn count(world: &World, table: &str) -> i64 {
 
 #[tokio::test]
 async fn of_each_client_one_request_is_remembered_and_an_old_copy_changes_nothing() {
-    let Some(world) = World::new().await else {
-        return;
-    };
+    let world = world_or_skip!();
     let store = Store::open(&world.database).await.unwrap();
     for round in 0..20 {
         store.once(of(2 * round), Change::Enter(1)).await.unwrap();
@@ -56,9 +54,7 @@ async fn of_each_client_one_request_is_remembered_and_an_old_copy_changes_nothin
 
 #[tokio::test]
 async fn a_call_that_is_cut_off_leaves_no_lock_and_is_made_once_when_it_is_sent_again() {
-    let Some(world) = World::new().await else {
-        return;
-    };
+    let world = world_or_skip!();
     let _server = world.serve("a", 0).await;
     let address = world.naming("test").servers().await.unwrap().0[0]
         .address
@@ -89,9 +85,7 @@ async fn enter(channel: Channel, number: u64) -> Vec<i32> {
 
 #[tokio::test]
 async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
-    let Some(world) = World::new().await else {
-        return;
-    };
+    let world = world_or_skip!();
     let _server = world.serve("a", 0).await;
     let mut busy = plan(&world, "cached", 8);
     busy["gap_s"] = json!(0.0);
@@ -125,9 +119,7 @@ async fn unlocked(world: &World) {
 
 #[tokio::test]
 async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
-    let Some(world) = World::new().await else {
-        return;
-    };
+    let world = world_or_skip!();
     let server = world.serve("a", 0).await;
     let mut busy = plan(&world, "cached", 8);
     busy["gap_s"] = json!(0.0);

@@ -52,6 +52,16 @@ impl Drop for Process {
     }
 }
 
+/// The world of this test, which ends here, with a printed reason, where there can be none.
+macro_rules! world_or_skip {
+    () => {{
+        let Some(world) = $crate::world::World::new().await else {
+            return;
+        };
+        world
+    }};
+}
+
 pub struct World {
     pub etcd: String,
     pub database: String,
@@ -147,14 +157,10 @@ impl World {
     pub fn invoke(&self, plan: serde_json::Value) -> (Process, std::sync::mpsc::Receiver<String>) {
         let file = self.folder.path().join("plan.json");
         std::fs::write(&file, plan.to_string()).unwrap();
-        let mut clients = Process::start(
-            lots("invoke")
-                .arg("--plan")
-                .arg(&file)
-                .arg("--records")
-                .arg(self.records())
-                .stdout(Stdio::piped()),
-        );
+        let mut invoke = lots("invoke");
+        invoke.arg("--plan").arg(&file);
+        invoke.arg("--records").arg(self.records());
+        let mut clients = Process::start(invoke.stdout(Stdio::piped()));
         let lines = BufReader::new(clients.0.stdout.take().unwrap()).lines();
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -208,34 +214,15 @@ fn lots(part: &str) -> Command {
 }
 
 fn etcd(folder: &Path, client: SocketAddr, peer: SocketAddr) -> Process {
-    let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
-    Process::start(
-        Command::new(program_path("etcd").unwrap())
-            .arg("--data-dir")
-            .arg(folder.join("etcd"))
-            .args([
-                "--listen-client-urls",
-                &client,
-                "--advertise-client-urls",
-                &client,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
-            .args(["--initial-cluster", &format!("default={peer}")])
-            .args([
-                "--unsafe-no-fsync",
-                "--logger",
-                "zap",
-                "--log-level",
-                "error",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null()),
-    )
+    let words = format!(
+        "--listen-client-urls http://{client} --advertise-client-urls http://{client} \
+         --listen-peer-urls http://{peer} --initial-advertise-peer-urls http://{peer} \
+         --initial-cluster default=http://{peer} --unsafe-no-fsync --logger zap --log-level error"
+    );
+    let mut etcd = Command::new(program_path("etcd").unwrap());
+    etcd.arg("--data-dir").arg(folder.join("etcd"));
+    etcd.args(words.split(' '));
+    Process::start(etcd.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 fn program_path(name: &str) -> Option<std::path::PathBuf> {

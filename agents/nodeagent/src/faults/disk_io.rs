@@ -290,8 +290,6 @@ impl<D: DiskIo> Fault for Harmed<D> {
             trouble: record.clone(),
             told: D::told,
             counts: Counts::default(),
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -319,16 +317,12 @@ struct Counted {
     trouble: IoFault,
     told: fn(&Harm, &Counts) -> Told,
     counts: Counts,
-    samples: u64,
-    held: Duration,
 }
 
 impl Probe for Counted {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         let counts = self.machine.role.store().look(&self.trouble.id)?;
         self.counts = counts.context("the pass-through does not have the fault any more")?;
-        self.samples += 1;
-        self.held = held;
         Ok(())
     }
 
@@ -338,8 +332,7 @@ impl Probe for Counted {
             asked,
             measured,
             bit,
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }

@@ -133,8 +133,6 @@ impl Fault for DiskLimp {
             fastest: None,
             began: Instant::now(),
             last: None,
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -158,8 +156,6 @@ struct Written {
     fastest: Option<f64>,
     began: Instant,
     last: Option<(Duration, u64, u64)>,
-    samples: u64,
-    held: Duration,
 }
 
 impl Written {
@@ -196,8 +192,8 @@ impl Written {
 }
 
 impl Probe for Written {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        if self.samples == 0 {
+    fn look(&mut self, _held: Duration) -> Result<()> {
+        if self.last.is_none() {
             let rate = self.write()?;
             self.saw(rate);
         }
@@ -213,8 +209,6 @@ impl Probe for Written {
             }
         }
         self.last = Some((from, read, written));
-        self.samples += 1;
-        self.held = held;
         Ok(())
     }
 
@@ -223,8 +217,7 @@ impl Probe for Written {
             asked: Some(self.asked / 1e6),
             measured: self.fastest.map(|rate| rate / 1e6),
             bit: self.fastest.map(|rate| rate <= self.most()),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }

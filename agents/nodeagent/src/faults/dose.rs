@@ -30,8 +30,10 @@ pub struct Reading {
     pub measured: Option<f64>,
     /// `None` where the evidence is too thin.
     pub bit: Option<bool>,
-    pub samples: u64,
-    pub seconds: f64,
+    /// Its own count, where it is not that of the looks.
+    pub samples: Option<u64>,
+    /// Its own time, where it does not count from the injection to the last look.
+    pub seconds: Option<f64>,
 }
 
 /// Measures one fault.
@@ -48,15 +50,14 @@ const EXPECTED_MIN: f64 = 10.0;
 
 /// A share (0 to 1) of packets that were struck at random. It bit if it struck some, and not fewer
 /// than five standard deviations below what is expected.
-pub fn share(asked: f64, seen: f64, struck: f64, samples: u64, held: Duration) -> Reading {
+pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
     let expected = asked * seen;
     let bit = struck > 0.0 && struck >= expected - 5.0 * expected.sqrt();
     Reading {
         asked: Some(100.0 * asked),
         measured: (seen > 0.0).then(|| 100.0 * struck / seen),
         bit: (expected >= EXPECTED_MIN).then_some(bit),
-        samples,
-        seconds: held.as_secs_f64(),
+        ..Reading::default()
     }
 }
 
@@ -67,7 +68,6 @@ pub struct Lasted {
     last: Option<(Duration, bool)>,
     whole_s: f64,
     mixed_s: f64,
-    samples: u64,
 }
 
 impl Lasted {
@@ -83,7 +83,6 @@ impl Lasted {
         }
         self.first.get_or_insert(held);
         self.last = Some((held, is_in_force));
-        self.samples += 1;
     }
 
     /// It was to last all the time, or `until_s` at most. It bit if it lasted for 80 % of that, all
@@ -100,8 +99,8 @@ impl Lasted {
             asked: Some(asked),
             measured: Some(self.whole_s + self.mixed_s / 2.0),
             bit: (asked >= SECONDS_MIN || bit).then_some(bit),
-            samples: self.samples,
-            seconds,
+            seconds: Some(seconds),
+            ..Reading::default()
         }
     }
 }
@@ -113,7 +112,6 @@ pub struct Load {
     first: Option<Duration>,
     last: Option<(Duration, f64)>,
     gained: f64,
-    samples: u64,
 }
 
 impl Load {
@@ -123,7 +121,6 @@ impl Load {
         self.gained += (count - before).max(0.0);
         self.first.get_or_insert(held);
         self.last = Some((held, count));
-        self.samples += 1;
     }
 
     /// The rate beside the one that was asked. It bit if it came to a thousandth of that (or, where
@@ -143,8 +140,8 @@ impl Load {
             asked,
             measured,
             bit: bit.filter(|bit| *bit || (asked.is_some() && seconds >= SILENT_S)),
-            samples: self.samples,
-            seconds,
+            seconds: Some(seconds),
+            ..Reading::default()
         }
     }
 }
@@ -170,7 +167,7 @@ mod tests {
         let whole = lasted(&[(0.0, true), (0.25, true), (1.25, true), (2.25, true)]);
         let seen = whole.reading(None);
         assert_eq!((seen.asked, seen.measured), (Some(2.25), Some(2.25)));
-        assert_eq!((seen.bit, seen.samples), (Some(true), 4));
+        assert_eq!(seen.bit, Some(true));
         let early = lasted(&[(0.0, true), (0.25, false), (1.25, false), (2.25, false)]);
         assert_eq!(early.reading(None).bit, Some(false));
         assert_eq!(early.reading(None).measured, Some(0.125));

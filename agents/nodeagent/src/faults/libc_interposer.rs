@@ -96,8 +96,6 @@ impl<F: CallFault> Fault for Interposed<F> {
             machine: machine.clone(),
             share: record.share,
             counts: Counts::default(),
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -106,15 +104,11 @@ struct Hits {
     machine: Arc<Machine>,
     share: f64,
     counts: Counts,
-    samples: u64,
-    held: Duration,
 }
 
 impl Probe for Hits {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         self.counts = self.machine.role.calls().counts()?;
-        self.samples += 1;
-        self.held = held;
         Ok(())
     }
 
@@ -129,8 +123,7 @@ impl Probe for Hits {
             asked: Some(100.0 * self.share),
             measured: (seen > 0).then(|| 100.0 * hit as f64 / seen as f64),
             bit: share_bit(self.share, &counted),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }

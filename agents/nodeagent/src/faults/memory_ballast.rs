@@ -152,8 +152,6 @@ impl<B: Ballast> Fault for Ballasted<B> {
             asked: record.bytes,
             killed_before: None,
             bytes: None,
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -165,20 +163,16 @@ struct Resident {
     asked: u64,
     killed_before: Option<u64>,
     bytes: Option<u64>,
-    samples: u64,
-    held: Duration,
 }
 
 impl Probe for Resident {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         let memory = match &self.memory {
             Ok(memory) => memory,
             Err(why) => bail!("{why:#}"),
         };
         let seen = memory.look()?;
         self.bytes = Some((self.counted)(&seen).saturating_sub(self.before));
-        self.samples += 1;
-        self.held = held;
         let before = *self.killed_before.get_or_insert(seen.killed);
         let killed = seen.killed.saturating_sub(before);
         if killed > 0 {
@@ -194,8 +188,7 @@ impl Probe for Resident {
             bit: self
                 .bytes
                 .map(|bytes| bytes as f64 >= SHARE_MIN * self.asked as f64),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }

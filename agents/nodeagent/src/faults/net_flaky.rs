@@ -301,8 +301,8 @@ impl Flaky {
             asked: Some(100.0 * asked_s / seconds.max(1e-9)),
             measured: Some(100.0 * down_s / seconds.max(1e-9)),
             bit: known.then_some(bit),
-            samples: done.flips,
-            seconds,
+            samples: Some(done.flips),
+            seconds: Some(seconds),
         }
     }
 }
@@ -342,7 +342,7 @@ mod tests {
         let seen = compared(done.clone(), false);
         assert!((seen.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
         assert!((seen.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
-        assert_eq!((seen.bit, seen.samples), (Some(true), 5));
+        assert_eq!((seen.bit, seen.samples), (Some(true), Some(5)));
         assert_eq!(compared(done, true).bit, Some(false));
     }
 

@@ -41,8 +41,6 @@ pub struct Flows {
     /// Packets that had come to the card, and through its `ifb` device, at the last look.
     arrived: Option<(Duration, u64, u64)>,
     unled_looks: u32,
-    samples: u64,
-    held: Duration,
 }
 
 /// One bucket.
@@ -67,8 +65,6 @@ impl Flows {
             in_: Flow::new(ingress, |seen| seen.rx_bytes),
             arrived: None,
             unled_looks: 0,
-            samples: 0,
-            held: Duration::ZERO,
         }
     }
 
@@ -100,16 +96,14 @@ impl Flows {
 
 impl Probe for Flows {
     fn look(&mut self, held: Duration) -> Result<()> {
-        let began = Instant::now();
+        let (began, is_first) = (Instant::now(), self.arrived.is_none());
         for flow in [&mut self.out, &mut self.in_] {
-            if self.samples == 0 {
+            if is_first {
                 flow.fill(self.source, &self.bucket)?;
             }
             flow.look(&self.bucket)?;
         }
-        self.held = held + began.elapsed();
-        self.look_at_way_in(self.held)?;
-        self.samples += 1;
+        self.look_at_way_in(held + began.elapsed())?;
         let led = !self.is_unled();
         ensure!(
             led,
@@ -128,8 +122,7 @@ impl Probe for Flows {
             asked: Some(self.bucket.rate_bit_per_s as f64 / 1e6),
             measured: fastest.reduce(f64::max).map(|rate| rate / 1e6),
             bit: (broken || held_back).then_some(!broken),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }

@@ -113,8 +113,6 @@ impl Fault for NetLoss {
             table: record.table.clone(),
             asked: f64::from(record.lost_in_10000) / 1e4,
             packets: Packets::default(),
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -123,8 +121,6 @@ struct Counted {
     table: String,
     asked: f64,
     packets: Packets,
-    samples: u64,
-    held: Duration,
 }
 
 /// The counts of the table's chains, together.
@@ -135,7 +131,7 @@ struct Packets {
 }
 
 impl Probe for Counted {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         self.packets = Packets::default();
         // In each chain one rule counts the packets that come, and one those that it drops.
         for rule in nft::rules(&self.table)? {
@@ -144,14 +140,12 @@ impl Probe for Counted {
                 false => self.packets.seen += rule.packets,
             }
         }
-        self.samples += 1;
-        self.held = held;
         Ok(())
     }
 
     fn reading(&self) -> Reading {
         let Packets { seen, dropped } = self.packets;
-        share(self.asked, seen, dropped, self.samples, self.held)
+        share(self.asked, seen, dropped)
     }
 }
 
@@ -181,8 +175,6 @@ mod tests {
             table: String::new(),
             asked: 0.1,
             packets: Packets { seen, dropped },
-            samples: 1,
-            held: Duration::from_secs(1),
         };
         counted.reading()
     }

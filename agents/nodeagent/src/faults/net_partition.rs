@@ -99,10 +99,8 @@ impl Fault for NetPartition {
         Box::new(Cut {
             table: record.table.clone(),
             peer: record.peers.first().copied().filter(|_| sends),
-            dropped: 0.0,
+            dropped: None,
             sent: 0,
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 }
@@ -140,39 +138,35 @@ struct Cut {
     table: String,
     /// Whom the agent sends to itself.
     peer: Option<Ipv4Addr>,
-    dropped: f64,
+    dropped: Option<f64>,
     sent: u64,
-    samples: u64,
-    held: Duration,
 }
 
 impl Probe for Cut {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         if let Some(peer) = self.peer {
             // Dropped on its way out, it may be told of by an error: that is no news.
             let _ = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?
                 .send_to(b"", SocketAddrV4::new(peer, DISCARD_PORT));
             self.sent += 1;
         }
-        self.dropped = nft::rules(&self.table)?.iter().map(|it| it.packets).sum();
-        self.samples += 1;
-        self.held = held;
+        let rules = nft::rules(&self.table)?;
+        self.dropped = Some(rules.iter().map(|it| it.packets).sum());
         Ok(())
     }
 
     /// It bit if it dropped packets; of a peer that may be silent nothing can be said otherwise.
     fn reading(&self) -> Reading {
-        let bit = match (self.dropped > 0.0, self.sent > 0) {
+        let bit = match (self.dropped > Some(0.0), self.sent > 0) {
             (true, _) => Some(true),
             (false, true) => Some(false),
             (false, false) => None,
         };
         Reading {
             asked: None,
-            measured: (self.samples > 0).then_some(self.dropped),
+            measured: self.dropped,
             bit,
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }
@@ -224,10 +218,8 @@ mod tests {
             let cut = Cut {
                 table: String::new(),
                 peer: None,
-                dropped,
+                dropped: Some(dropped),
                 sent,
-                samples: 1,
-                held: Duration::from_secs(1),
             };
             cut.reading().bit
         };

@@ -178,8 +178,6 @@ impl PacketInterceptor {
             asked,
             last: None,
             passed_by: false,
-            samples: 0,
-            held: Duration::ZERO,
         })
     }
 
@@ -290,8 +288,6 @@ struct Passed {
     /// Packets that had gone through here, and over the interface.
     last: Option<(u64, u64)>,
     passed_by: bool,
-    samples: u64,
-    held: Duration,
 }
 
 /// So many packets that went over the interface and none through here were not led here.
@@ -302,7 +298,7 @@ const PACKETS_MIN: u64 = 5;
 const HELD_SHARE_MIN: f64 = 0.8;
 
 impl Probe for Passed {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
         let ended = self.counts.ended.lock();
         if let Some(why) = &*ended.unwrap_or_else(PoisonError::into_inner) {
             bail!("{why}");
@@ -317,8 +313,6 @@ impl Probe for Passed {
             self.passed_by |= now.0 == taken && went >= PASSED_BY_MIN;
         }
         self.last = Some(now);
-        self.samples += 1;
-        self.held = held;
         Ok(())
     }
 
@@ -348,7 +342,7 @@ impl Probe for Passed {
 impl Passed {
     fn share(&self, asked: f64) -> Reading {
         let (taken, struck) = (get(&self.counts.taken), get(&self.counts.struck));
-        share(asked, taken as f64, struck as f64, self.samples, self.held)
+        share(asked, taken as f64, struck as f64)
     }
 
     fn mean(&self, asked: f64) -> Reading {
@@ -358,8 +352,7 @@ impl Passed {
             asked: Some(asked),
             measured: (passed > 0).then_some(mean),
             bit: (passed >= PACKETS_MIN).then_some(mean >= HELD_SHARE_MIN * asked),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
+            ..Reading::default()
         }
     }
 }
@@ -408,8 +401,6 @@ mod tests {
             asked,
             last: None,
             passed_by,
-            samples: 1,
-            held: Duration::from_secs(1),
         };
         passed.reading()
     }

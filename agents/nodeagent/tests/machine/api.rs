@@ -4,7 +4,8 @@ use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
 
 use crate::client::Authority;
-use crate::support::{docker, wait_for, IDLE_ROLE};
+use crate::held;
+use crate::support::{docker, wait_for, wait_until, IDLE_ROLE};
 
 #[test]
 fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake() {
@@ -36,40 +37,24 @@ fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake(
 #[test]
 fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
     let machine = machine_or_skip!(IDLE_ROLE);
-    let refused = |kind: &str, parameters, lease_s, status: u16, word: &str| {
-        let (got, reason) = machine.refused(kind, parameters, lease_s);
-        assert!(
-            got == status && reason.contains(word),
-            "{kind}: {got} {reason}"
-        );
-    };
-    refused("net.limb", json!({}), 5.0, 422, "net.limp");
-    refused("net.loss", json!({}), 5.0, 422, "percent");
-    refused("net.loss", json!({ "percent": 101 }), 5.0, 422, "101");
-    refused(
-        "net.loss",
-        json!({ "percent": 1, "interface": "eth0" }),
-        5.0,
-        422,
-        "interface",
-    );
-    refused("net.limp", json!({ "factor": 1 }), 5.0, 422, "over 1");
-    refused("net.limp", json!({ "factor": 1000000 }), 5.0, 422, "bit/s");
-    refused("process.hang", json!({}), 601.0, 422, "600");
-    refused(
-        "disk.limp",
-        json!({ "factor": 10 }),
-        5.0,
-        422,
-        "nominal_mbps",
-    );
-    refused(
-        "interference.cpu",
-        json!({ "workers": 0 }),
-        5.0,
-        422,
-        "workers",
-    );
+    for (kind, parameters, word) in [
+        ("net.limb", json!({}), "net.limp"),
+        ("net.loss", json!({}), "percent"),
+        ("net.loss", json!({ "percent": 101 }), "101"),
+        (
+            "net.loss",
+            json!({ "percent": 1, "interface": "eth0" }),
+            "interface",
+        ),
+        ("net.limp", json!({ "factor": 1 }), "over 1"),
+        ("net.limp", json!({ "factor": 1000000 }), "bit/s"),
+        ("disk.limp", json!({ "factor": 10 }), "nominal_mbps"),
+        ("interference.cpu", json!({ "workers": 0 }), "workers"),
+    ] {
+        machine.refuses(kind, parameters, 422, word);
+    }
+    let (status, reason) = machine.refused("process.hang", json!({}), 601.0);
+    assert!(status == 422 && reason.contains("600"), "{status} {reason}");
     let garbage = machine.try_call_as(
         Some(&machine.authority.client()),
         "POST",
@@ -93,8 +78,7 @@ fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
 fn one_fault_of_a_kind_at_a_time_and_reverting_is_idempotent() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let id = machine.inject("process.hang", json!({}));
-    let (status, reason) = machine.refused("process.crash", json!({}), 5.0);
-    assert!(status == 409 && reason.contains(&id), "{status} {reason}");
+    machine.refuses("process.crash", json!({}), 409, &id);
     let lease = format!("/v1/faults/{id}/lease");
     let (status, renewed) = machine.call("PUT", &lease, Some(json!({ "lease_s": 300 })));
     assert_eq!((status, &renewed["lease_s"]), (200, &json!(300.0)));
@@ -133,25 +117,14 @@ fn the_service_is_started_stopped_and_restarted_on_request() {
         .find(|line| line.contains("sleep 100003"))
         .unwrap();
     machine.run(&format!("kill -9 {}", leader.split(' ').next().unwrap()));
-    wait_for("the crash to show", || {
-        (machine.service() == "crashed").then_some(())
-    });
+    wait_until("the crash to show", || machine.service() == "crashed");
 }
 
 #[test]
 fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
-    let machine = machine_or_skip!("exec sleep \"10000${LAST:-3}\"\n");
+    let machine = machine_or_skip!(held::ROLE);
     let set = |settings| machine.set(settings, 600.0);
-    let running = |last: u8| {
-        let wanted = format!("sleep 10000{last}");
-        wait_for("the role with its settings", || {
-            let processes = machine.role_processes();
-            processes
-                .iter()
-                .any(|line| line.contains(&wanted))
-                .then_some(())
-        });
-    };
+    let running = |last: u8| held::runs_with(&machine, last);
     running(3);
     let (status, answer) = set(json!({ "LAST": 1, "MODE": "all keys" }));
     assert_eq!(status, 200, "{answer}");

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{json, Value};
 
-use crate::support::{wait_for, Machine, AGENT_PORT, IDLE_ROLE};
+use crate::support::{wait_until, Machine, AGENT_PORT, IDLE_ROLE};
 
 /// Packets that each of the guard's two rules dropped.
 fn dropped(machine: &Machine) -> Vec<u64> {
@@ -58,8 +58,7 @@ fn from_the_data_network_no_control_address_answers_whatever_faults_come_and_go(
         }
         let id = machine.inject(kind, parameters);
         assert!(!reaches(&other, &machine), "{kind}");
-        machine.revert(&id);
-        machine.assert_clean();
+        machine.undo(&id);
     }
     // The machine leads nobody into the control network either.
     lead("198.18.242.250");
@@ -72,9 +71,7 @@ fn from_the_data_network_no_control_address_answers_whatever_faults_come_and_go(
     assert!(differences.contains("sparecraft_control"), "{differences}");
     let agent = machine.agent_pid();
     machine.run(&format!("kill -9 {agent}"));
-    wait_for("the next agent's guard", || {
-        (!reaches(&other, &machine)).then_some(())
-    });
+    wait_until("the next agent's guard", || !reaches(&other, &machine));
     machine.wait_until_ready();
     machine.assert_clean();
 }

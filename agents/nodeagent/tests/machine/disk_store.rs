@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{wait_for, Machine, IDLE_ROLE};
+use crate::support::{wait_until, Machine, IDLE_ROLE};
 
 /// There in every machine.
 const FOLDER: &str = "/srv";
@@ -11,12 +11,7 @@ const FOLDER: &str = "/srv";
 /// A machine whose role keeps its data under a pass-through.
 fn with_store(machine: &Machine) {
     let settings = json!({ "STORE_FAULTS": "on", "STORE_FOLDER": FOLDER });
-    let (status, answer) = machine.set(settings, 600.0);
-    assert_eq!(
-        (status, &answer["service"]),
-        (200, &json!("running")),
-        "{answer}"
-    );
+    machine.restart_with(settings);
     machine.wait_for_role();
     let mounts = machine.run("grep nodeagent-store /proc/mounts");
     assert!(
@@ -59,11 +54,7 @@ fn files_under_the_pass_through_are_what_they_would_be_without_it() {
 #[test]
 fn without_a_pass_through_a_fault_of_it_is_refused_with_what_to_set() {
     let machine = machine_or_skip!(IDLE_ROLE, "disk.hang");
-    let (status, reason) = machine.refused("disk.hang", json!({}), 5.0);
-    assert!(
-        status == 409 && reason.contains("STORE_FAULTS"),
-        "{status} {reason}"
-    );
+    machine.refuses("disk.hang", json!({}), 409, "STORE_FAULTS");
 }
 
 #[test]
@@ -79,12 +70,7 @@ fn disk_error_fails_about_the_asked_share_of_reads_and_no_write() {
     let failed: f64 = machine.run(read_100).parse().unwrap();
     assert!((25.0..75.0).contains(&failed), "{failed} of 100");
     machine.run("echo fine > /srv/other && sync /srv/other");
-    let dose = machine.dose(&id, true);
-    assert_eq!(dose["asked"], 50.0);
-    assert!(
-        (25.0..75.0).contains(&dose["measured"].as_f64().unwrap()),
-        "{dose}"
-    );
+    assert_eq!(machine.doses(&id, 25.0..75.0)["asked"], 50.0);
     let (status, _) = machine.refused("disk.full", json!({}), 5.0);
     assert_eq!(status, 409, "one fault at a time");
     machine.revert(&id);
@@ -101,8 +87,7 @@ fn disk_slow_holds_up_each_fsync_for_the_asked_time_at_least() {
     machine.run("for i in 1 2 3; do echo $i > /srv/$i; sync /srv/$i; done");
     let dose = machine.dose(&id, true);
     assert!(dose["measured"].as_f64() >= Some(290.0), "{dose}");
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
@@ -122,13 +107,12 @@ fn disk_hang_lets_no_write_return_until_it_is_over_whatever_becomes_of_the_agent
             ""
         );
         if kill {
-            machine.run(&format!("kill -9 {}", machine.agent_pid()));
-            machine.wait_until_ready();
+            machine.kill_agent();
         } else {
             machine.revert(&id);
         }
-        wait_for("the write", || {
-            (machine.run("cat /tmp/over 2>/dev/null; true") == "over").then_some(())
+        wait_until("the write", || {
+            machine.run("cat /tmp/over 2>/dev/null; true") == "over"
         });
         machine.run("rm /tmp/over /srv/hung");
         machine.assert_clean();

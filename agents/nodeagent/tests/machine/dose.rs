@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{wait_for, Container, BUSY_ROLE, IDLE_ROLE};
+use crate::support::{wait_for, wait_until, Container, BUSY_ROLE, IDLE_ROLE};
 
 #[test]
 fn a_role_that_was_continued_from_outside_did_not_hang() {
@@ -13,8 +13,7 @@ fn a_role_that_was_continued_from_outside_did_not_hang() {
     let dose = machine.dose(&id, false);
     assert_eq!(dose["unit"], "s");
     assert!(dose["measured"].as_f64() < dose["asked"].as_f64(), "{dose}");
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
@@ -31,8 +30,7 @@ fn a_card_that_got_its_rate_back_did_not_limp() {
     machine.run(&format!("iperf3 -c {} -u -b 50M -t 3", peer.data_address));
     let dose = machine.dose(&id, false);
     assert!(dose["measured"].as_f64().unwrap() > 2.0 * 2.0, "{dose}");
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
@@ -51,22 +49,16 @@ fn a_card_whose_packets_come_in_past_its_bucket_did_not_limp() {
         (dose["bit"] == false).then_some(dose)
     });
     assert!(dose["problem"].is_string(), "{dose}");
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
 fn a_loss_without_packets_says_nothing_and_one_without_its_rule_did_not_bite() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let peer = Container::peer();
-    let id = machine.inject(
-        "net.loss",
-        json!({ "percent": 10.0, "direction": "egress" }),
-    );
-    let quiet = wait_for("two looks", || {
-        let dose = machine.fault(&id)["dose"].clone();
-        (dose["samples"].as_u64() >= Some(2)).then_some(dose)
-    });
+    let asked = json!({ "percent": 10.0, "direction": "egress" });
+    let id = machine.inject("net.loss", asked);
+    let quiet = machine.looked_at(&id, 2);
     assert!(quiet["bit"].is_null(), "{quiet}");
     let table = format!("sparecraft_loss_{id}");
     let rules = machine.run(&format!("nft -a list table netdev {table}"));
@@ -80,8 +72,7 @@ fn a_loss_without_packets_says_nothing_and_one_without_its_rule_did_not_bite() {
         peer.data_address
     ));
     assert_eq!(machine.dose(&id, false)["measured"], 0.0);
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
@@ -95,8 +86,7 @@ fn a_role_that_got_its_cpu_back_did_not_limp() {
          true",
     );
     machine.dose(&id, false);
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }
 
 #[test]
@@ -105,12 +95,10 @@ fn an_undo_ends_the_write_that_measures_a_disk() {
     for _ in 0..5 {
         let slow = json!({ "factor": 1000, "nominal_mbps": 10 });
         let id = machine.inject("disk.limp", slow);
-        wait_for("the write", || {
-            (!machine.differences().is_empty() && !machine.run("pidof dd || true").is_empty())
-                .then_some(())
+        wait_until("the write", || {
+            !machine.differences().is_empty() && !machine.run("pidof dd || true").is_empty()
         });
-        machine.revert(&id);
-        machine.assert_clean();
+        machine.undo(&id);
     }
 }
 
@@ -125,11 +113,7 @@ fn large_requests_that_wait_for_their_turn_are_not_taken_for_a_rate() {
          for k in 1 2 3; do \
          dd if=/dev/zero of=/var/tmp/f$k bs=1M count=1 oflag=direct >/dev/null 2>&1 & done",
     );
-    let dose = wait_for("looks while they wait", || {
-        let dose = machine.fault(&id)["dose"].clone();
-        (dose["samples"].as_u64() >= Some(4)).then_some(dose)
-    });
+    let dose = machine.looked_at(&id, 4); // while they wait
     assert_eq!(dose["bit"], true, "{dose}");
-    machine.revert(&id);
-    machine.assert_clean();
+    machine.undo(&id);
 }

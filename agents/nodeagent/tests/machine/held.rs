@@ -2,18 +2,16 @@
 
 use serde_json::{json, Value};
 
-use crate::support::{docker, wait_for, Machine};
+use crate::support::{wait_until, Machine};
 
 /// Says by its arguments what it was started with.
-const ROLE: &str = "exec sleep \"10000${LAST:-3}\"\n";
+pub const ROLE: &str = "exec sleep \"10000${LAST:-3}\"\n";
 
 /// Returns when the role runs with this setting; 3 is its default.
-fn runs_with(machine: &Machine, last: u8) {
+pub fn runs_with(machine: &Machine, last: u8) {
     let wanted = format!("sleep 10000{last}");
-    wait_for(&wanted, || {
-        let processes = machine.role_processes();
-        let is_it = |line: &String| line.contains(&wanted);
-        (processes.iter().any(is_it) && machine.service() == "running").then_some(())
+    wait_until(&wanted, || {
+        machine.is_running(&wanted) && machine.service() == "running"
     });
 }
 
@@ -35,30 +33,12 @@ fn set_for(machine: &Machine, lease_s: f64) -> String {
     answer["held"].as_str().unwrap().to_owned()
 }
 
-fn is_reverted(machine: &Machine, id: &str, reason: &str) {
-    let fault = machine.fault(id);
-    assert_eq!(
-        (&fault["state"], &fault["revert_reason"]),
-        (&json!("reverted"), &json!(reason))
-    );
-}
-
-fn kill_agent(machine: &Machine) {
-    let agent = machine.agent_pid();
-    machine.run(&format!("kill -9 {agent}"));
-    wait_for("another agent", || {
-        let now = machine.agent_pid();
-        (!now.is_empty() && now != agent).then_some(())
-    });
-    machine.wait_until_ready();
-}
-
 #[test]
 fn a_service_whose_stop_is_renewed_by_nobody_is_started() {
     let machine = machine_or_skip!(ROLE);
     let id = stop_for(&machine, 1.5);
     runs_with(&machine, 3);
-    is_reverted(&machine, &id, "lease");
+    machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
 
@@ -70,7 +50,7 @@ fn settings_that_nobody_renews_are_what_they_were_and_the_service_is_restarted()
     let path = format!("/v1/faults/{id}/lease");
     assert_eq!(machine.call("PUT", &path, Some(lease)).0, 200);
     runs_with(&machine, 3);
-    is_reverted(&machine, &id, "lease");
+    machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
 
@@ -79,34 +59,29 @@ fn a_restarted_agent_starts_a_stopped_service_and_goes_on_with_settings() {
     let machine = machine_or_skip!(ROLE);
     let settings = set_for(&machine, 600.0);
     let stop = stop_for(&machine, 600.0);
-    kill_agent(&machine);
+    machine.kill_agent();
     runs_with(&machine, 1);
-    is_reverted(&machine, &stop, "restart");
+    machine.assert_reverted(&stop, "restart");
     let before = machine.role_pids();
-    kill_agent(&machine);
+    machine.kill_agent();
     assert_eq!(machine.role_pids(), before, "the role was not restarted");
     assert_eq!(machine.fault(&settings)["state"], "active");
     let path = format!("/v1/faults/{settings}");
     assert_eq!(machine.call("DELETE", &path, None).0, 200);
     runs_with(&machine, 3);
-    is_reverted(&machine, &settings, "requested");
+    machine.assert_reverted(&settings, "requested");
 }
 
 #[test]
 fn a_machine_that_lost_its_power_comes_back_with_its_settings_while_their_lease_lasts() {
     let machine = machine_or_skip!(ROLE);
     let id = set_for(&machine, 600.0);
-    let power = |action: &str| docker(&[action, &machine.container.name]).unwrap();
-    power("kill");
-    power("start");
-    machine.wait_until_ready();
+    machine.lose_power();
     runs_with(&machine, 1);
     let lease = json!({ "lease_s": 1.0 });
     let path = format!("/v1/faults/{id}/lease");
     assert_eq!(machine.call("PUT", &path, Some(lease)).0, 200);
-    power("kill");
-    power("start");
-    machine.wait_until_ready();
+    machine.lose_power();
     runs_with(&machine, 3);
 }
 
@@ -115,16 +90,7 @@ fn sigterm_leaves_nothing_of_a_stop_or_of_settings() {
     let machine = machine_or_skip!(ROLE);
     set_for(&machine, 600.0);
     stop_for(&machine, 600.0);
-    docker(&["stop", "--time", "20", &machine.container.name]).unwrap();
-    let code = [
-        "inspect",
-        "--format",
-        "{{.State.ExitCode}}",
-        &machine.container.name,
-    ];
-    assert_eq!(docker(&code).unwrap(), "0");
-    docker(&["start", &machine.container.name]).unwrap();
-    machine.wait_until_ready();
+    machine.end_and_start();
     runs_with(&machine, 3);
     assert_eq!(machine.call("GET", "/v1/faults", None).1, json!([]));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{wait_for, BUSY_ROLE, IDLE_ROLE};
+use crate::support::{wait_for, wait_until, BUSY_ROLE, IDLE_ROLE};
 
 #[test]
 fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
@@ -14,26 +14,15 @@ fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
     assert_eq!(neighbours.lines().count(), 4);
     // CPU time in clock ticks, the role's first.
     let look = || -> Vec<f64> {
-        let pids: Vec<&str> = std::iter::once(role.as_str())
-            .chain(neighbours.lines())
-            .collect();
-        let script = format!(
-            "for p in {}; do cut -d' ' -f14 /proc/$p/stat; done",
-            pids.join(" ")
-        );
-        machine
-            .run(&script)
-            .lines()
-            .map(|line| line.parse().unwrap())
-            .collect()
+        let pids = format!("{role} {}", neighbours.replace('\n', " "));
+        let script = format!("for p in {pids}; do cut -d' ' -f14 /proc/$p/stat; done");
+        let ticks = machine.run(&script);
+        ticks.lines().map(|line| line.parse().unwrap()).collect()
     };
     let before = look();
     let gained = wait_for("a second of CPU time", || {
-        let gained: Vec<f64> = look()
-            .iter()
-            .zip(&before)
-            .map(|(now, then)| now - then)
-            .collect();
+        let (now, gain) = (look(), |(now, then): (&f64, &f64)| now - then);
+        let gained: Vec<f64> = now.iter().zip(&before).map(gain).collect();
         (gained.iter().sum::<f64>() > 100.0).then_some(gained)
     });
     // One of five equal tasks: a fifth, far from the whole and from nothing.
@@ -56,14 +45,8 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     let server = machine_or_skip!(IDLE_ROLE);
     let client = machine_or_skip!(IDLE_ROLE);
     let interface = client.data_interface();
-    let sent = || -> f64 {
-        client
-            .run(&format!(
-                "cat /sys/class/net/{interface}/statistics/tx_bytes"
-            ))
-            .parse()
-            .unwrap()
-    };
+    let counter = format!("cat /sys/class/net/{interface}/statistics/tx_bytes");
+    let sent = || client.run(&counter).parse::<f64>().unwrap();
     let far = server.inject("interference.iperf_server", json!({ "port": 5301 }));
     let listening = server.run("ss --listening --tcp --numeric --no-header 'sport = :5301'");
     assert!(listening.contains("5301"), "{listening:?}");
@@ -71,7 +54,7 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     let peer = server.container.data_address.clone();
     let request = json!({ "peer": peer, "port": 5301, "mbps": 50 });
     let near = client.inject("interference.iperf", request.clone());
-    wait_for("5 MB of load", || (sent() - before > 5e6).then_some(()));
+    wait_until("5 MB of load", || sent() - before > 5e6);
     assert_eq!(client.refused("interference.iperf", request, 5.0).0, 409);
     assert_eq!(client.dose(&near, true)["asked"], 50.0);
     assert!(server.dose(&far, true)["asked"].is_null());

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::IDLE_ROLE;
+use crate::support::{wait_for, wait_until, IDLE_ROLE};
 
 /// A process that touches 60 MB in one piece; its exit code.
 const WANTS_60_MB: &str = "dd if=/dev/zero of=/dev/null bs=60000000 count=1 2>/dev/null; echo $?";
@@ -24,8 +24,7 @@ fn ballast_leaves_the_machine_as_little_as_asked_and_is_never_what_the_kernel_ki
         assert_eq!(machine.run(WANTS_60_MB), "137", "killed for want of memory");
         let told = machine.dose(&id, true);
         assert!(told["measured"].as_f64() > Some(150.0), "{told}");
-        let (status, reason) = machine.refused("memory.pin", json!({ "free_mb": 30 }), 5.0);
-        assert!(status == 409 && reason.contains(&id), "{status} {reason}");
+        machine.refuses("memory.pin", json!({ "free_mb": 30 }), 409, &id);
         machine.revert(&id);
         assert_eq!(machine.run(WANTS_60_MB), "0");
         machine.assert_clean();
@@ -38,7 +37,7 @@ fn a_process_that_the_kernel_killed_beside_the_ballast_is_told() {
     let id = machine.inject("memory.exhaust", json!({ "free_mb": 30 }));
     machine.dose(&id, true);
     assert_eq!(machine.run(WANTS_60_MB), "137");
-    let problem = crate::support::wait_for("the kill", || {
+    let problem = wait_for("the kill", || {
         let dose = machine.fault(&id)["dose"].clone();
         dose["problem"].as_str().map(str::to_owned)
     });
@@ -49,11 +48,7 @@ fn a_process_that_the_kernel_killed_beside_the_ballast_is_told() {
 #[test]
 fn a_machine_that_has_less_left_than_asked_is_not_loaded() {
     let machine = machine_or_skip!(IDLE_ROLE, "memory.pin");
-    let (status, reason) = machine.refused("memory.pin", json!({ "free_mb": 5000 }), 5.0);
-    assert!(
-        status == 409 && reason.contains("no ballast"),
-        "{status} {reason}"
-    );
+    machine.refuses("memory.pin", json!({ "free_mb": 5000 }), 409, "no ballast");
     machine.assert_clean();
 }
 
@@ -62,8 +57,7 @@ fn ballast_goes_when_the_agent_that_brought_it_is_killed() {
     let machine = machine_or_skip!(IDLE_ROLE, "memory.pin");
     let id = machine.inject("memory.pin", json!({ "free_mb": 30 }));
     machine.dose(&id, true);
-    machine.run(&format!("kill -9 {}", machine.agent_pid()));
-    machine.wait_until_ready();
+    machine.kill_agent();
     assert_eq!(
         machine.run("grep -c sparecraft_ballast /proc/mounts; true"),
         "0"
@@ -74,16 +68,11 @@ fn ballast_goes_when_the_agent_that_brought_it_is_killed() {
 #[test]
 fn threads_that_stream_over_memory_do_so_in_the_roles_cgroup_and_are_gone_after() {
     let machine = machine_or_skip!(IDLE_ROLE, "memory.limp");
-    let (status, reason) = machine.refused("memory.limp", json!({ "buffer_mb": 300 }), 5.0);
-    assert!(
-        status == 409 && reason.contains("buffer_mb"),
-        "{status} {reason}"
-    );
+    machine.refuses("memory.limp", json!({ "buffer_mb": 300 }), 409, "buffer_mb");
     let id = machine.inject("memory.limp", json!({ "threads": 2, "buffer_mb": 80 }));
     let pid = machine.run("pgrep -fx '/opt/sparecraft/bin/nodeagent stream .*'");
-    crate::support::wait_for("three threads", || {
-        (machine.run(&format!("ls /proc/{pid}/task | wc -l")) == "3").then_some(())
-    });
+    let count = format!("ls /proc/{pid}/task | wc -l");
+    wait_until("three threads", || machine.run(&count) == "3");
     let groups = machine.run(&format!("cat /proc/{pid}/cgroup"));
     assert!(
         groups.lines().any(|line| line.ends_with("/sparecraft")),

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 
-use crate::support::{wait_for, BUSY_ROLE, LOGIN};
+use crate::support::{wait_for, wait_until, BUSY_ROLE, LOGIN};
 
 const PORT: u16 = 18_642;
 
@@ -88,15 +88,13 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
             .as_u64()
             .unwrap()
     };
-    wait_for("three samples in the buffer", || {
-        (count("buffered") >= 3).then_some(())
-    });
+    wait_until("three samples in the buffer", || count("buffered") >= 3);
     assert_eq!(count("delivered"), 0);
     let _influx = Influx::start();
     // The database itself is still missing: that is waited for too.
     query("CREATE DATABASE sparecraft", "").unwrap();
-    wait_for("delivery", || {
-        (count("delivered") >= 4 && count("buffered") == 0).then_some(())
+    wait_until("delivery", || {
+        count("delivered") >= 4 && count("buffered") == 0
     });
     assert_eq!((count("dropped"), count("rejected")), (0, 0));
     let text = query("SELECT count(cpu_percent) FROM host", "sparecraft").unwrap();

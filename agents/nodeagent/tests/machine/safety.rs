@@ -1,8 +1,8 @@
 //! The safe-fault rules: lease, agent death, restart, SIGTERM, foreign state.
 
-use serde_json::{json, Value};
+use serde_json::json;
 
-use crate::support::{docker, wait_for, Machine, IDLE_ROLE};
+use crate::support::{wait_until, Machine, IDLE_ROLE};
 
 /// Every fault that can be active together, on one machine.
 fn inject_everything(machine: &Machine) -> Vec<String> {
@@ -16,22 +16,16 @@ fn inject_everything(machine: &Machine) -> Vec<String> {
         ("interference.iperf_server", json!({ "port": 5401 })),
         ("net.link_down", json!({})),
     ];
-    let possible: Vec<_> = requests
-        .into_iter()
-        .filter(|(kind, _)| machine.can(kind))
-        .collect();
-    possible
-        .into_iter()
-        .map(|(kind, parameters)| machine.inject(kind, parameters))
-        .collect()
+    let mut possible = Vec::from(requests);
+    possible.retain(|(kind, _)| machine.can(kind));
+    let inject = |(kind, parameters)| machine.inject(kind, parameters);
+    possible.into_iter().map(inject).collect()
 }
 
 fn journal(machine: &Machine) -> Vec<String> {
     let names = machine.run("ls /var/lib/sparecraft/journal");
-    names
-        .lines()
-        .map(|line| line.trim_end_matches(".json").to_owned())
-        .collect()
+    let id = |line: &str| line.trim_end_matches(".json").to_owned();
+    names.lines().map(id).collect()
 }
 
 #[test]
@@ -39,10 +33,10 @@ fn the_end_of_a_lease_undoes_the_fault() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 1.5);
     assert!(!machine.differences().is_empty());
-    wait_for("the lease's end", || {
-        (machine.fault(&id)["state"] == "reverted").then_some(())
+    wait_until("the lease's end", || {
+        machine.fault(&id)["state"] == "reverted"
     });
-    assert_eq!(machine.fault(&id)["revert_reason"], "lease");
+    machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
 
@@ -52,19 +46,9 @@ fn an_agent_killed_in_mid_fault_is_started_again_and_undoes_all_of_it() {
     let ids = inject_everything(&machine);
     assert_eq!(journal(&machine), ids);
     let before = machine.role_pids();
-    let agent = machine.agent_pid();
-    machine.run(&format!("kill -9 {agent}"));
-    wait_for("another agent", || {
-        let now = machine.agent_pid();
-        (!now.is_empty() && now != agent).then_some(())
-    });
-    machine.wait_until_ready();
+    machine.kill_agent();
     for id in &ids {
-        let fault = machine.fault(id);
-        assert_eq!(
-            (&fault["state"], &fault["revert_reason"]),
-            (&json!("reverted"), &json!("restart"))
-        );
+        machine.assert_reverted(id, "restart");
     }
     assert_eq!(machine.role_pids(), before, "the role was not restarted");
     assert_eq!(journal(&machine), Vec::<String>::new());
@@ -76,10 +60,10 @@ fn an_agent_that_is_stopped_in_mid_fault_goes_on_and_ends_the_lease() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 3.0);
     machine.run(&format!("kill -STOP {}", machine.agent_pid()));
-    wait_for("the lease's end", || {
-        (machine.fault(&id)["state"] == "reverted").then_some(())
+    wait_until("the lease's end", || {
+        machine.fault(&id)["state"] == "reverted"
     });
-    assert_eq!(machine.fault(&id)["revert_reason"], "lease");
+    machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
 
@@ -87,10 +71,8 @@ fn an_agent_that_is_stopped_in_mid_fault_goes_on_and_ends_the_lease() {
 fn a_machine_killed_in_mid_fault_comes_back_clean() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
-    docker(&["kill", &machine.container.name]).unwrap();
-    docker(&["start", &machine.container.name]).unwrap();
-    machine.wait_until_ready();
-    assert_eq!(machine.fault(&ids[0])["revert_reason"], "restart");
+    machine.lose_power();
+    machine.assert_reverted(&ids[0], "restart");
     assert_eq!(journal(&machine), Vec::<String>::new());
     machine.assert_clean();
 }
@@ -99,16 +81,7 @@ fn a_machine_killed_in_mid_fault_comes_back_clean() {
 fn sigterm_undoes_all_faults_ends_the_role_and_exits_well() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
-    docker(&["stop", "--time", "20", &machine.container.name]).unwrap();
-    let state = docker(&[
-        "inspect",
-        "--format",
-        "{{.State.ExitCode}}",
-        &machine.container.name,
-    ]);
-    assert_eq!(state.unwrap(), "0");
-    docker(&["start", &machine.container.name]).unwrap();
-    machine.wait_until_ready();
+    machine.end_and_start();
     // Had one been left, its record would still be in the journal and the new agent would list it.
     let (_, faults) = machine.call("GET", "/v1/faults", None);
     assert_eq!((faults, ids.len() > 2), (json!([]), true));
@@ -118,15 +91,11 @@ fn sigterm_undoes_all_faults_ends_the_role_and_exits_well() {
 fn one_request_undoes_everything() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
-    assert_eq!(
-        machine.call("GET", "/v1/health", None).1["faults_active"],
-        ids.len()
-    );
+    let health = machine.call("GET", "/v1/health", None).1;
+    assert_eq!(health["faults_active"], ids.len());
     let (status, undone) = machine.call("DELETE", "/v1/faults", None);
-    assert_eq!(
-        (status, undone.as_array().map(Vec::len)),
-        (200, Some(ids.len()))
-    );
+    let count = undone.as_array().map(Vec::len);
+    assert_eq!((status, count), (200, Some(ids.len())));
     machine.assert_clean();
 }
 
@@ -143,10 +112,8 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
          setpriv --reuid=nobody --regid=nogroup --clear-groups /tmp/id -u >/tmp/became\n\
          exec sleep 100003\n"
     );
-    wait_for("the end of all tries", || {
-        let processes = machine.role_processes();
-        let sleeps = |line: &String| line.contains("sleep 100003");
-        processes.iter().any(sleeps).then_some(())
+    wait_until("the end of all tries", || {
+        machine.is_running("sleep 100003")
     });
     assert_eq!(machine.run("cat /tmp/could"), "chown\nchown");
     assert_eq!(machine.run("cat /tmp/became"), "65534");
@@ -165,53 +132,29 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
     );
     assert_eq!(line("NoNewPrivs:"), "1");
     // The agent keeps what faults take.
-    assert!(machine
-        .run("nft list tables")
-        .contains("sparecraft_control"));
+    let tables = machine.run("nft list tables");
+    assert!(tables.contains("sparecraft_control"), "{tables}");
 }
 
 /// Each a way from a role to what its agent is, to the host or to a neighbour, and what it is called.
+#[rustfmt::skip] // a table
 const WAYS_OUT: [(&str, &str); 26] = [
-    (
-        "touch /opt/sparecraft/bin/x",
-        "a program beside the agent's",
-    ),
-    (
-        "rm /opt/sparecraft/bin/nodeagent",
-        "the agent's program away",
-    ),
-    (
-        "mv /opt/sparecraft/bin /opt/sparecraft/was",
-        "its folder away",
-    ),
+    ("touch /opt/sparecraft/bin/x", "a program beside the agent's"),
+    ("rm /opt/sparecraft/bin/nodeagent", "the agent's program away"),
+    ("mv /opt/sparecraft/bin /opt/sparecraft/was", "its folder away"),
     ("mv /opt/sparecraft /opt/was", "the folder above it away"),
     ("echo >>/opt/sparecraft/role/ready.sh", "another probe"),
-    (
-        "echo '{}' >/var/lib/sparecraft/journal/x.json",
-        "an undo record",
-    ),
+    ("echo '{}' >/var/lib/sparecraft/journal/x.json", "an undo record"),
     ("rm -r /var/lib/sparecraft/journal", "no undo records"),
     ("mv /var/lib /var/was", "other undo records"),
-    (
-        "echo '{}' >/var/lib/sparecraft/role.json",
-        "another process as the role",
-    ),
+    ("echo '{}' >/var/lib/sparecraft/role.json", "another process as the role"),
     ("umount /opt/sparecraft/bin", "the closed folder opened"),
-    (
-        "mount -o remount,rw /opt/sparecraft/bin",
-        "the closed folder made writable",
-    ),
+    ("mount -o remount,rw /opt/sparecraft/bin", "the closed folder made writable"),
     ("ls /proc/1/root/test", "the agent's view of the machine"),
     ("cat /proc/1/environ", "the agent's memory"),
     ("nsenter --target 1 --mount true", "the agent's name space"),
-    (
-        "for f in /run/sparecraft/cgroup/*/sparecraft/cgroup.procs; do echo 0 >>\\$f && exit; done; false",
-        "another cgroup",
-    ),
-    (
-        "mkdir /run/sparecraft/cgroup/*/sparecraft/own",
-        "a cgroup of its own",
-    ),
+    ("for f in /run/sparecraft/cgroup/*/sparecraft/cgroup.procs; do echo 0 >>\\$f && exit; done; false", "another cgroup"),
+    ("mkdir /run/sparecraft/cgroup/*/sparecraft/own", "a cgroup of its own"),
     ("echo 1 >/proc/sys/kernel/sysrq", "the host's kernel"),
     ("mknod /tmp/disk b 8 0", "the host's disk"),
     ("date -s 2001-01-01", "the host's clock"),
@@ -219,10 +162,7 @@ const WAYS_OUT: [(&str, &str); 26] = [
     ("chroot / true", "another root"),
     ("unshare --user --map-root-user true", "a root of its own"),
     ("hostname another", "another machine's name"),
-    (
-        "ip address add 198.18.242.120/25 dev lo",
-        "a neighbour's address",
-    ),
+    ("ip address add 198.18.242.120/25 dev lo", "a neighbour's address"),
     ("nft flush ruleset", "the control address's guard"),
     ("ping -c 1 127.0.0.1", "packets in a neighbour's name"),
 ];
@@ -238,11 +178,7 @@ fn a_role_that_is_root_or_a_user_finds_no_way_out() {
         }
     }
     let machine = machine_or_skip!(&format!("{script}exec sleep 100003\n"));
-    wait_for("the end of all ways", || {
-        let processes = machine.role_processes();
-        let sleeps = |line: &String| line.contains("sleep 100003");
-        processes.iter().any(sleeps).then_some(())
-    });
+    wait_until("the end of all ways", || machine.is_running("sleep 100003"));
     assert_eq!(machine.run("cat /tmp/could"), "");
     // All of it is the agent's still.
     machine.run("touch /opt/sparecraft/bin/x /var/lib/sparecraft/journal/x");
@@ -266,39 +202,31 @@ fn foreign_state_is_refused_and_left_alone() {
     machine.run(&format!(
         "tc qdisc replace dev {interface} root handle 77: tbf rate 9mbit burst 9k limit 90k"
     ));
-    let conflict = |kind: &str, parameters: Value, word: &str| {
-        let (status, reason) = machine.refused(kind, parameters, 9.0);
-        assert!(
-            status == 409 && reason.contains(word),
-            "{kind}: {status} {reason}"
-        );
-    };
-    conflict("net.limp", json!({ "factor": 10 }), "77:");
-    assert!(machine
-        .run(&format!("tc qdisc show dev {interface}"))
-        .contains("tbf 77:"));
+    machine.refuses("net.limp", json!({ "factor": 10 }), 409, "77:");
+    let qdiscs = machine.run(&format!("tc qdisc show dev {interface}"));
+    assert!(qdiscs.contains("tbf 77:"), "{qdiscs}");
     machine.run("nft add table netdev sparecraft_loss_foreign");
-    conflict(
-        "net.loss",
-        json!({ "percent": 1 }),
-        "sparecraft_loss_foreign",
-    );
-    assert!(machine
-        .run("nft list tables")
-        .contains("sparecraft_loss_foreign"));
+    let (foreign, one) = ("sparecraft_loss_foreign", json!({ "percent": 1 }));
+    machine.refuses("net.loss", one, 409, foreign);
+    assert!(machine.run("nft list tables").contains(foreign));
     let role = machine.role_pids().swap_remove(1);
     machine.run(&format!("kill -STOP {role}"));
-    conflict("process.hang", json!({}), "stopped already");
+    machine.refuses("process.hang", json!({}), 409, "stopped already");
     if machine.can("cpu.limp") {
         let quota = "/run/sparecraft/cgroup/cpu/sparecraft/cpu.cfs_quota_us";
         machine.run(&format!(
             "test -e {quota} && echo 5000 > {quota} || echo '5000 100000' > \
             /run/sparecraft/cgroup/unified/sparecraft/cpu.max"
         ));
-        conflict("cpu.limp", json!({ "factor": 10 }), "no active fault set");
+        machine.refuses(
+            "cpu.limp",
+            json!({ "factor": 10 }),
+            409,
+            "no active fault set",
+        );
     }
     machine.run(&format!("ip link set {interface} down"));
-    conflict("net.link_down", json!({}), "down already");
+    machine.refuses("net.link_down", json!({}), 409, "down already");
     assert_eq!(machine.call("GET", "/v1/faults", None).1, json!([]));
 }
 
@@ -333,13 +261,7 @@ fn an_undo_of_what_somebody_undid_already_succeeds() {
     machine.run(&format!("ip link set {interface} up; kill -CONT -1"));
     let (status, undone) = machine.call("DELETE", "/v1/faults", None);
     assert_eq!(status, 200);
-    assert!(
-        undone
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|fault| fault["state"] == "reverted"),
-        "{undone}"
-    );
+    let mut all = undone.as_array().unwrap().iter();
+    assert!(all.all(|fault| fault["state"] == "reverted"), "{undone}");
     machine.assert_clean();
 }

@@ -80,6 +80,11 @@ pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until `holds` is true.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(what, || holds().then_some(()));
+}
+
 /// Both networks, as long as any test holds one of these.
 pub struct Networks;
 
@@ -134,27 +139,17 @@ impl Container {
         let host = NEXT_HOST.fetch_add(1, Ordering::Relaxed);
         let name = format!("tst-agent-{}-{host}", std::process::id());
         let data_address = format!("{DATA}.{host}");
-        docker(&[
-            "run",
-            "-d",
-            "--name",
-            &name,
-            "--network",
-            DATA_NETWORK,
-            "--ip",
-            &data_address,
-            IMAGE,
-            "iperf3",
-            "-s",
-        ])
-        .unwrap();
+        let mut words = vec!["run", "-d", "--name", &name, "--network", DATA_NETWORK];
+        words.extend(["--ip", &data_address, IMAGE, "iperf3", "-s"]);
+        docker(&words).unwrap();
         let peer = Container {
             name,
             data_address,
             _networks: networks,
         };
-        let listening = || peer.run("ss -ltn").contains(":5201").then_some(());
-        wait_for("the peer's iperf3", listening);
+        wait_until("the peer's iperf3", || {
+            peer.run("ss -ltn").contains(":5201")
+        });
         peer
     }
 }
@@ -162,16 +157,9 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
-                "{}",
-                Command::new("docker")
-                    .args(["logs", &self.name])
-                    .output()
-                    .map_or(String::new(), |output| String::from_utf8_lossy(
-                        &output.stderr
-                    )
-                    .into_owned())
-            );
+            let logs = Command::new("docker").args(["logs", &self.name]).output();
+            let text = logs.map_or(vec![], |output| output.stderr);
+            eprintln!("{}", String::from_utf8_lossy(&text));
         }
         let _ = docker(&["rm", "-f", "-v", &self.name]);
     }
@@ -212,10 +200,8 @@ impl Machine {
         }
         let networks = Networks::open();
         let host = NEXT_HOST.fetch_add(1, Ordering::Relaxed);
-        let (data, control) = (
-            format!("{DATA}.{host}"),
-            format!("{DATA}.{}", CONTROL_FROM + host),
-        );
+        let data = format!("{DATA}.{host}");
+        let control = format!("{DATA}.{}", CONTROL_FROM + host);
         let authority = Authority::new();
         let files = write_files(&authority, &data, &control, role, more);
         let name = format!("tst-agent-{}-{host}", std::process::id());
@@ -225,15 +211,15 @@ impl Machine {
             data_address: data,
             _networks: networks,
         };
-        docker(&[
+        let words = [
             "network",
             "connect",
             "--ip",
             &control,
             CONTROL_NETWORK,
             &container.name,
-        ])
-        .unwrap();
+        ];
+        docker(&words).unwrap();
         docker(&["start", &container.name]).unwrap();
         let client = authority.client();
         let control = control.parse().unwrap();
@@ -327,11 +313,8 @@ impl Machine {
     pub fn inject_for(&self, kind: &str, parameters: Value, lease_s: f64) -> String {
         let request = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
         let (status, fault) = self.call("POST", "/v1/faults", Some(request));
-        assert_eq!(
-            (status, &fault["state"]),
-            (201, &json!("active")),
-            "{fault}"
-        );
+        let expected = (201, &json!("active"));
+        assert_eq!((status, &fault["state"]), expected, "{fault}");
         fault["id"].as_str().unwrap().to_owned()
     }
 
@@ -339,13 +322,23 @@ impl Machine {
     pub fn refused(&self, kind: &str, parameters: Value, lease_s: f64) -> (u16, String) {
         let request = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
         let (status, body) = self.call("POST", "/v1/faults", Some(request));
-        (
-            status,
-            body["error"]
-                .as_str()
-                .unwrap_or_else(|| panic!("not refused: {body}"))
-                .to_owned(),
-        )
+        let reason = body["error"].as_str();
+        let reason = reason.unwrap_or_else(|| panic!("not refused: {body}"));
+        (status, reason.to_owned())
+    }
+
+    /// Asks for a fault that shall be refused with this status, for a reason with `word` in it.
+    pub fn refuses(&self, kind: &str, parameters: Value, status: u16, word: &str) {
+        let (got, reason) = self.refused(kind, parameters, 5.0);
+        let is_it = got == status && reason.contains(word);
+        assert!(is_it, "{kind}: {got} {reason}");
+    }
+
+    /// Asks for settings that restart the role.
+    pub fn restart_with(&self, settings: Value) {
+        let (status, answer) = self.set(settings, 600.0);
+        let expected = (200, &json!("running"));
+        assert_eq!((status, &answer["service"]), expected, "{answer}");
     }
 
     /// Its dose, once that is measured; whether it bit is as expected.
@@ -356,13 +349,38 @@ impl Machine {
         })
     }
 
+    /// Its dose, once it is measured so much, which is one that bit.
+    pub fn doses(&self, id: &str, range: std::ops::Range<f64>) -> Value {
+        let dose = self.dose(id, true);
+        let measured = dose["measured"].as_f64().unwrap();
+        assert!(range.contains(&measured), "{dose}");
+        dose
+    }
+
+    /// Its dose after so many looks.
+    pub fn looked_at(&self, id: &str, samples: u64) -> Value {
+        wait_for("looks", || {
+            let dose = self.fault(id)["dose"].clone();
+            (dose["samples"].as_u64() >= Some(samples)).then_some(dose)
+        })
+    }
+
+    /// Reverts it, which leaves nothing.
+    pub fn undo(&self, id: &str) {
+        self.revert(id);
+        self.assert_clean();
+    }
+
+    pub fn assert_reverted(&self, id: &str, reason: &str) {
+        let fault = self.fault(id);
+        let found = (&fault["state"], &fault["revert_reason"]);
+        assert_eq!(found, (&json!("reverted"), &json!(reason)));
+    }
+
     pub fn revert(&self, id: &str) {
         let (status, fault) = self.call("DELETE", &format!("/v1/faults/{id}"), None);
-        assert_eq!(
-            (status, &fault["state"]),
-            (200, &json!("reverted")),
-            "{fault}"
-        );
+        let expected = (200, &json!("reverted"));
+        assert_eq!((status, &fault["state"]), expected, "{fault}");
         assert!(fault["dose"]["how"].is_string(), "{fault}");
     }
 
@@ -378,10 +396,8 @@ impl Machine {
     }
 
     pub fn service(&self) -> String {
-        self.call("GET", "/v1/health", None).1["service"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let (_, health) = self.call("GET", "/v1/health", None);
+        health["service"].as_str().unwrap().to_owned()
     }
 
     pub fn fault(&self, id: &str) -> Value {
@@ -390,9 +406,9 @@ impl Machine {
             .as_array()
             .unwrap()
             .iter()
-            .find(|fault| fault["id"] == id)
-            .cloned();
-        found.unwrap_or_else(|| panic!("no fault {id} in {faults}"))
+            .find(|fault| fault["id"] == id);
+        let found = found.unwrap_or_else(|| panic!("no fault {id} in {faults}"));
+        found.clone()
     }
 
     /// `PID STATE ARGUMENTS` of the role's processes.
@@ -406,6 +422,13 @@ impl Machine {
         lines.map(|line| line.trim().to_owned()).collect()
     }
 
+    /// True if one of the role's processes has `words` in its arguments.
+    pub fn is_running(&self, words: &str) -> bool {
+        self.role_processes()
+            .iter()
+            .any(|line| line.contains(words))
+    }
+
     /// Their pids.
     pub fn role_pids(&self) -> Vec<String> {
         let pid = |line: &String| line.split(' ').next().unwrap().to_owned();
@@ -414,9 +437,35 @@ impl Machine {
 
     /// Waits for the three processes of the idle role.
     pub fn wait_for_role(&self) {
-        wait_for("the role's processes", || {
-            (self.role_processes().len() == 3).then_some(())
+        wait_until("the role's processes", || self.role_processes().len() == 3);
+    }
+
+    /// Kills the agent proper and waits until another is ready.
+    pub fn kill_agent(&self) {
+        let agent = self.agent_pid();
+        self.run(&format!("kill -9 {agent}"));
+        wait_until("another agent", || {
+            let now = self.agent_pid();
+            !now.is_empty() && now != agent
         });
+        self.wait_until_ready();
+    }
+
+    /// Ends the machine as a cut of its power does, and starts it.
+    pub fn lose_power(&self) {
+        docker(&["kill", &self.container.name]).unwrap();
+        docker(&["start", &self.container.name]).unwrap();
+        self.wait_until_ready();
+    }
+
+    /// Ends the machine by SIGTERM, which is to go well, and starts it.
+    pub fn end_and_start(&self) {
+        let name = self.container.name.as_str();
+        docker(&["stop", "--time", "20", name]).unwrap();
+        let code = docker(&["inspect", "--format", "{{.State.ExitCode}}", name]);
+        assert_eq!(code.unwrap(), "0");
+        docker(&["start", name]).unwrap();
+        self.wait_until_ready();
     }
 
     /// The interface with the data address.
@@ -480,23 +529,9 @@ fn create(name: &str, data: &str, files: &Path) {
         mount(&files.join("role"), "/opt/sparecraft/role"),
     );
     let files = mount(files, "/test");
-    let mut words = vec![
-        "create",
-        "--name",
-        name,
-        "--network",
-        DATA_NETWORK,
-        "--ip",
-        data,
-    ];
-    words.extend([
-        "--cap-add",
-        "NET_ADMIN",
-        "--cap-add",
-        "SYS_ADMIN",
-        "--cgroupns",
-        "private",
-    ]);
+    let mut words = vec!["create", "--name", name, "--network", DATA_NETWORK];
+    words.extend(["--ip", data, "--cgroupns", "private"]);
+    words.extend(["--cap-add", "NET_ADMIN", "--cap-add", "SYS_ADMIN"]);
     words.extend(["--security-opt", "apparmor=unconfined"]);
     words.extend(["--cpu-period", "10000", "--cpu-quota", "6000"]);
     if Path::new("/dev/fuse").exists() {

@@ -90,35 +90,20 @@ impl Fleet {
     }
 
     pub fn start(&mut self, node: usize) {
-        let peers: Vec<String> = self
-            .machines
-            .iter()
-            .map(|m| format!("{}={}", m.name, m.peer))
-            .collect();
+        let pair = |machine: &Machine| format!("{}={}", machine.name, machine.peer);
+        let peers: Vec<String> = self.machines.iter().map(pair).collect();
         let machine = &self.machines[node];
+        let words = format!(
+            "--name {} --peers {} --mode {} --listen {} --admin {} --beat-ms 100 --query-ms 200 \
+             --fail-after-ms 1500",
+            machine.name,
+            peers.join(","),
+            self.mode,
+            machine.http,
+            machine.admin
+        );
         let process = Command::new(env!("CARGO_BIN_EXE_press"))
-            .args([
-                "--name",
-                &machine.name,
-                "--peers",
-                &peers.join(","),
-                "--mode",
-                self.mode,
-            ])
-            .args([
-                "--listen",
-                &machine.http.to_string(),
-                "--admin",
-                &machine.admin.to_string(),
-            ])
-            .args([
-                "--beat-ms",
-                "100",
-                "--query-ms",
-                "200",
-                "--fail-after-ms",
-                "1500",
-            ])
+            .args(words.split(' '))
             .arg("--root")
             .arg(self.root.path())
             .args(&self.extra)
@@ -136,17 +121,9 @@ impl Fleet {
 
     /// `STOP` or `CONT`.
     pub fn signal(&self, node: usize, signal: &str) {
-        let id = self.machines[node]
-            .process
-            .as_ref()
-            .unwrap()
-            .id()
-            .to_string();
-        let done = Command::new("kill")
-            .args([&format!("-{signal}"), &id])
-            .status()
-            .unwrap();
-        assert!(done.success());
+        let process = self.machines[node].process.as_ref().unwrap();
+        let words = [format!("-{signal}"), process.id().to_string()];
+        assert!(Command::new("kill").args(words).status().unwrap().success());
     }
 
     pub fn http(&self, node: usize) -> SocketAddr {
@@ -181,9 +158,8 @@ impl Fleet {
     /// One of its counters.
     pub async fn metric(&self, node: usize, name: &str) -> Option<u64> {
         let (_, text) = self.ask(node, "/metrics").await?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
+        let line = text.lines().find_map(value);
         line.map(|value| value.parse().unwrap())
     }
 
@@ -207,13 +183,10 @@ impl Fleet {
         until("the members are these", || async {
             for (peer, &is_member) in members.iter().enumerate() {
                 let name = &self.machines[peer].name;
-                let told = self
-                    .metric(node, &format!("press_member{{node=\"{name}\"}}"))
-                    .await;
-                let is_linked = self
-                    .metric(node, &format!("press_peer_pages{{node=\"{name}\"}}"))
-                    .await
-                    .is_some();
+                let member = format!("press_member{{node=\"{name}\"}}");
+                let pages = format!("press_peer_pages{{node=\"{name}\"}}");
+                let told = self.metric(node, &member).await;
+                let is_linked = self.metric(node, &pages).await.is_some();
                 if told != Some(is_member.into()) || (peer != node && is_linked != is_member) {
                     return false;
                 }

@@ -75,10 +75,8 @@ async fn perf_goes_on_without_a_crashed_node_and_needs_a_restart_of_all_to_have_
     }
     ask_all(&fleet, &[0, 1, 3], 0..10).await;
     fleet.start(2);
-    assert_eq!(
-        fleet.until_unhealthy(2).await,
-        "the cluster is not formed\n"
-    );
+    let reason = fleet.until_unhealthy(2).await;
+    assert_eq!(reason, "the cluster is not formed\n");
     ask_all(&fleet, &[0, 1, 3], 10..20).await;
     assert_eq!(fleet.health(2).await.unwrap().0, 503);
     (0..4).for_each(|node| fleet.kill(node));
@@ -116,10 +114,8 @@ async fn ha_has_a_new_master_when_the_old_one_dies_and_one_when_it_is_back() {
         fleet.until_members(node, &members).await;
     }
     fleet::until("there is another master", || async {
-        fleet
-            .master(rest[0])
-            .await
-            .is_some_and(|other| other != master)
+        let now = fleet.master(rest[0]).await;
+        now.is_some_and(|other| other != master)
     })
     .await;
     ask_all(&fleet, &rest, 0..10).await;
@@ -156,12 +152,8 @@ async fn after_all_nodes_were_down_they_serve_again() {
 
 #[tokio::test]
 async fn shed_says_so_at_once_where_the_others_let_clients_wait() {
-    let fleet = Fleet::up(
-        "shed",
-        2,
-        &["--window", "1", "--queue", "1", "--fail-after-ms", "600000"],
-    )
-    .await;
+    let small = ["--window", "1", "--queue", "1", "--fail-after-ms", "600000"];
+    let fleet = Fleet::up("shed", 2, &small).await;
     fleet.signal(1, "STOP");
     let mut statuses = vec![];
     for number in 0..8 {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use testkit::web;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
 
 use crate::fleet::{self, Fleet};
 
@@ -27,9 +28,7 @@ async fn with_impostor() -> (Fleet, Impostor) {
 
 /// The first message of a real node 1, to a node 0 that the test plays.
 async fn words_of_node_1(fleet: &mut Fleet) -> Vec<u8> {
-    let listener = tokio::net::TcpListener::bind(fleet.machines[0].peer)
-        .await
-        .unwrap();
+    let listener = TcpListener::bind(fleet.machines[0].peer).await.unwrap();
     fleet.start(1);
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut words = vec![0; 13];
@@ -101,12 +100,7 @@ impl Impostor {
     }
 }
 
-async fn asked_of_impostor() -> (
-    Fleet,
-    Impostor,
-    tokio::task::JoinHandle<web::Reply>,
-    [u8; 8],
-) {
+async fn asked_of_impostor() -> (Fleet, Impostor, JoinHandle<web::Reply>, [u8; 8]) {
     let (fleet, mut impostor) = with_impostor().await;
     impostor.claim("page-7.html").await;
     fleet::until("the claim is heard", || async {
@@ -118,7 +112,7 @@ async fn asked_of_impostor() -> (
     (fleet, impostor, asked, id)
 }
 
-async fn assert_read_from_disk(asked: tokio::task::JoinHandle<web::Reply>) {
+async fn assert_read_from_disk(asked: JoinHandle<web::Reply>) {
     let reply = asked.await.unwrap();
     assert_eq!(reply.text(), fleet::page(7));
     assert_eq!(reply.field("x-press-source").as_deref(), Some("disk"));
@@ -182,13 +176,9 @@ async fn a_lost_change_is_asked_for() {
 #[tokio::test]
 async fn strangers_on_the_port_of_nodes_are_not_let_in() {
     let (fleet, _impostor) = with_impostor().await;
-    for words in [
-        &b"GET / HTTP/1.1\r\n\r\n"[..],
-        b"PRESS/1\n\0\0\0\0\x01",
-        b"",
-    ] {
+    for words in ["GET / HTTP/1.1\r\n\r\n", "PRESS/1\n\0\0\0\0\x01", ""] {
         let mut stream = connected(&fleet).await;
-        stream.write_all(words).await.unwrap();
+        stream.write_all(words.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
         let mut rest = vec![];
         let _ = stream.read_to_end(&mut rest).await; // a reset is an end, too
@@ -211,12 +201,8 @@ async fn a_file_that_vanishes_is_missing_once_nobody_has_it() {
 
 #[tokio::test]
 async fn clients_that_hang_up_leave_their_place_to_others() {
-    let fleet = Fleet::up(
-        "perf",
-        2,
-        &["--connections", "4", "--window", "1", "--queue", "1"],
-    )
-    .await;
+    let small = ["--connections", "4", "--window", "1", "--queue", "1"];
+    let fleet = Fleet::up("perf", 2, &small).await;
     let mut kept = TcpStream::connect(fleet.http(0)).await.unwrap();
     let first = b"GET /page-0.html HTTP/1.1\r\nHost: a\r\n\r\n";
     kept.write_all(first).await.unwrap();
@@ -264,19 +250,13 @@ async fn bad_requests_get_clear_errors() {
 #[test]
 fn wrong_usage_has_an_exit_code_of_its_own() {
     let run = |words: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_press"))
-            .args(words)
-            .output()
-            .unwrap()
+        let mut press = Command::new(env!("CARGO_BIN_EXE_press"));
+        press.args(words).output().unwrap().status.code()
     };
-    assert_eq!(run(&["--help"]).status.code(), Some(0));
-    assert_eq!(run(&["--mode", "fast"]).status.code(), Some(2));
+    assert_eq!(run(&["--help"]), Some(0));
+    assert_eq!(run(&["--mode", "fast"]), Some(2));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peers = format!("a={}", taken.local_addr().unwrap());
-    assert_eq!(
-        run(&["--name", "a", "--peers", &peers, "--root", "."])
-            .status
-            .code(),
-        Some(1)
-    );
+    let words = ["--name", "a", "--peers", &peers, "--root", "."];
+    assert_eq!(run(&words), Some(1));
 }

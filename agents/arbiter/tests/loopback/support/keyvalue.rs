@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use testkit::stream::Buffered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -260,9 +261,7 @@ pub async fn steady(each: Duration) -> SocketAddr {
 
 /// A plain client, independent of the arbiter's parsers.
 pub struct Client {
-    pub stream: TcpStream,
-    buffer: Vec<u8>,
-    at: usize,
+    pub wire: Buffered,
 }
 
 impl Client {
@@ -279,11 +278,8 @@ impl Client {
 
     fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            buffer: vec![],
-            at: 0,
-        }
+        let wire = Buffered::new(stream);
+        Self { wire }
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
@@ -291,7 +287,7 @@ impl Client {
     }
 
     pub async fn try_send(&mut self, bytes: &[u8]) -> Option<()> {
-        self.stream.write_all(bytes).await.ok()
+        self.wire.stream.write_all(bytes).await.ok()
     }
 
     /// Words to a Redis, and its whole reply as it is.
@@ -347,39 +343,13 @@ impl Client {
     }
 
     async fn try_line(&mut self) -> Option<String> {
-        let mut from = self.at;
-        loop {
-            let found = self.buffer[from..]
-                .windows(2)
-                .position(|two| two == b"\r\n");
-            if let Some(found) = found {
-                let bytes = self.bytes(from + found + 2 - self.at).await?;
-                return Some(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned());
-            }
-            from = self.buffer.len().saturating_sub(1).max(self.at);
-            self.more().await?;
-        }
+        let line = self.wire.until(b"\r\n").await?;
+        Some(String::from_utf8_lossy(&line[..line.len() - 2]).into_owned())
     }
 
     /// So many bytes; none when the connection ends before.
     pub async fn bytes(&mut self, length: usize) -> Option<Vec<u8>> {
-        while self.buffer.len() - self.at < length {
-            self.more().await?;
-        }
-        let bytes = self.buffer[self.at..self.at + length].to_vec();
-        self.at += length;
-        if self.at == self.buffer.len() {
-            self.buffer.clear();
-            self.at = 0;
-        }
-        Some(bytes)
-    }
-
-    async fn more(&mut self) -> Option<()> {
-        let mut bytes = vec![0; 65536];
-        let read = self.stream.read(&mut bytes).await.unwrap_or(0);
-        self.buffer.extend_from_slice(&bytes[..read]);
-        (read > 0).then_some(())
+        self.wire.take(length).await
     }
 }
 
