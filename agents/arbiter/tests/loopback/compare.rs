@@ -28,31 +28,31 @@ async fn patient(compare: &str, servers: &[SocketAddr]) -> Running {
 
 /// Equal, different, not compared.
 fn verdicts(stats: &Stats) -> (u64, u64, u64) {
-    let Compared {
-        compared,
-        equal,
-        different,
-        not_compared,
-        ..
-    } = stats.compare;
-    assert_eq!(compared, equal + different);
-    (equal, different, not_compared)
+    let it = &stats.compare;
+    assert_eq!(it.compared, it.equal + it.different);
+    (it.equal, it.different, it.not_compared)
 }
 
 async fn until(arbiter: &Running, expected: (u64, u64, u64)) -> Stats {
     let what = format!("verdicts {expected:?}");
-    arbiter
-        .until(&what, |stats| verdicts(stats) == expected)
-        .await
+    let are_they = |stats: &Stats| verdicts(stats) == expected;
+    arbiter.until(&what, are_they).await
+}
+
+/// Servers that answer so, and their addresses.
+async fn told<const N: usize>(answers: [Vec<u8>; N]) -> (Vec<Told>, [SocketAddr; N]) {
+    let mut servers = vec![];
+    for answer in answers {
+        servers.push(Told::saying(answer).await);
+    }
+    let addresses = std::array::from_fn(|place| servers[place].address);
+    (servers, addresses)
 }
 
 /// The counts of a GET that two servers answer so.
 async fn counted(one: &[u8], other: &[u8]) -> Stats {
-    let servers = [
-        Told::saying(one.to_vec()).await,
-        Told::saying(other.to_vec()).await,
-    ];
-    let arbiter = front("count", 2, &[servers[0].address, servers[1].address]).await;
+    let (_servers, addresses) = told([one.to_vec(), other.to_vec()]).await;
+    let arbiter = front("count", 2, &addresses).await;
     get(arbiter.clients, "/").await;
     let all = |stats: &Stats| {
         let (equal, different, not_compared) = verdicts(stats);
@@ -64,76 +64,42 @@ async fn counted(one: &[u8], other: &[u8]) -> Stats {
 #[tokio::test]
 async fn what_may_differ_does_not_count_and_all_else_does() {
     let head = "HTTP/1.1 200 OK\r\n";
+    #[rustfmt::skip] // a table
     let same = [
         // Framing.
-        (
-            "Content-Length: 4\r\n\r\nbody".to_owned(),
-            "Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n3;x=y\r\nody\r\n0\r\n\r\n".to_owned(),
-        ),
-        (
-            "Content-Length: 0\r\n\r\n".into(),
-            "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
-        ),
+        ("Content-Length: 4\r\n\r\nbody",
+         "Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n3;x=y\r\nody\r\n0\r\n\r\n"),
+        ("Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         // Who and when; order and case of names.
-        (
-            "Date: now\r\nServer: a\r\nX-A: 1\r\nx-b: 2\r\nContent-Length: 1\r\n\r\nx".into(),
-            "X-B: 2\r\nDate: then\r\nServer: b\r\nAge: 3\r\nx-a:  1 \r\nContent-Length: 1\r\n\r\nx"
-                .into(),
-        ),
-        (
-            "ETag: \"1\"\r\nContent-Length: 0\r\n\r\n".into(),
-            "Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n".into(),
-        ),
+        ("Date: now\r\nServer: a\r\nX-A: 1\r\nx-b: 2\r\nContent-Length: 1\r\n\r\nx",
+         "X-B: 2\r\nDate: then\r\nServer: b\r\nAge: 3\r\nx-a:  1 \r\nContent-Length: 1\r\n\r\nx"),
+        ("ETag: \"1\"\r\nContent-Length: 0\r\n\r\n", "Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"),
     ];
-    for (one, other) in &same {
-        let stats = counted(
-            (head.to_owned() + one).as_bytes(),
-            (head.to_owned() + other).as_bytes(),
-        )
-        .await;
+    for (one, other) in same {
+        let [one, other] = [one, other].map(|rest| head.to_owned() + rest);
+        let stats = counted(one.as_bytes(), other.as_bytes()).await;
         assert_eq!(verdicts(&stats), (1, 0, 0), "{one} {other}");
     }
+    #[rustfmt::skip] // a table
     let unlike = [
-        (
-            "Content-Length: 4\r\n\r\nbody",
-            "Content-Length: 4\r\n\r\nbodi",
-        ),
-        (
-            "Content-Length: 4\r\n\r\nbody",
-            "Content-Length: 3\r\n\r\nbod",
-        ),
-        (
-            "Content-Length: 0\r\n\r\n",
-            "X-Price: 1\r\nContent-Length: 0\r\n\r\n",
-        ),
-        (
-            "X-A: 1\r\nX-A: 2\r\nContent-Length: 0\r\n\r\n",
-            "X-A: 2\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n",
-        ),
-        (
-            "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
-            "Content-Length: 1\r\n\r\nx",
-        ),
+        ("Content-Length: 4\r\n\r\nbody", "Content-Length: 4\r\n\r\nbodi"),
+        ("Content-Length: 4\r\n\r\nbody", "Content-Length: 3\r\n\r\nbod"),
+        ("Content-Length: 0\r\n\r\n", "X-Price: 1\r\nContent-Length: 0\r\n\r\n"),
+        ("X-A: 1\r\nX-A: 2\r\nContent-Length: 0\r\n\r\n",
+         "X-A: 2\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n"),
+        ("Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", "Content-Length: 1\r\n\r\nx"),
     ];
     for (one, other) in unlike {
-        let stats = counted(
-            (head.to_owned() + one).as_bytes(),
-            (head.to_owned() + other).as_bytes(),
-        )
-        .await;
+        let [one, other] = [one, other].map(|rest| head.to_owned() + rest);
+        let stats = counted(one.as_bytes(), other.as_bytes()).await;
         assert_eq!(verdicts(&stats), (0, 1, 0), "{one} {other}");
-        assert_eq!(
-            stats.servers[0].compare.disputed, 1,
-            "two do not tell who is wrong"
-        );
-        assert_eq!(stats.servers[0].compare.minority, 0);
+        // Two do not tell who is wrong.
+        let first = &stats.servers[0].compare;
+        assert_eq!((first.disputed, first.minority), (1, 0));
     }
     let other = b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx";
-    assert_eq!(
-        verdicts(&counted(&ok("x"), other).await),
-        (0, 1, 0),
-        "the status"
-    );
+    let stats = counted(&ok("x"), other).await;
+    assert_eq!(verdicts(&stats), (0, 1, 0), "the status");
 }
 
 #[tokio::test]
@@ -179,12 +145,7 @@ async fn a_loser_that_says_nothing_any_more_ends_with_its_time() {
 #[tokio::test]
 async fn of_three_the_one_in_the_minority_is_known() {
     let truth = ok("true");
-    let servers = [
-        Told::saying(truth.clone()).await,
-        Told::saying(ok("lie!")).await,
-        Told::saying(truth).await,
-    ];
-    let addresses: Vec<_> = servers.iter().map(|it| it.address).collect();
+    let (_servers, addresses) = told([truth.clone(), ok("lie!"), truth]).await;
     let arbiter = front("count", 3, &addresses).await;
     for _ in 0..10 {
         get(arbiter.clients, "/").await;
@@ -206,11 +167,8 @@ async fn of_three_the_one_in_the_minority_is_known() {
 async fn head_and_304_are_compared_without_a_body_and_with_their_length() {
     let reply = |length: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
     for (lengths, expected) in [([5, 5], (1, 0, 0)), ([5, 6], (0, 1, 0))] {
-        let servers = [
-            Told::saying(reply(lengths[0]).into_bytes()).await,
-            Told::saying(reply(lengths[1]).into_bytes()).await,
-        ];
-        let arbiter = front("count", 2, &[servers[0].address, servers[1].address]).await;
+        let (_servers, addresses) = told(lengths.map(|it| reply(it).into_bytes())).await;
+        let arbiter = front("count", 2, &addresses).await;
         let head = b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         assert_eq!(once(arbiter.clients, head).await.status, 200);
         until(&arbiter, expected).await;
@@ -222,11 +180,7 @@ async fn head_and_304_are_compared_without_a_body_and_with_their_length() {
 
 #[tokio::test]
 async fn what_is_larger_than_the_bound_is_not_compared_and_counted() {
-    let servers = [
-        Told::saying(ok(&"x".repeat(101))).await,
-        Told::saying(ok(&"y".repeat(101))).await,
-    ];
-    let addresses = [servers[0].address, servers[1].address];
+    let (_servers, addresses) = told(["x", "y"].map(|it| ok(&it.repeat(101)))).await;
     let bound = "compare.bytes_max = 100\ncompare.mode = ";
     let arbiter = with(&format!("{bound}\"count\""), 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.body.len(), 101);
@@ -242,8 +196,7 @@ async fn what_is_larger_than_the_bound_is_not_compared_and_counted() {
 #[tokio::test]
 async fn a_huge_reply_is_streamed_when_counting_and_held_up_to_the_bound_when_refusing() {
     let huge = ok(&"x".repeat(3 << 20));
-    let servers = [Told::saying(huge.clone()).await, Told::saying(huge).await];
-    let addresses = [servers[0].address, servers[1].address];
+    let (_servers, addresses) = told([huge.clone(), huge]).await;
     let arbiter = patient("compare.mode = \"count\"", &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.body.len(), 3 << 20);
     until(&arbiter, (0, 0, 1)).await;
@@ -256,12 +209,7 @@ async fn a_huge_reply_is_streamed_when_counting_and_held_up_to_the_bound_when_re
 
 #[tokio::test]
 async fn two_that_differ_are_refused_and_a_third_decides() {
-    let servers = [
-        Told::saying(ok("true")).await,
-        Told::saying(ok("lie!")).await,
-        Told::saying(ok("true")).await,
-    ];
-    let addresses: Vec<_> = servers.iter().map(|it| it.address).collect();
+    let (_servers, addresses) = told(["true", "lie!", "true"].map(ok)).await;
     let arbiter = front("refuse", 2, &addresses[..2]).await;
     let refused = get(arbiter.clients, "/").await;
     assert_eq!(refused.status, 502);
@@ -297,8 +245,8 @@ async fn one_reply_alone_is_refused_and_one_that_comes_too_late_is_too() {
 
 #[tokio::test]
 async fn an_error_of_all_servers_is_passed_on() {
-    let servers = [Told::saying(failure()).await, Told::saying(failure()).await];
-    let arbiter = front("refuse", 2, &[servers[0].address, servers[1].address]).await;
+    let (_servers, addresses) = told([failure(), failure()]).await;
+    let arbiter = front("refuse", 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.status, 500);
     until(&arbiter, (0, 0, 1)).await;
 }
@@ -337,10 +285,8 @@ fn truth_of(head: &str) -> String {
 #[tokio::test]
 async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     // Set it to have the same lies again.
-    let set = std::env::var("COMPARE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed: u64 = set.unwrap_or_else(arbiter::tier::random);
+    let set = std::env::var("COMPARE_SEED").map(|seed| seed.parse().unwrap());
+    let seed: u64 = set.unwrap_or_else(|_| arbiter::tier::random());
     let random = std::sync::Mutex::new(Random::new(seed));
     let liar = Told::start(move |head| lie(&mut random.lock().unwrap(), &truth_of(head))).await;
     let honest = |delays: u64| {
@@ -372,11 +318,8 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     let stats = arbiter
         .until("all votes", |stats| stats.compare.compared == 400)
         .await;
-    assert_eq!(
-        (stats.compare.refused, stats.servers[0].wins),
-        (0, 0),
-        "seed {seed}"
-    );
+    let wrong = (stats.compare.refused, stats.servers[0].wins);
+    assert_eq!(wrong, (0, 0), "seed {seed}");
     let minority: Vec<_> = stats.servers.iter().map(|it| it.compare.minority).collect();
     assert!(
         minority[0] > 30 && minority[1..] == [0, 0],
@@ -386,51 +329,27 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
 
 #[tokio::test]
 async fn it_is_changed_live_and_refused_where_there_is_nothing_to_compare() {
-    let servers = [Told::saying(ok("a")).await, Told::saying(ok("b")).await];
-    let arbiter = front("off", 2, &[servers[0].address, servers[1].address]).await;
+    let (_servers, addresses) = told(["a", "b"].map(ok)).await;
+    let arbiter = front("off", 2, &addresses).await;
     get(arbiter.clients, "/").await;
     arbiter.all_free().await;
     assert_eq!(arbiter.stats().await.compare, Compared::default(), "off");
     let refuse = "{\"mode\": \"refuse\"}";
-    assert_eq!(arbiter.put("/v1/compare", refuse).await.status, 200);
+    arbiter.set("/v1/compare", refuse).await;
     assert_eq!(get(arbiter.clients, "/").await.status, 502);
-    let one = arbiter.put("/v1/replicas", "{\"replicas\": 1}").await;
-    assert_eq!(one.status, 422);
-    assert!(one.text().contains("/v1/compare"), "{}", one.text());
-    assert_eq!(
-        arbiter
-            .put("/v1/compare", "{\"mode\": \"off\"}")
-            .await
-            .status,
-        200
-    );
-    assert_eq!(
-        arbiter
-            .put("/v1/replicas", "{\"replicas\": 1}")
-            .await
-            .status,
-        200
-    );
-    let alone = arbiter.put("/v1/compare", refuse).await;
-    assert!(
-        alone.status == 422 && alone.text().contains("compare.mode"),
-        "{}",
-        alone.text()
-    );
-    for (body, key) in [
-        ("{\"mode\": \"off\", \"bytes_max\": 0}", "compare.bytes_max"),
-        (
-            "{\"mode\": \"off\", \"ignored_fields\": [\"A b\"]}",
-            "compare.ignored_fields[0]",
-        ),
-        ("{\"mode\": \"sometimes\"}", "sometimes"),
-    ] {
-        let refused = arbiter.put("/v1/compare", body).await;
-        assert!(
-            refused.status == 422 && refused.text().contains(key),
-            "{}",
-            refused.text()
-        );
+    let one = r#"{"replicas": 1}"#;
+    arbiter.refuses("/v1/replicas", one, "/v1/compare").await;
+    arbiter.set("/v1/compare", r#"{"mode": "off"}"#).await;
+    arbiter.set("/v1/replicas", one).await;
+    #[rustfmt::skip] // a table
+    let wrong = [
+        (refuse, "compare.mode"),
+        (r#"{"mode": "off", "bytes_max": 0}"#, "compare.bytes_max"),
+        (r#"{"mode": "off", "ignored_fields": ["A b"]}"#, "compare.ignored_fields[0]"),
+        (r#"{"mode": "sometimes"}"#, "sometimes"),
+    ];
+    for (body, key) in wrong {
+        arbiter.refuses("/v1/compare", body, key).await;
     }
     let config = get(arbiter.admin, "/v1/config").await.text();
     assert!(config.contains("\"compare\":{\"mode\":\"off\""), "{config}");
@@ -441,12 +360,9 @@ async fn a_field_that_is_named_may_differ() {
     let reply = |node: &str| {
         format!("HTTP/1.1 200 OK\r\nX-Node: {node}\r\nContent-Length: 1\r\n\r\nx").into_bytes()
     };
-    let servers = [
-        Told::saying(reply("1")).await,
-        Told::saying(reply("2")).await,
-    ];
+    let (_servers, addresses) = told(["1", "2"].map(reply)).await;
     let named = "compare = { mode = \"refuse\", ignored_fields = [\"x-node\"] }";
-    let arbiter = with(named, 2, &[servers[0].address, servers[1].address]).await;
+    let arbiter = with(named, 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "x");
     until(&arbiter, (1, 0, 0)).await;
 }

@@ -13,11 +13,8 @@ use wire::arbiter::Stats;
 
 async fn front(protocol: &str, mode: &str, replicas: usize, servers: &[SocketAddr]) -> Running {
     let more = format!("request_timeout_ms = 1500\ncompare.mode = \"{mode}\"");
-    start(
-        &(settings(protocol, "round-robin", replicas, 64) + &more),
-        servers,
-    )
-    .await
+    let settings = settings(protocol, "round-robin", replicas, 64) + &more;
+    start(&settings, servers).await
 }
 
 async fn ended(arbiter: &Running, reads: u64) -> Stats {
@@ -32,10 +29,7 @@ async fn redis(alters: impl Fn() -> bool + Send + Sync + 'static) -> (Vec<Server
         let replica = Server::replica_of(&servers[0]).await;
         servers.push(replica);
     }
-    assert_eq!(
-        servers[0].direct().await.redis("SET k value").await,
-        "+OK\r\n"
-    );
+    servers[0].direct().await.redis("SET k value").await;
     for server in &servers {
         eventually("the value", || async {
             let got = server.direct().await.redis("GET k").await;
@@ -72,10 +66,8 @@ async fn every_altered_value_of_redis_is_seen_when_counting() {
     let stats = ended(&arbiter, 300).await;
     let altered = altering.altered.load(SeqCst);
     assert!(altered > 30, "{altered}");
-    assert_eq!(
-        (stats.compare.different, stats.compare.equal),
-        (altered, 300 - altered)
-    );
+    let found = (stats.compare.different, stats.compare.equal);
+    assert_eq!(found, (altered, 300 - altered));
     assert_eq!(stats.servers[1].compare.disputed, altered);
 }
 
@@ -96,15 +88,10 @@ async fn an_altered_value_of_redis_never_reaches_the_client_where_two_of_three_a
     let only = front("redis", "refuse", 2, &three[..2]).await;
     let mut client = Client::open(only.clients).await;
     let refused = client.redis("GET k").await;
-    assert!(
-        refused.starts_with("-ERR arbiter: the replicas' replies differ"),
-        "{refused}"
-    );
-    assert_eq!(
-        client.redis("SET k other").await,
-        "+OK\r\n",
-        "writes are not compared"
-    );
+    let expected = "-ERR arbiter: the replicas' replies differ";
+    assert!(refused.starts_with(expected), "{refused}");
+    let written = client.redis("SET k other").await;
+    assert_eq!(written, "+OK\r\n", "writes are not compared");
 }
 
 #[tokio::test]
@@ -149,11 +136,8 @@ async fn a_loser_that_dies_or_breaks_is_not_compared() {
         let mut client = Client::open(arbiter.clients).await;
         assert_eq!(client.redis("GET k").await, string("value"), "{fault:?}");
         let stats = ended(&arbiter, 1).await;
-        assert_eq!(
-            (stats.compare.compared, stats.compare.not_compared),
-            (0, 1),
-            "{fault:?}"
-        );
+        let found = (stats.compare.compared, stats.compare.not_compared);
+        assert_eq!(found, (0, 1), "{fault:?}");
     }
 }
 
@@ -193,14 +177,9 @@ async fn a_key_that_one_memcached_lacks_is_refused_by_two() {
     let arbiter = front("memcached", "refuse", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     let refused = client.ask("get k").await;
-    assert!(
-        refused.starts_with("SERVER_ERROR arbiter: the replicas' replies differ"),
-        "{refused}"
-    );
+    let expected = "SERVER_ERROR arbiter: the replicas' replies differ";
+    assert!(refused.starts_with(expected), "{refused}");
     client.send(b"mg k v t\r\n").await;
-    assert_ne!(
-        client.line().await,
-        "<closed>",
-        "what a cache counts is not compared"
-    );
+    // What a cache counts is not compared.
+    assert_ne!(client.line().await, "<closed>");
 }

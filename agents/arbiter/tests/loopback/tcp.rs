@@ -240,8 +240,7 @@ async fn a_server_taken_out_gets_no_new_connection() {
     let arbiter = front("round-robin", 1, &servers.each_ref().map(|it| it.address)).await;
     let (mut stream, name) = open(&arbiter).await;
     assert_eq!(name, "one");
-    let reply = arbiter.put("/v1/servers/s0", "{\"up\":false}").await;
-    assert_eq!(reply.status, 200);
+    arbiter.set("/v1/servers/s0", "{\"up\":false}").await;
     for _ in 0..3 {
         assert_eq!(open(&arbiter).await.1, "two");
     }
@@ -256,9 +255,8 @@ async fn a_server_taken_out_gets_no_new_connection() {
 async fn more_than_one_replica_is_refused() {
     let servers = [Echo::start("one").await, Echo::start("two").await];
     let arbiter = front("round-robin", 1, &servers.each_ref().map(|it| it.address)).await;
-    let reply = arbiter.put("/v1/replicas", "{\"replicas\":2}").await;
-    assert_eq!(reply.status, 422);
-    assert!(reply.text().contains("replicas"), "{}", reply.text());
+    let two = "{\"replicas\":2}";
+    arbiter.refuses("/v1/replicas", two, "replicas").await;
     assert_eq!(arbiter.stats().await.replicas, 1);
     let file = "listen = \"127.0.0.1:1\"\nadmin = \"127.0.0.1:2\"\ntier = \"db\"\n\
                 protocol = \"tcp\"\nreplicas = 2\ntokens = 1\n\

@@ -100,6 +100,20 @@ impl Running {
         self.until("servers without work", idle).await
     }
 
+    /// Makes a change.
+    pub async fn set(&self, path: &str, body: &str) -> String {
+        let reply = self.put(path, body).await;
+        assert_eq!(reply.status, 200, "{body}: {}", reply.text());
+        reply.text()
+    }
+
+    /// Asks for a change that is refused, for a reason with `word` in it.
+    pub async fn refuses(&self, path: &str, body: &str, word: &str) {
+        let reply = self.put(path, body).await;
+        let (status, text) = (reply.status, reply.text());
+        assert!(status == 422 && text.contains(word), "{body}: {text}");
+    }
+
     /// Waits until the server is in use.
     pub async fn until_alive(&self, server: usize) -> Stats {
         let alive = |stats: &Stats| stats.servers[server].alive;
