@@ -67,7 +67,7 @@ fn a_role_that_ends_for_want_of_memory_is_started_by_the_undo() {
 fn what_a_call_does_not_have_and_a_role_without_the_library_are_refused() {
     let machine = machine_or_skip!(IDLE_ROLE, "process.bad_parameters");
     let request = json!({ "call": "open", "bad": "longer", "percent": 1 });
-    machine.refuses("process.bad_parameters", request, 422, "longer");
+    machine.refuses("process.bad_parameters", request, 422, "Open");
     let request = json!({ "call": "read", "bad": "null", "percent": 1 });
     machine.refuses("process.bad_parameters", request, 409, "CALL_FAULTS");
 }
