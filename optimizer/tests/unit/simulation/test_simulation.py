@@ -97,9 +97,7 @@ SETTINGS = {
     "hedge_percentile": 0.95,
     "held_for_sessions": False,
     "seed": 7,
-    "guardrails": {
-        "extra_load_max": None, "extra_load_window_us": 1_000_000, "ejection": None
-    },
+    "guardrails": {"extra_load_max": None, "extra_load_window_us": 1_000_000, "ejection": None},
 }
 
 
