@@ -121,7 +121,7 @@ def column(frame: pl.DataFrame, name: str) -> Array:
     return frame[name].cast(pl.Float64).fill_null(0.0).to_numpy()
 
 
-def inside(time_s: Array, blocks: Iterable[Block]) -> NDArray[np.bool_]:
+def inside(time_s: Array, blocks: Iterable[Window | Block]) -> NDArray[np.bool_]:
     """Intervals between polls (i, i+1) that lie in one of the blocks."""
     result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
     for block in blocks:

@@ -1,15 +1,13 @@
 """One arm of a run: its arrivals and neighbours, what it measured, the scenario that repeats it.
 
-Replayed are the arm's own arrivals, and each neighbour and fault at its machine and time, as a
-slower server. Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Where
-a session is held, its calls come between the page's work and not behind it, as the simulator has
-them: there the cap is handed out over a page's time, and tokens, which are given back between
-calls, bind nobody. Machines of one host compete for its cores.
+Replayed are the arm's own arrivals, and each neighbour and fault at its machine and time. Caps on
+cores are quotas in periods of 10 ms, as the local platform sets them. A page's calls come between
+equal pieces of its work. Tokens of a tier with sessions, which are given back between calls, bind
+nobody. Machines of one host compete for its cores.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -20,19 +18,17 @@ import numpy as np
 from core.errors import InputError
 from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from optimizer.fit import Results, ServiceFit
-from optimizer.fit.series import Block, tier_series, touched
+from optimizer.fit.series import Block, inside, tier_series, touched
 from optimizer.fit.spec import TierSettings
+from optimizer.simulation.disturbed import QUOTA_PERIOD_S, Visited
 from optimizer.simulation.law import Law, call_s, lower
 
 PERCENTILES = (50.0, 95.0, 99.0)
 _NEAR = 2.0  # times the median: hardly disturbed
-CROWD = "interference.cpu"  # its threads are jobs beside a server's own
 _ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
 _ARRIVALS_MAX = 20_000  # of an arm, its first
-_QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
-_PAGE_PERIOD_S = 0.1  # over which a page's calls are spread
 _SESSION_TOKENS = 64
-_CAP_SPREAD = 0.5  # of the logarithm of a neighbour's jobs, for a cap that is e times as high
+_PIECES_MOST = 8  # of a page: with one for each of 32 calls the figures are the same
 
 
 class Arm:
@@ -123,7 +119,7 @@ class Arm:
         tiers = []
         for index, (tier, own) in enumerate(zip(self.service.tiers, settings, strict=True)):
             one = tier_scenario(self.service, index, law, own, tier.spec.nodes, self.burst_cores)
-            tiers.append(one | {"faults": self._faults(tier.spec.name, law)})
+            tiers.append(one | {"faults": self._faults(index, law)})
         return {
             "host": law.host or None,
             "seed": seed,
@@ -167,63 +163,75 @@ class Arm:
 
     @cached_property
     def slowed(self) -> dict[tuple[str, str], tuple[float, float]]:
-        """The speed of a tier's servers under each kind of neighbour, of the rate that their cap
-        allows, and the answers behind it.
+        """The speed of a tier's servers under each kind of neighbour, of that without any, and the
+        answers behind it.
 
-        From mean latencies with it and without any, less what needs no core of theirs: the tier's
-        below, which is as often disturbed in either, and a call's fixed delay. A kind under which
-        the tier hardly answered is not in it.
+        From mean latencies with it and without, less the tier's below, at times at which nobody
+        disturbs that; where these are too few, at all times, as it is disturbed as often in either.
+        A kind under which the tier hardly answered is not in it.
         """
-        found, below_s = {}, 0.0
-        for index, tier in reversed(list(enumerate(self.service.tiers))):
-            name, work_s = tier.spec.name, call_s(self.service, index)
-            means = dict(self._means_s(name))
-            calm_s, _ = means.pop("", (0.0, 0.0))
-            idle_s = below_s + (max(0.0, calm_s - below_s - work_s) if index else 0.0)
-            for kind, (mean_s, answers) in means.items():
-                own_s, hit_s = calm_s - idle_s, mean_s - idle_s
-                if own_s > 0.0 and hit_s > 0.0:
-                    told = own_s / hit_s * _above_cap(work_s, tier.spec.cpus)
-                    found[name, kind] = min(1.0, told), answers
-            below_s = (self.mean_s(name) or calm_s) * (tier.requests_per_copy.value or 1.0)
+        found: dict[tuple[str, str], tuple[float, float]] = {}
+        below_s = {True: 0.0, False: 0.0}  # the tier's below, by whether nobody disturbs it
+        for tier in reversed(self.service.tiers):
+            name, calls = tier.spec.name, tier.requests_per_copy.value or 1.0
+            took_s = {}
+            for calm_below in (True, False):
+                means = self._means_s(name, calm_below=calm_below)
+                calm_s, _ = means.pop("", (0.0, 0.0))
+                for kind, (mean_s, answers) in means.items():
+                    own_s, hit_s = (s - below_s[calm_below] for s in (calm_s, mean_s))
+                    if own_s > 0.0 and hit_s > 0.0:
+                        found.setdefault((name, kind), (min(1.0, own_s / hit_s), answers))
+                took_s[calm_below] = calls * (calm_s if calm_below else self.mean_s(name) or calm_s)
+            below_s = took_s
         return found
 
-    def _means_s(self, tier: str) -> dict[str, tuple[float, float]]:
+    def _means_s(
+        self, tier: str, *, calm_below: bool = False
+    ) -> dict[str, tuple[float, float]]:
         """Mean latency of the tier's servers in this arm [s] and the answers behind it, alone with
-        each kind of neighbour or fault, and, as "", with none."""
+        each kind of neighbour or fault, all of a poll's time, and, as "", with none; with
+        `calm_below` at times at which nobody disturbs the tiers below."""
+        names = [one.spec.name for one in self.service.tiers]
+        behind = {m for name in names[names.index(tier) + 1 :] for m in self.servers(name)}
+        below = [window for window in self.disturbed if calm_below and window.machine in behind]
         kinds = sorted({window.kind for window in self.disturbed})
         sums: dict[str, tuple[float, float]] = {}
         for machine, server in tier_series(self.results.arbiters, tier).servers.items():
             time_s = server.time_s
             if len(time_s) < 2:
                 continue
-            inside = touched(time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0)
+            measured = touched(time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0)
             mine = [window for window in self.disturbed if window.machine == machine]
-            hit = {k: touched(time_s, [w for w in mine if w.kind == k], 0.0) for k in kinds}
-            several = sum(one.astype(int) for one in hit.values()) if hit else 0
-            hit = {kind: one & (several == 1) for kind, one in hit.items()}
-            hit[""] = ~touched(time_s, mine, 1.0)
+            hit = {"": ~touched(time_s, [*mine, *below], 1.0)}
+            for kind in kinds:
+                rest = [*(w for w in mine if w.kind != kind), *below]
+                others = touched(time_s, rest, 0.0)
+                hit[kind] = inside(time_s, [w for w in mine if w.kind == kind]) & ~others
             for kind, kept in hit.items():
                 spent_s, answered = sums.get(kind, (0.0, 0.0))
-                spent_s += float(np.diff(server.latency_s)[kept & inside].sum())
-                answered += float(np.diff(server.count)[kept & inside].sum())
+                spent_s += float(np.diff(server.latency_s)[kept & measured].sum())
+                answered += float(np.diff(server.count)[kept & measured].sum())
                 sums[kind] = (spent_s, answered)
         return {k: (spent / n, n) for k, (spent, n) in sums.items() if n >= _ANSWERS_LEAST}
 
-    def _faults(self, tier: str, law: Law) -> list[dict[str, Any]]:
+    def _faults(self, index: int, law: Law) -> list[dict[str, Any]]:
+        tier = self.service.tiers[index].spec.name
+        visited = visits(self.service, index, law, self.crowd_threads, self.burst_cores)
         kinds = [kind for name, kind in law.slowed if name == tier]
         found = []
         for server, machine in enumerate(self.servers(tier)):
             for kind in kinds:
                 speed = law.speed(tier, kind)
+                event = visited.event(kind, speed)
                 mine = [
                     (w.start_s, w.end_s)
                     for w in self.disturbed
                     if (w.machine, w.kind) == (machine, kind)
                 ]
                 for start_s, end_s in united(mine, self.spans) if speed < 1.0 else ():
-                    at_s = max(0.0, start_s - self.start_s)
-                    found.append(slow(kind, speed, server, at_s, end_s - start_s))
+                    when = {"at_s": max(0.0, start_s - self.start_s), "for_s": end_s - start_s}
+                    found.append(event | when | {"server": server})
         return found
 
     def servers(self, tier: str) -> list[str]:
@@ -261,11 +269,12 @@ def tier_scenario(
         "servers": servers,
         "cores": cores,
         "quota": {
-            "period_s": _PAGE_PERIOD_S if session else _QUOTA_PERIOD_S,
+            "period_s": QUOTA_PERIOD_S,
             "burst_cores": max(cores, burst_cores),
         },
         "work": {"kind": "exponential", "mean_s": call_s(service, index)},
         "delay_s": law.delay_s.get(tier.spec.name, 0.0),
+        "card_s": card_s(service, index),
         "copies": "same",
         **stated,
         "hold": tier.spec.token_hold,
@@ -275,48 +284,40 @@ def tier_scenario(
         found["after_s"] = law.after_s
         if law.correlation is not None:
             found["copies"] = {"correlated": law.correlation}
-    if index + 1 < len(service.tiers):
-        below = service.tiers[index + 1].requests_per_copy.value or 1.0
-        found["calls"] = {"kind": "fixed", "value": round(below)}
+    if calls := _calls(service, index):
+        found["calls"] = {"kind": "fixed", "value": calls}
+        found["pieces"] = min(calls, _PIECES_MOST)
     return found
 
 
-def slow(kind: str, speed: float, server: int, at_s: float, for_s: float) -> dict[str, Any]:
-    """A server under a neighbour or fault of that kind, as an event of a scenario."""
-    event: dict[str, Any] = {"kind": "limp", "speed": speed}
-    if kind == CROWD:
-        event = {"kind": "crowd", "jobs": 1.0 / speed - 1.0}
-    return event | {"server": server, "at_s": at_s, "for_s": for_s}
+def visits(
+    service: ServiceFit, index: int, law: Law, threads: int, burst_cores: float
+) -> Visited:
+    """A copy at a tier of the run, for what neighbours of so many threads do to it."""
+    spec = service.tiers[index].spec
+    return Visited(
+        work_s=call_s(service, index) if index else law.work_s,
+        delay_s=law.delay_s.get(spec.name, 0.0) + card_s(service, index),
+        pieces=max(1, min(_calls(service, index), _PIECES_MOST)),
+        cores=spec.cpus or 1.0,
+        burst_cores=burst_cores,
+        threads=threads,
+    )
 
 
-def speed_at(
-    speed: float, threads: int, measured_cores: float | None, cores: float, off: float = 0.0
-) -> float:
-    """The speed under a neighbour of so many threads, of the rate that a cap of `cores` allows.
-
-    A fair scheduler gives each thread the same, so on a whole core a neighbour is `threads` jobs
-    beside a server's own. Under a lower cap it is more: one turn uses up the CPU time of a period,
-    and whoever wakes up waits for periods. How many jobs it is at the measured cap is what the run
-    tells (1 / speed - 1); between the two, and below, their logarithm goes with that of the cap.
-    This was not measured: `off` standard errors, larger the further the cap is from the run's.
-    """
-    jobs: float = 1.0 / speed - 1.0
-    if not measured_cores or measured_cores >= 1.0 or jobs <= threads:
-        return speed
-    rest = max(0.0, math.log(cores) / math.log(measured_cores))
-    error = off * _CAP_SPREAD * abs(math.log(cores / measured_cores))
-    return 1.0 / (1.0 + threads * math.pow(jobs / threads, rest) * math.exp(error))
+def card_s(service: ServiceFit, index: int) -> float:
+    """Time that a copy takes on its machine's network card, in the fuller direction."""
+    tier = service.tiers[index]
+    if not tier.spec.nic_mbps:
+        return 0.0
+    return 1e-3 * (tier.card_kbit.value or 0.0) / tier.spec.nic_mbps
 
 
-def _above_cap(work_s: float | None, cores: float | None) -> float:
-    """The factor by which a server is faster than its cap at one piece of such work: 1 where that
-    takes many periods, 1 / cores where it is done within one."""
-    if not work_s or not cores or cores >= 1.0:
-        return 1.0
-    each_s = cores * _QUOTA_PERIOD_S
-    periods = math.ceil(work_s / each_s) - 1
-    taken_s = periods * _QUOTA_PERIOD_S + (work_s - periods * each_s)
-    return work_s / taken_s / cores
+def _calls(service: ServiceFit, index: int) -> int:
+    """Calls of a copy to the tier below, 0 at the last tier."""
+    if index + 1 == len(service.tiers):
+        return 0
+    return max(1, round(service.tiers[index + 1].requests_per_copy.value or 1.0))
 
 
 def united(

@@ -34,7 +34,7 @@ _SEEDS = 20  # of a prediction without an interval
 _PAGES_ENOUGH = 50_000
 _DRAWS = 40  # behind an interval
 _BEYOND_LEAST = 10  # samples beyond a percentile that is held against its interval
-_SPREAD_LEAST = {"work_s": 0.05, "spread": 0.1}  # of the logarithm of a figure
+_SPREAD_LEAST = {"work_s": 0.05, "delay": 0.05, "spread": 0.1}  # of a figure's logarithm
 _SPREAD_OTHERS = 0.15
 _FACTOR_MOST = 4.0  # of an interval that proves something
 _TIMES_MOST = 1_000.0  # as long: no run
@@ -203,7 +203,9 @@ def _spreads(law: Law, others: Sequence[Law]) -> dict[str, float]:
         values = np.log([one.figures[name] for one in others if name in one.figures])
         k = len(values)
         error = math.sqrt((k - 1) / k * float(((values - values.mean()) ** 2).sum())) if k else 0.0
-        found[name] = max(error * math.sqrt(k + 1.0), _SPREAD_LEAST.get(name, _SPREAD_OTHERS))
+        found[name] = max(
+            error * math.sqrt(k + 1.0), _SPREAD_LEAST.get(name.split()[0], _SPREAD_OTHERS)
+        )
     return found
 
 

@@ -2,10 +2,10 @@
 
 The work of a page is lognormal, as its median and spread show in the lower half of the latencies,
 which neighbours hardly touch. (The shape of all latencies will not do: it holds the neighbours
-themselves, which would then come twice.) Each query costs what the counters tell, and a time that
-needs no core. How much slower servers are under each kind of neighbour is what the arbiters'
-counters tell; at the first tier to the power of an exponent, as a mean contains the queue, and
-polls that a neighbour only touches. Copies' work is as alike as two answers with the same page are.
+themselves, which would then come twice.) It is at most the CPU time that the counters tell; what a
+page takes beyond that needs no core. Each query costs what the counters tell, and such a time. How
+much slower servers are under each kind of neighbour is what the arbiters' counters tell. Copies'
+work is as alike as two answers with the same page are.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _STEPS = 6
 _PAGES_ENOUGH = 1_200  # of an arm, over several seeds of the work
 _SEEDS_MOST = 4
 _SPREADS = (0.05, 0.8)  # of the logarithm of a page's work
+_BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine uses more
 _PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
-_EXPONENTS = (0.3, 3.0)  # of the speeds that the counters tell
-_STEP_MOST = 3.0  # of a slowdown at once
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ class Law:
     spread: float  # of its logarithm
     whole_s: float  # and with what comes after the reply, as its machines' CPU time tells
     slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, as the counters tell it
-    exponents: Mapping[str, float]  # of those speeds, by tier that is slowed
     correlation: float | None  # of the work of a request's copies; None: not told
-    delay_s: Mapping[str, float]  # per call of a tier, without a core
+    delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
 
     @property
@@ -66,39 +64,38 @@ class Law:
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""
-        return max(SPEED_LEAST, math.pow(self.slowed[tier, kind], self.exponents.get(tier, 1.0)))
+        return max(SPEED_LEAST, self.slowed[tier, kind])
 
     @property
     def figures(self) -> dict[str, float]:
-        """The fitted figures by name.
-
-        Of what slows servers these are the speeds: an exponent makes up for what the counters of
-        some arms tell, so it differs from fit to fit where the speed does not.
-        """
+        """The fitted figures by name."""
         return {
             "work_s": self.work_s,
             "spread": self.spread,
             **{_speed_name(*both): self.speed(*both) for both in self.slowed},
+            **{_delay_name(tier): delay_s for tier, delay_s in self.delay_s.items() if delay_s},
         }
 
     def having(self, figures: Mapping[str, float]) -> Law:
         """The same with these figures."""
         slowed = {both: min(1.0, figures[_speed_name(*both)]) for both in self.slowed}
+        delays = {tier: figures.get(_delay_name(tier), 0.0) for tier in self.delay_s}
         return replace(
             self,
             work_s=figures["work_s"],
             spread=figures["spread"],
             slowed=slowed,
-            exponents=dict.fromkeys(self.exponents, 1.0),
+            delay_s=delays,
         )
 
 
 def fitted(arms: Sequence[Arm]) -> Law:
-    """The law that gives the arms' medians, lower deciles and means together.
+    """The law that gives the arms' medians and lower deciles together.
 
-    Each step runs all arms and corrects: the work by the medians, its spread by how far the lower
-    decile lies below, the first tier's exponent by how far the mean lies above.
+    Each step runs all arms and corrects: the work by the medians, or the time without a core where
+    all the CPU time is used already, and its spread by how far the lower decile lies below.
     """
+    front = arms[0].service.tiers[0].spec.name
     law = _first(arms)
     spread = _log_mean([arm.lower_s for arm in arms])
     for _ in range(_STEPS):
@@ -110,11 +107,15 @@ def fitted(arms: Sequence[Arm]) -> Law:
         shape = _log_mean([lower(o) for o in ours])
         wider = _within(law.spread * _within(spread / shape, 0.5, 2.0), *_SPREADS)
         same_median = math.exp((wider**2 - law.spread**2) / 2.0)  # of a lognormal of that mean
+        work_s, delay_s = law.work_s * median * same_median, law.delay_s[front]
+        if delay_s > 0.0 or work_s > law.whole_s:
+            late_s = [a.median_s - float(np.median(o)) for a, o in zip(arms, ours, strict=True)]
+            work_s, delay_s = law.whole_s, max(0.0, delay_s + float(np.mean(late_s)))
         law = replace(
             law,
-            work_s=law.work_s * median * same_median,
+            work_s=work_s,
+            delay_s={**law.delay_s, front: delay_s},
             spread=wider,
-            exponents={**law.exponents, **_corrected(law, arms, ours)},
         )
     return law
 
@@ -123,21 +124,34 @@ def _speed_name(tier: str, kind: str) -> str:
     return f"speed {tier}, {kind}"
 
 
-def call_s(service: ServiceFit, index: int) -> float:
-    """CPU time of one copy at a tier [s].
+def _delay_name(tier: str) -> str:
+    return f"delay {tier}"
 
-    At the first tier the calibration's, which leaves out what machines use when idle, if it is
-    less. Behind it the run's: a calibration is a few seconds without neighbours, in which a
-    query took a third to two thirds of the CPU time that it takes under the run's load. That has
-    what idle machines use in it, which is on the safe side.
+
+def call_s(service: ServiceFit, index: int) -> float:
+    """CPU time of one copy at a tier [s], without what its machines use when idle.
+
+    At the first tier the calibration's, if it is less. Behind it the run's: a calibration is a few
+    seconds without neighbours, in which a query took a third to twice the CPU time that it takes
+    under the run's load.
     """
-    tier = service.tiers[index]
-    measured_s = tier.processing_s.value or 1e-3
-    told = ((service.calibration or {}).get("tiers") or {}).get(tier.spec.name) or {}
-    page_s = told.get("cpu_s_per_copy")
-    if index or not page_s:
+    measured_s = service.tiers[index].processing_s.value or 1e-3
+    told = ((service.calibration or {}).get("tiers") or {}).get(service.tiers[index].spec.name)
+    if not told:
         return measured_s
-    return min(measured_s, float(page_s))
+    if index == 0:
+        page_s = told.get("cpu_s_per_copy")
+        return min(measured_s, float(page_s)) if page_s else measured_s
+    idle_s = float(told.get("idle_cores") or 0.0) / _copies_per_s(service, index)
+    return max(_BUSY_LEAST * measured_s, measured_s - idle_s)
+
+
+def _copies_per_s(service: ServiceFit, index: int) -> float:
+    """Copies that a tier's machines got in the run, mean over its arms."""
+    requests = sum(arm.requests for arm in service.arms)
+    copies = sum(arm.requests * math.prod(arm.replicas[: index + 1]) for arm in service.arms)
+    calls = math.prod(t.requests_per_copy.value or 1.0 for t in service.tiers[: index + 1])
+    return (service.pages_per_s.value or 1.0) * calls * copies / requests
 
 
 def _first(arms: Sequence[Arm]) -> Law:
@@ -150,16 +164,23 @@ def _first(arms: Sequence[Arm]) -> Law:
             slowed.setdefault(key, []).append(speed_and_answers)
     every = {key: _weighted(values) for key, values in slowed.items()}
     told = {key: speed for key, speed in every.items() if speed < _SPEED_MOST}
-    delays = {
-        tier.spec.name: max(0.0, float(np.mean(calm_s)) - call_s(service, index))
-        for index, tier in enumerate(service.tiers)
-        if index
-        if (calm_s := [s for arm in arms if (s := arm.calm_s(tier.spec.name)) is not None])
-    }
     hosts = [arm.host for arm in arms if arm.host]
     host = {key: float(np.mean([one[key] for one in hosts])) for key in hosts[0]} if hosts else {}
-    exponents = dict.fromkeys((tier for tier, _ in told), 1.0)
-    return Law(whole_s, 0.3, whole_s, told, exponents, correlation(arms), delays, host)
+    law = Law(whole_s, 0.3, whole_s, told, correlation(arms), {}, host)
+    return replace(law, delay_s=_delays_s(arms, law))
+
+
+def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:
+    """Of a copy at each tier, the time that needs no core: of the mean latency without neighbours
+    what a simulation without any leaves. At the first tier that begins as none."""
+    late_s: dict[str, list[float]] = {}
+    calm = replace(law, slowed={})
+    for arm, found in zip(arms, reports([arm.scenario(calm, 1) for arm in arms]), strict=True):
+        for tier, ours in list(zip(arm.service.tiers, found["tiers"], strict=True))[1:]:
+            if (calm_s := arm.calm_s(tier.spec.name)) is not None:
+                late_s.setdefault(tier.spec.name, []).append(calm_s - ours["latency"]["mean_s"])
+    front = arms[0].service.tiers[0].spec.name
+    return {front: 0.0} | {t: max(0.0, float(np.mean(v))) for t, v in late_s.items()}
 
 
 def correlation(arms: Sequence[Arm]) -> float | None:
@@ -212,23 +233,6 @@ def lower(pages: Floats) -> float:
     ordered = np.sort(pages)
     low, middle = percentile(ordered, 0.1), percentile(ordered, 0.5)
     return max(1e-3, math.log(middle / low)) if low and middle else 1e-3
-
-
-def _corrected(law: Law, arms: Sequence[Arm], ours: Sequence[Floats]) -> dict[str, float]:
-    """The first tier's exponent, by how far the means lie above the medians, simulated and
-    measured, over the arms that send one copy there, as a second one hides how slow the first is;
-    over all where there is none; nothing where it is not slowed."""
-    front = arms[0].service.tiers[0].spec.name
-    pairs = list(zip(arms, ours, strict=True))
-    alone = [one for one in pairs if one[0].results.settings(one[0].name, front).replicas == 1]
-    told = min((speed for (tier, _), speed in law.slowed.items() if tier == front), default=1.0)
-    real_s = sum(float(arm.measured_s.mean()) - arm.median_s for arm, _ in alone or pairs)
-    simulated_s = sum(float(pages.mean() - np.median(pages)) for _, pages in alone or pairs)
-    if told >= 1.0 or real_s <= 0.0 or simulated_s <= 0.0:
-        return {}
-    step = _within(real_s / simulated_s, 1.0 / _STEP_MOST, _STEP_MOST)
-    slowdown = 1.0 + (told ** -law.exponents[front] - 1.0) * step
-    return {front: _within(math.log(slowdown) / -math.log(told), *_EXPONENTS)}
 
 
 def _weighted(values: Sequence[tuple[float, float]]) -> float:

@@ -10,6 +10,7 @@ const TIERS_MAX: usize = 8;
 const SERVERS_MAX: usize = 1_000_000;
 /// A change at one is a change at all of them.
 const SERVERS_OF_HOST_MAX: usize = 1_000;
+const PIECES_MAX: usize = 1_000_000;
 const REQUESTS_MAX: u64 = 1_000_000_000;
 /// Of which the latencies are listed one by one.
 const EACH_MAX: u64 = 1_000_000;
@@ -99,8 +100,10 @@ impl Tier {
                 return Err(Refused::new(at("quota"), "none with that discipline", came));
             }
         }
+        within(&at("pieces"), self.pieces as usize, 1, PIECES_MAX)?;
         positive(at("observation_age_s"), self.observation_age_s)?;
         at_least_0(at("delay_s"), self.delay_s)?;
+        at_least_0(at("card_s"), self.card_s)?;
         at_least_0(at("after_s"), self.after_s)?;
         if !(1.0..=99.9).contains(&self.hedge_percentile) {
             let came = self.hedge_percentile;
@@ -168,7 +171,10 @@ impl Tier {
         }
         match fault {
             Fault::Limp { speed: slow, .. } => speed(&format!("{place}.speed"), *slow),
-            Fault::Crowd { jobs, .. } => positive(format!("{place}.jobs"), *jobs).map(drop),
+            Fault::Crowd { jobs, wait_s, .. } => {
+                at_least_0(format!("{place}.jobs"), *jobs)?;
+                at_least_0(format!("{place}.wait_s"), *wait_s).map(drop)
+            }
             Fault::Crash { .. } => Ok(()),
         }
     }

@@ -82,8 +82,8 @@ impl Simulation<'_> {
         match (fault, begins) {
             (Fault::Limp { speed, .. }, true) => self.limp(server, speed),
             (Fault::Limp { speed, .. }, false) => self.limp(server, 1.0 / speed),
-            (Fault::Crowd { jobs, .. }, true) => self.crowd(server, jobs),
-            (Fault::Crowd { jobs, .. }, false) => self.crowd(server, -jobs),
+            (Fault::Crowd { jobs, wait_s, .. }, true) => self.crowd(server, jobs, wait_s),
+            (Fault::Crowd { jobs, wait_s, .. }, false) => self.crowd(server, -jobs, -wait_s),
             (Fault::Crash { .. }, true) => self.crash(server),
             (Fault::Crash { .. }, false) => self.restart(server),
         }
@@ -95,9 +95,11 @@ impl Simulation<'_> {
         self.change_speed(server);
     }
 
-    fn crowd(&mut self, server: u32, more: f64) {
+    fn crowd(&mut self, server: u32, jobs: f64, wait_s: f64) {
         let strangers = &mut self.disturbances.strangers[server as usize];
-        *strangers = settled(*strangers + more, 0.0);
+        *strangers = settled(*strangers + jobs, 0.0);
+        let mean_s = &mut self.disturbances.waits_s[server as usize];
+        *mean_s = settled(*mean_s + wait_s, 0.0);
         self.change_speed(server);
     }
 
@@ -113,6 +115,7 @@ impl Simulation<'_> {
         tier.selector
             .server_down(self.now_ns / 1000, local, &mut tier.grants);
         self.servers[index].crash();
+        self.cards_free_ns[index] = 0;
         if let Some(line) = self.lines.get_mut(index) {
             line.clear();
         }
@@ -122,12 +125,16 @@ impl Simulation<'_> {
             if !(state.used && state.server == server) {
                 continue;
             }
-            if state.child != NONE {
-                let child = &mut self.connections[state.child];
-                child.parent = ORPHAN;
-                child.calls_left = 0;
+            let (above, child) = (state.connection, state.child);
+            if child != NONE {
+                let below = &mut self.connections[child];
+                below.parent = ORPHAN;
+                below.calls_left = 0;
+                if below.idle {
+                    self.close(child, true);
+                }
             }
-            if state.connection == NONE {
+            if above == NONE {
                 self.drop_copy(copy);
             } else {
                 self.finish(copy, false);

@@ -12,15 +12,17 @@ use crate::state::{Connection, Copy, Disturbances, Slab, NONE};
 use crate::tier::{Tier, NS};
 use rand::rngs::SmallRng;
 
-/// What an event is: the upper 3 bits; the lower ones number a server, copy, connection or fault.
+/// What an event is: the upper 4 bits; the lower ones number a server, copy, connection or fault.
 pub(crate) const WORK_ENDS: u32 = 0;
-pub(crate) const NEIGHBOUR_COMES: u32 = 1 << 29;
-pub(crate) const NEIGHBOUR_GOES: u32 = 2 << 29;
-pub(crate) const FAULT: u32 = 3 << 29;
-pub(crate) const COPY_ARRIVES: u32 = 4 << 29;
-pub(crate) const HEDGE: u32 = 5 << 29;
-pub(crate) const QUOTA_TURNS: u32 = 6 << 29;
-const KIND: u32 = 7 << 29;
+pub(crate) const NEIGHBOUR_COMES: u32 = 1 << 28;
+pub(crate) const NEIGHBOUR_GOES: u32 = 2 << 28;
+pub(crate) const FAULT: u32 = 3 << 28;
+pub(crate) const COPY_ARRIVES: u32 = 4 << 28;
+pub(crate) const HEDGE: u32 = 5 << 28;
+pub(crate) const QUOTA_TURNS: u32 = 6 << 28;
+pub(crate) const COPY_STARTS: u32 = 7 << 28;
+pub(crate) const REPLY_SENT: u32 = 8 << 28;
+const KIND: u32 = 15 << 28;
 
 /// One scenario under way.
 pub(crate) struct Simulation<'a> {
@@ -33,6 +35,8 @@ pub(crate) struct Simulation<'a> {
     /// Per server, of tiers that serve first come, first served.
     pub(crate) lines: Vec<Line>,
     pub(crate) tier_of: Vec<u8>,
+    /// Per server: when its network card has sent what it has to send.
+    pub(crate) cards_free_ns: Vec<u64>,
     pub(crate) connections: Slab<Connection>,
     pub(crate) copies: Slab<Copy>,
     pub(crate) disturbances: Disturbances,
@@ -92,6 +96,7 @@ impl<'a> Simulation<'a> {
             tier_of: tier_of
                 .flat_map(|(i, tier)| vec![i as u8; tier.servers])
                 .collect(),
+            cards_free_ns: vec![0; count],
             connections: Slab::new(),
             copies: Slab::new(),
             disturbances: Disturbances::new(scenario, count),
@@ -171,6 +176,16 @@ impl<'a> Simulation<'a> {
                     self.copy_arrives(number);
                 }
             }
+            COPY_STARTS => {
+                if self.copies[number].generation == event.version {
+                    self.copy_starts(number);
+                }
+            }
+            REPLY_SENT => {
+                if self.copies[number].generation == event.version {
+                    self.finish(number, true);
+                }
+            }
             _ => self.hedge(number, event.version),
         }
         self.events += 1;
@@ -189,11 +204,26 @@ impl<'a> Simulation<'a> {
         self.work_done(copy);
     }
 
-    /// A copy is at its server: it runs, or waits in line.
+    /// A piece of a copy's work is to be done at its server, which others may have just then.
     pub(crate) fn copy_arrives(&mut self, copy: u32) {
+        let wait_s = self.disturbances.waits_s[self.copies[copy].server as usize];
+        if wait_s <= 0.0 {
+            return self.copy_starts(copy);
+        }
+        let waits_ns = wait_s * NS * exponential(&mut self.disturbances.waits_rng);
+        let (at_ns, version) = (self.now_ns + waits_ns as u64, self.copies[copy].generation);
+        self.calendar.push(at_ns, COPY_STARTS | copy, version);
+    }
+
+    /// It runs, or waits in line.
+    fn copy_starts(&mut self, copy: u32) {
         let Copy {
-            server, work_ns, ..
+            server,
+            work_ns,
+            pieces,
+            ..
         } = self.copies[copy];
+        let work_ns = work_ns / f64::from(pieces);
         let index = server as usize;
         let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
         if self.servers[index].running() < sharing.running_max {
@@ -323,8 +353,9 @@ fn event_gap_ns(scenario: &Scenario) -> f64 {
     let mut total = 0.0;
     for tier in &scenario.tiers {
         rate_per_s *= tier.replicas as f64;
-        total += rate_per_s;
-        rate_per_s *= tier.calls.as_ref().map_or(0.0, |calls| calls.mean());
+        let calls = tier.calls.as_ref().map_or(0.0, |calls| calls.mean());
+        total += rate_per_s * calls.min(f64::from(tier.pieces)).max(1.0);
+        rate_per_s *= calls;
     }
     NS / total.max(1e-6)
 }

@@ -5,13 +5,14 @@
 //! requests is copied to all of them; the first good reply is the answer, the others run to their
 //! end (sPARE cancels nothing). A server that lags skips what is answered meanwhile. A server that
 //! is granted when the answer is there is not used. Where the policy delays copies (`hedge`) a
-//! connection holds one server: after each answer the one that gave it. A copy does its work, then
-//! makes its calls to the tier below, one after the other, and holds its grant all that time. What it
-//! does after its reply (`after_s`) takes cores, and nobody waits for it.
+//! connection holds one server: after each answer the one that gave it. A copy does a piece of its
+//! work, makes its share of the calls to the tier below, one after the other, does the next piece,
+//! and holds its grant all that time; its connection below is idle meanwhile. What it does after its
+//! reply (`after_s`) takes cores, and nobody waits for it.
 
 use policy::{Ask, Hedge, Observation};
 
-use crate::engine::{Simulation, COPY_ARRIVES, HEDGE};
+use crate::engine::{Simulation, COPY_ARRIVES, HEDGE, REPLY_SENT};
 use crate::state::{Copy, Slot, NONE, ORPHAN};
 
 impl Simulation<'_> {
@@ -26,6 +27,7 @@ impl Simulation<'_> {
         connection.calls_left = calls;
         connection.to_come = 0;
         connection.closed = false;
+        connection.idle = false;
         connection.number = number;
         connection.hedges_left = 0;
         connection.slots.clear();
@@ -96,8 +98,10 @@ impl Simulation<'_> {
                 given_up: false,
                 granted_ns: self.now_ns,
             });
-            let place = connection.slots.len() - 1;
-            self.send(id, place);
+            if !connection.idle {
+                let place = connection.slots.len() - 1;
+                self.send(id, place);
+            }
         }
         self.tiers[tier].grants = grants;
     }
@@ -158,7 +162,9 @@ impl Simulation<'_> {
             connection: id,
             seq: connection.seq,
             server: slot.server,
-            calls_left: connection.fan_out,
+            calls: connection.fan_out,
+            called: 0,
+            pieces: tier.pieces.min(connection.fan_out).max(1),
             child: NONE,
             sent_ns: self.now_ns,
             work_ns,
@@ -171,25 +177,42 @@ impl Simulation<'_> {
         }
     }
 
-    /// A copy's own work is done: its calls follow.
+    /// A piece of a copy's own work is done: its next call follows, or its reply.
     pub(crate) fn work_done(&mut self, copy: u32) {
-        let state = &mut self.copies[copy];
+        let state = &self.copies[copy];
         if state.connection == NONE {
             self.drop_copy(copy);
             return;
         }
-        if state.calls_left == 0 {
-            self.finish(copy, true);
+        if state.child != NONE {
+            self.go_on(state.child);
+            return;
+        }
+        if state.called == state.calls {
+            self.reply(copy);
             return;
         }
         let below = self.connections[state.connection].tier as usize + 1;
         let calls = if self.tiers[below].by_connection {
-            state.calls_left
+            state.calls
         } else {
             1
         };
-        state.calls_left -= calls;
         self.open(below, copy, 0, calls);
+    }
+
+    /// A copy's reply goes through its server's network card, after those that are there.
+    fn reply(&mut self, copy: u32) {
+        let Copy {
+            server, generation, ..
+        } = self.copies[copy];
+        let card_ns = self.tiers[usize::from(self.tier_of[server as usize])].card_ns;
+        if card_ns == 0 {
+            return self.finish(copy, true);
+        }
+        let free_ns = &mut self.cards_free_ns[server as usize];
+        *free_ns = self.now_ns.max(*free_ns) + card_ns;
+        self.calendar.push(*free_ns, REPLY_SENT | copy, generation);
     }
 
     /// A copy replied, or failed.
@@ -205,7 +228,8 @@ impl Simulation<'_> {
         self.drop_copy(copy);
         let connection = &mut self.connections[id];
         let tier_index = connection.tier as usize;
-        let current = !connection.closed && seq == connection.seq;
+        let idle = connection.idle;
+        let current = !connection.closed && !idle && seq == connection.seq;
         if current {
             connection.outstanding -= 1;
         }
@@ -215,7 +239,7 @@ impl Simulation<'_> {
         connection.slots[place].copy = NONE;
         let slot = connection.slots[place];
         let (closed, given_up) = (connection.closed, slot.given_up);
-        let may_resend = slot.sent_seq < connection.seq && !given_up;
+        let may_resend = slot.sent_seq < connection.seq && !given_up && !idle;
         let tier = &mut self.tiers[tier_index];
         let after_us = (self.now_ns - sent_ns) / 1000;
         let seen = if good {
@@ -280,7 +304,9 @@ impl Simulation<'_> {
             connection: NONE,
             seq: 0,
             server,
-            calls_left: 0,
+            calls: 0,
+            called: 0,
+            pieces: 1,
             child: NONE,
             sent_ns: self.now_ns,
             work_ns,
@@ -288,9 +314,11 @@ impl Simulation<'_> {
         self.copy_arrives(copy);
     }
 
-    /// The request at hand is answered; the next begins, or the connection ends.
+    /// The request at hand is answered: the copy above works, the next begins, or the connection
+    /// ends.
     fn answered(&mut self, id: u32, by: u32) {
         let connection = &self.connections[id];
+        let (parent, more) = (connection.parent, connection.calls_left > 0);
         if self.measuring {
             let measure = &mut self.tiers[connection.tier as usize].measure;
             measure
@@ -298,19 +326,41 @@ impl Simulation<'_> {
                 .record(self.now_ns - connection.started_ns);
             measure.collided += u64::from(connection.collided);
         }
-        if connection.calls_left == 0 {
+        let mut works = false;
+        if parent < ORPHAN {
+            self.copies[parent].called += 1;
+            works = self.copies[parent].works_next();
+        }
+        if !more {
             self.close(id, true);
             return;
         }
-        self.next_request(id);
+        self.connections[id].idle = true;
+        self.connections[id].hedges_left = 0;
         if self.hedges(id) {
             self.keep_one(id, by);
+        }
+        if works {
+            self.copy_arrives(parent);
+        } else {
+            self.go_on(id);
+        }
+    }
+
+    /// An idle connection makes its next request, of all servers that it holds.
+    fn go_on(&mut self, id: u32) {
+        self.connections[id].idle = false;
+        self.next_request(id);
+        if self.hedges(id) {
+            let tier = &self.tiers[self.connections[id].tier as usize];
+            self.plan_hedges(id, tier.selector.delay(tier.replicas));
         }
         for place in 0..self.connections[id].slots.len() {
             if self.connections[id].slots[place].copy == NONE {
                 self.send(id, place);
             }
         }
+        self.fail_if_hopeless(id);
     }
 
     /// Without a copy that runs or may still be sent, the request has failed.
@@ -320,16 +370,20 @@ impl Simulation<'_> {
             .slots
             .iter()
             .any(|slot| slot.sent_seq < connection.seq && !slot.given_up);
+        if connection.idle {
+            return;
+        }
         if connection.outstanding == 0 && connection.to_come == 0 && !lags {
             self.close(id, false);
         }
     }
 
     /// All is answered, or has failed: servers go back, and the copy above goes on.
-    fn close(&mut self, id: u32, good: bool) {
+    pub(crate) fn close(&mut self, id: u32, good: bool) {
         let connection = &mut self.connections[id];
         let tier = connection.tier as usize;
         connection.closed = true;
+        connection.idle = false;
         let (parent, number) = (connection.parent, connection.number);
         let latency_ns = self.now_ns - connection.started_ns;
         if !good && self.measuring {
@@ -353,10 +407,12 @@ impl Simulation<'_> {
             NONE => self.over(number, latency_ns, good),
             copy => {
                 self.copies[copy].child = NONE;
-                if good {
-                    self.work_done(copy);
-                } else {
+                if !good {
                     self.finish(copy, false);
+                } else if self.copies[copy].works_next() {
+                    self.copy_arrives(copy);
+                } else {
+                    self.work_done(copy);
                 }
             }
         }
@@ -396,7 +452,7 @@ impl Simulation<'_> {
     }
 
     /// The connection goes on with the server that has just answered; the others go back, at the
-    /// end of what they run. The next request may be late as well.
+    /// end of what they run.
     fn keep_one(&mut self, id: u32, by: u32) {
         for place in (0..self.connections[id].slots.len()).rev() {
             let slot = &mut self.connections[id].slots[place];
@@ -405,9 +461,6 @@ impl Simulation<'_> {
                 self.give_back(id, place);
             }
         }
-        let tier = &self.tiers[self.connections[id].tier as usize];
-        let hedge = tier.selector.delay(tier.replicas);
-        self.plan_hedges(id, hedge);
     }
 
     /// Delayed copies of the request that begins.

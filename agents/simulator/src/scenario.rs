@@ -95,8 +95,14 @@ pub struct Tier {
     /// Time per copy that needs no core (network, arbiter).
     #[serde(default)]
     pub delay_s: f64,
+    /// Time that a copy's reply takes on the server's network card, one after the other.
+    #[serde(default)]
+    pub card_s: f64,
     /// Calls to the next tier, one after the other; none at the last tier.
     pub calls: Option<CountLaw>,
+    /// Equal pieces of the work, each with its share of the calls behind it; not more than calls.
+    #[serde(default = "one_piece")]
+    pub pieces: u32,
     /// How servers are chosen, by the name that the arbiter has for it.
     #[serde(default = "round_robin")]
     pub policy: String,
@@ -224,7 +230,8 @@ pub enum Fault {
         /// In (0, 1].
         speed: f64,
     },
-    /// Jobs of others share its cores with its own, as a neighbour's threads do.
+    /// Jobs of others share its cores with its own, as a neighbour's threads do, and may have them
+    /// when a piece of work is to start.
     Crowd {
         /// Index from 0.
         server: usize,
@@ -234,6 +241,9 @@ pub enum Fault {
         for_s: f64,
         /// How many, each with the share of a job of its own.
         jobs: f64,
+        /// Mean time for which each piece of work that starts there waits first, exponential.
+        #[serde(default)]
+        wait_s: f64,
     },
 }
 
@@ -323,6 +333,10 @@ fn one_core() -> f64 {
 }
 
 fn one_replica() -> usize {
+    1
+}
+
+fn one_piece() -> u32 {
     1
 }
 

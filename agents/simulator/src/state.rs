@@ -19,6 +19,9 @@ pub(crate) struct Disturbances {
     pub(crate) noisy_until_ns: Vec<u64>,
     pub(crate) limps: Vec<f64>,
     pub(crate) strangers: Vec<f64>,
+    /// Mean wait of a piece of work that starts there [s].
+    pub(crate) waits_s: Vec<f64>,
+    pub(crate) waits_rng: SmallRng,
     /// With the first server of its tier.
     pub(crate) faults: Vec<(Fault, u32)>,
 }
@@ -36,6 +39,8 @@ impl Disturbances {
             noisy_until_ns: vec![0; servers],
             limps: vec![1.0; servers],
             strangers: vec![0.0; servers],
+            waits_s: vec![0.0; servers],
+            waits_rng: stream(scenario.seed, 3),
             faults,
         }
     }
@@ -130,6 +135,8 @@ pub(crate) struct Connection {
     pub(crate) to_come: u32,
     /// All is answered; what still runs is drained.
     pub(crate) closed: bool,
+    /// The request at hand is answered, and the copy above works before it makes the next.
+    pub(crate) idle: bool,
     /// Two copies of the request at hand met at a server below.
     pub(crate) collided: bool,
     pub(crate) started_ns: u64,
@@ -162,11 +169,25 @@ pub(crate) struct Copy {
     pub(crate) seq: u32,
     /// Index over all tiers.
     pub(crate) server: u32,
-    pub(crate) calls_left: u32,
-    /// The connection below on which it waits, or NONE.
+    /// Calls to the tier below, and how many of them are answered.
+    pub(crate) calls: u32,
+    pub(crate) called: u32,
+    /// Equal parts of its work, each before its share of the calls; at most one a call.
+    pub(crate) pieces: u32,
+    /// The connection below that is open for it, or NONE.
     pub(crate) child: u32,
     pub(crate) sent_ns: u64,
+    /// Of all pieces.
     pub(crate) work_ns: f64,
+}
+
+impl Copy {
+    /// True if a piece of its work comes after the last answered call, and not the next call.
+    pub(crate) fn works_next(&self) -> bool {
+        let begun =
+            |called: u32| u64::from(called) * u64::from(self.pieces) / u64::from(self.calls);
+        self.called < self.calls && begun(self.called) > begun(self.called - 1)
+    }
 }
 
 impl Reused for Copy {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.fit.spec import TierSettings
-from optimizer.simulation.arm import CROWD, slow, speed_at, tier_scenario, united
+from optimizer.simulation.arm import tier_scenario, united, visits
 
 if TYPE_CHECKING:
     from core.runfiles.events import Window
@@ -99,21 +99,20 @@ class Redrawn:
     def _events(
         self, index: int, fleet: SimulatedTier, law: Law, number: int, end_s: float, faults: bool
     ) -> Iterable[dict[str, Any]]:
-        spec = self._service.tiers[index].spec
+        name = self._service.tiers[index].spec.name
+        visited = visits(self._service, index, law, self._threads, self._burst_cores)
+        off = float(np.clip(np.random.default_rng([number, 4]).standard_normal(), -3.0, 3.0))
         for position, one in enumerate(self._visits[index]):
-            speed = law.speed(spec.name, one.kind)
-            if one.kind == CROWD:
-                off = float(
-                    np.clip(np.random.default_rng([number, 4]).standard_normal(), -3.0, 3.0)
-                )
-                speed = speed_at(speed, self._threads, spec.cpus, fleet.cores, off)
+            speed = law.speed(name, one.kind)
+            event = visited.event(one.kind, speed, fleet.cores, off)
             if speed >= 1.0 or (one.is_fault and not faults):
                 continue
             for server, spans in enumerate(
                 self._spans(index, position, fleet.servers, number, end_s)
             ):
                 for start_s, stop_s in spans:
-                    yield slow(one.kind, speed, server, start_s, stop_s - start_s)
+                    when = {"at_s": start_s, "for_s": stop_s - start_s}
+                    yield event | when | {"server": server}
 
     def _spans(
         self, index: int, place: int, servers: int, number: int, end_s: float

@@ -15,6 +15,7 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
         "tiers": [
             {"name": "web", "servers": 8, "cores": 2, "quota": null, "tokens": 4, "policy": "tad", "replicas": 2,
              "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same", "after_s": 0,
+             "pieces": 1,
              "calls": {"kind": "geometric", "mean": 5.0},
              "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.3}},
             {"name": "db", "servers": 4, "tokens": 24, "policy": "tad", "replicas": 2,
@@ -46,11 +47,16 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 18] = [
+    let wrong: [(&str, Value, &str); 19] = [
         (
             "/tiers/0/copies",
             json!({"correlated": 1.5}),
             "tiers[0].copies.correlated: expected 0 to 1 (got 1.5)",
+        ),
+        (
+            "/tiers/0/pieces",
+            json!(0),
+            "tiers[0].pieces: expected 1 to",
         ),
         (
             "/tiers/0/after_s",
@@ -430,7 +436,7 @@ proptest! {
         seed in any::<u64>(), r1 in 1..4usize, r2 in 1..4usize, tokens in 1..4usize,
         tad in any::<bool>(), connection in any::<bool>(), fifo in any::<bool>(),
         delay in any::<bool>(), server in 0..4usize, waiting_max in 0..50usize,
-        after in any::<bool>(),
+        after in any::<bool>(), pieces in 1..8u32, wait in any::<bool>(),
     ) {
         let found = run(&scenario(|s| {
             s["seed"] = json!(seed);
@@ -444,14 +450,18 @@ proptest! {
                 here["policy"] = json!(if tad { "tad" } else { "round-robin" });
                 here["waiting_max"] = json!(waiting_max);
                 here["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
+                here["card_s"] = json!(if delay { 0.0005 } else { 0.0 });
                 // 540 copies a second reach the second tier: 10 ms each would be more than its cores have.
                 here["after_s"] = json!(if after { 0.001 } else { 0.0 });
                 here["faults"] = json!([
                     {"kind": "crash", "server": server, "at_s": 5.0, "for_s": 3.0},
                     {"kind": "crash", "server": (server + 1) % 4, "at_s": 7.0, "for_s": 9.0},
                     {"kind": "limp", "server": 0, "at_s": 10.0, "for_s": 9.0, "speed": 0.2},
+                    {"kind": "crowd", "server": 1, "at_s": 4.0, "for_s": 20.0, "jobs": 0.1,
+                     "wait_s": if wait { 0.002 } else { 0.0 }},
                 ]);
             }
+            s["tiers"][0]["pieces"] = json!(pieces);
             s["tiers"][1]["hold"] = json!(if connection { "connection" } else { "request" });
             s["tiers"][1]["discipline"] =
                 json!(if fifo { "first-come-first-served" } else { "processor-sharing" });

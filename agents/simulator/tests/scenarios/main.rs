@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
+mod pieces;
 mod replay;
 mod theory;

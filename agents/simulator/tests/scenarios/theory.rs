@@ -274,3 +274,16 @@ fn neighbours_slow_a_server_for_the_expected_share_of_time() {
     assert!((percentile(&found, 50.0).value_s - 0.01).abs() < 2e-5);
     assert!((percentile(&found, 99.0).value_s - 0.05).abs() < 1e-4);
 }
+
+/// Replies of one length one after the other are a queue with one server (Pollaczek and Khinchine).
+#[test]
+fn replies_wait_for_the_card_as_in_a_queue_of_one_length_and_take_no_core() {
+    let (card_s, rate_per_s) = (0.025, 20.0);
+    let tier = json!({"servers": 1, "cores": 4.0, "card_s": card_s,
+                      "work": {"kind": "deterministic", "value_s": 0.0001}});
+    let found = queue(rate_per_s, 200_000, tier);
+    let load = rate_per_s * card_s;
+    let exact = 0.0001 + card_s + card_s * load / (2.0 * (1.0 - load));
+    mean_agrees(&found, exact, 0.03);
+    assert!(found.tiers[0].utilisation < 0.001);
+}

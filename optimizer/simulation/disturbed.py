@@ -1,0 +1,73 @@
+"""What a neighbour or a fault does to a server of a tier, as an event of a scenario.
+
+A run tells how much longer a copy takes meanwhile. A limping part of the machine is a slower server.
+Threads of a neighbour are jobs beside the server's own, where its work takes more than a period's
+CPU time, as a fair scheduler gives each the same; what they do not explain is waiting. A piece of
+work begins by waking up, and under a cap the neighbour's turns have used up the period's CPU time by
+then: a page waits at each of its queries, a request of half a millisecond once, whatever its work. A
+neighbour on the card costs a wait too, and no CPU time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+CROWD = "interference.cpu"  # its threads are jobs beside a server's own
+QUOTA_PERIOD_S = 0.01  # of a cap: that of `fleet_machine`
+_NEIGHBOUR = "interference."
+_CAP_SPREAD = 0.5  # of the logarithm of a neighbour's waits, for a cap that is e times as high
+
+
+@dataclass(frozen=True)
+class Visited:
+    """A copy at a server of the run without any neighbour, and who visits it."""
+
+    work_s: float
+    delay_s: float  # that needs no core
+    pieces: int  # of its work
+    cores: float  # of the server, its cap
+    burst_cores: float  # that it uses at once
+    threads: int  # of a neighbour that takes CPU time
+
+    @property
+    def alone_s(self) -> float:
+        """Its time there."""
+        return self.delay_s + capped_s(self.work_s, self.cores)
+
+    def event(
+        self, kind: str, speed: float, cores: float | None = None, off: float = 0.0
+    ) -> dict[str, Any]:
+        """A neighbour or fault of that kind that lets it have `speed` of its speed.
+
+        Under another cap a neighbour has as many threads, and waits go with the time for which it
+        leaves the machine without CPU time after having used all cores: (cores / cap - 1). This was
+        not measured: `off` standard errors, larger the further the cap is from the run's.
+        """
+        more_s = self.alone_s * (1.0 / speed - 1.0)
+        if kind != CROWD:
+            if not kind.startswith(_NEIGHBOUR):
+                return {"kind": "limp", "speed": speed}
+            return {"kind": "crowd", "jobs": 0.0, "wait_s": more_s / self.pieces}
+        here_s = self.alone_s + more_s - self.delay_s
+        own_s, jobs = self.work_s, 0.0
+        if self.work_s > self.cores * QUOTA_PERIOD_S:
+            own_s = self.work_s / min(1.0, self.cores)  # a crowded server has no bursts
+            jobs = min(float(self.threads), max(0.0, here_s / own_s - 1.0))
+        wait_s = max(0.0, here_s - (1.0 + jobs) * own_s) / self.pieces
+        most = max(self.burst_cores, self.cores)
+        caps = self.cores, min(most, cores or self.cores)
+        if caps[0] < most:
+            wait_s *= (most / caps[1] - 1.0) / (most / caps[0] - 1.0)
+        error = math.exp(off * _CAP_SPREAD * abs(math.log(caps[1] / caps[0])))
+        return {"kind": "crowd", "jobs": jobs * error, "wait_s": wait_s * error}
+
+
+def capped_s(work_s: float, cores: float) -> float:
+    """The time that such work takes alone on a cap, which hands out CPU time by the period."""
+    if cores >= 1.0:
+        return work_s
+    each_s = cores * QUOTA_PERIOD_S
+    periods = max(0, math.ceil(work_s / each_s) - 1)
+    return periods * QUOTA_PERIOD_S + (work_s - periods * each_s)
