@@ -2,8 +2,8 @@
 
 Replayed are the arm's own arrivals, and each neighbour and fault at its machine and time. Caps on
 cores are quotas in periods of 10 ms, as the local platform sets them. A page's calls come between
-equal pieces of its work. Tokens of a tier with sessions, which are given back between calls, bind
-nobody. Machines of one host compete for its cores.
+equal pieces of its work, and a session holds its token for all of it. Machines of one host compete
+for its cores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ PERCENTILES = (50.0, 95.0, 99.0)
 _NEAR = 2.0  # times the median: hardly disturbed
 _ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
 _ARRIVALS_MAX = 20_000  # of an arm, its first
-_SESSION_TOKENS = 64
 _PIECES_MOST = 8  # of a page: with one for each of 32 calls the figures are the same
 
 
@@ -186,9 +185,7 @@ class Arm:
             below_s = took_s
         return found
 
-    def _means_s(
-        self, tier: str, *, calm_below: bool = False
-    ) -> dict[str, tuple[float, float]]:
+    def _means_s(self, tier: str, *, calm_below: bool = False) -> dict[str, tuple[float, float]]:
         """Mean latency of the tier's servers in this arm [s] and the answers behind it, alone with
         each kind of neighbour or fault, all of a poll's time, and, as "", with none; with
         `calm_below` at times at which nobody disturbs the tiers below."""
@@ -260,10 +257,6 @@ def tier_scenario(
     """
     tier = service.tiers[index]
     cores = cores or tier.spec.cpus or 1.0
-    session = tier.spec.token_hold == "connection"
-    stated = asdict(settings)
-    if session:
-        stated["tokens"] = max(_SESSION_TOKENS, settings.tokens)
     found: dict[str, Any] = {
         "name": tier.spec.name,
         "servers": servers,
@@ -276,7 +269,7 @@ def tier_scenario(
         "delay_s": law.delay_s.get(tier.spec.name, 0.0),
         "card_s": card_s(service, index),
         "copies": "same",
-        **stated,
+        **asdict(settings),
         "hold": tier.spec.token_hold,
     }
     if index == 0:
@@ -290,9 +283,7 @@ def tier_scenario(
     return found
 
 
-def visits(
-    service: ServiceFit, index: int, law: Law, threads: int, burst_cores: float
-) -> Visited:
+def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores: float) -> Visited:
     """A copy at a tier of the run, for what neighbours of so many threads do to it."""
     spec = service.tiers[index].spec
     return Visited(

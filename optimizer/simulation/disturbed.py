@@ -1,11 +1,11 @@
 """What a neighbour or a fault does to a server of a tier, as an event of a scenario.
 
-A run tells how much longer a copy takes meanwhile. A limping part of the machine is a slower server.
-Threads of a neighbour are jobs beside the server's own, where its work takes more than a period's
-CPU time, as a fair scheduler gives each the same; what they do not explain is waiting. A piece of
-work begins by waking up, and under a cap the neighbour's turns have used up the period's CPU time by
-then: a page waits at each of its queries, a request of half a millisecond once, whatever its work. A
-neighbour on the card costs a wait too, and no CPU time.
+A run tells how much longer a copy takes meanwhile. A limping part of the machine is a slower
+server. Threads of a neighbour are jobs beside the server's own, where its work takes more than a
+period's CPU time, as a fair scheduler gives each the same; what they do not explain is waiting. A
+piece of work begins by waking up, and under a cap the neighbour's turns have used up the period's
+CPU time by then: a page waits at each of its queries, a request of half a millisecond once,
+whatever its work. A neighbour on the card costs a wait too, and no CPU time.
 """
 
 from __future__ import annotations

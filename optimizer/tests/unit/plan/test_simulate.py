@@ -34,7 +34,7 @@ from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits
 from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
-from optimizer.simulation.arm import Arm
+from optimizer.simulation.arm import Arm, visits
 from optimizer.simulation.fidelity import Fitted, ValueCheck
 from optimizer.simulation.law import Law
 
@@ -169,13 +169,15 @@ def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(run_dir: 
     settings = arms[0].results.settings("baseline", "web")
 
     drawn = replace(fitted, law=law).drawn(np.random.default_rng([7, 1]))
+    arm = arms[0]
+    visited = visits(arm.service, 0, drawn, arm.crowd_threads, arm.burst_cores)
 
     def events(servers: int, kind: str) -> list[tuple[float, float, int]]:
         fleet = [SimulatedTier(servers, 1.0, settings), SimulatedTier(2, 1.0, settings)]
         found = world.scenario(fleet, 7)["tiers"][0]["faults"]
-        speed = drawn.speed("web", kind)
+        wait_s = visited.event(kind, drawn.speed("web", kind))["wait_s"]
         return [
-            (one["at_s"], one["for_s"], one["server"]) for one in found if one["speed"] == speed
+            (one["at_s"], one["for_s"], one["server"]) for one in found if one["wait_s"] == wait_s
         ]
 
     sent, received = events(2, send), events(2, receive)

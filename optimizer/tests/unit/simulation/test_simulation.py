@@ -8,8 +8,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -18,8 +16,8 @@ import pytest
 from core.errors import EnvironmentMissing, InputError
 from optimizer.fit import fit, read_results
 from optimizer.simulation import fidelity, program, reports, simulate
-from optimizer.simulation.arm import Arm, speed_at
-from optimizer.simulation.law import SPEED_LEAST, Law, _corrected, call_s
+from optimizer.simulation.arm import Arm
+from optimizer.simulation.law import SPEED_LEAST, Law, call_s, fitted
 from optimizer.tests.command_line import invoke
 
 QUEUE = {
@@ -200,31 +198,8 @@ def test_machines_of_one_host_share_its_cores_with_what_else_ran_there(
 CPU = ("web", "interference.cpu")
 
 
-def _law(told: float, exponent: float) -> Law:
-    return Law(0.04, 0.3, 0.04, {CPU: told}, {"web": exponent}, None, {}, {})
-
-
-def _arm(name: str, replicas: int, mean_above_median_s: float) -> tuple[Arm, np.ndarray]:
-    """An arm whose mean lies so far above its median, and simulated pages where it is 0.1 s."""
-    service = SimpleNamespace(tiers=[SimpleNamespace(spec=SimpleNamespace(name="web"))])
-    settings = SimpleNamespace(replicas=replicas)
-    arm = SimpleNamespace(name=name, service=service,
-                          results=SimpleNamespace(settings=lambda _arm, _tier: settings),
-                          measured_s=np.array([1.0, 1.0, 1.0 + 3.0 * mean_above_median_s]),
-                          median_s=1.0)  # fmt: skip
-    return cast(Arm, arm), np.array([1.0, 1.0, 1.3])
-
-
-def _exponent(*arms: tuple[Arm, Any]) -> float:
-    found = _corrected(_law(0.1, 1.0), [arm for arm, _ in arms], [pages for _, pages in arms])
-    return found["web"]
-
-
-def test_an_arm_with_copies_does_not_tell_how_slow_a_slowed_server_is() -> None:
-    """A second copy answers for the slow one; what else makes its pages slow is another thing."""
-    alone, copied = _arm("chosen", 1, 0.1), _arm("copied", 2, 0.3)
-    assert _exponent(alone, copied) == pytest.approx(_exponent(alone)) == pytest.approx(1.0)
-    assert _exponent(copied) > 1.1  # for want of a better one
+def _law(told: float) -> Law:
+    return Law(0.04, 0.3, 0.04, {CPU: told}, None, {}, {})
 
 
 def test_behind_the_first_tier_the_run_tells_the_work_and_not_its_calibration(
@@ -241,9 +216,38 @@ def test_behind_the_first_tier_the_run_tells_the_work_and_not_its_calibration(
     assert call_s(calibrated, 1) == pytest.approx(db_s)
 
 
-def test_fits_that_agree_on_a_speed_agree_whatever_exponents_they_need_for_it() -> None:
-    speed = 0.04
-    laws = [_law(told, math.log(speed) / math.log(told)) for told in (0.06, 0.1, 0.18)]
+def test_what_idle_machines_use_is_no_work_of_a_query(run_dir: Path) -> None:
+    service = fit(read_results(run_dir))
+    arms = [
+        replace(arm, requests=100, replicas=(r, 1))
+        for arm, r in zip(service.arms, (1, 3), strict=True)
+    ]
+    db = service.tiers[1]
+    per_s = 2.0 * (service.pages_per_s.value or math.nan) * (db.requests_per_copy.value or math.nan)
+    idle = {"db": {"idle_cores": 0.25 * (db.processing_s.value or math.nan) * per_s}}
+    told = replace(service, arms=tuple(arms), calibration={"tiers": idle})
+    assert call_s(told, 1) == pytest.approx(0.75 * (db.processing_s.value or math.nan))
+    much = replace(told, calibration={"tiers": {"db": {"idle_cores": 1e3}}})
+    assert 0.0 < call_s(much, 1) < (db.processing_s.value or math.nan)
+
+
+@pytest.mark.parametrize("share", [0.01, 4.0])
+def test_what_a_page_takes_beyond_its_cpu_time_needs_no_core(run_dir: Path, share: float) -> None:
+    """Of a page of a tenth of a second with a millisecond of CPU time most is spent elsewhere."""
+    results = read_results(run_dir)
+    service = fit(results)
+    front = service.tiers[0]
+    cpu_s = share * (front.processing_s.value or math.nan)
+    cheap = replace(front, processing_s=replace(front.processing_s, value=cpu_s))
+    arms = [Arm(results, replace(service, tiers=(cheap, *service.tiers[1:])), "baseline")]
+    law = fitted(arms)
+    assert law.work_s <= cpu_s * (1 + 1e-9)
+    assert law.work_s == pytest.approx(cpu_s) or law.delay_s["web"] == 0.0
+    assert (law.delay_s["web"] > 0.0) == (share < 0.1)
+
+
+def test_fits_that_agree_scatter_by_the_floor() -> None:
+    laws = [_law(0.04) for _ in range(3)]
     spreads = fidelity._spreads(laws[0], laws)
     assert spreads["speed web, interference.cpu"] == fidelity._SPREAD_OTHERS
     drawn = [fidelity._drawn(laws[0], spreads, np.random.default_rng(n)) for n in range(200)]
@@ -253,20 +257,6 @@ def test_fits_that_agree_on_a_speed_agree_whatever_exponents_they_need_for_it() 
 
 
 def test_a_kind_that_only_one_fit_knows_is_drawn_too() -> None:
-    law = _law(0.1, 1.0)
-    spreads = fidelity._spreads(replace(law, slowed={}, exponents={}), [])
+    law = _law(0.1)
+    spreads = fidelity._spreads(replace(law, slowed={}), [])
     assert fidelity._drawn(law, spreads, np.random.default_rng(1)).speed(*CPU) != pytest.approx(0.1)
-
-
-def test_a_neighbour_is_its_threads_on_a_whole_core_and_what_was_measured_under_the_cap() -> None:
-    assert speed_at(0.04, 4, 0.35, 0.35) == pytest.approx(0.04)
-    assert speed_at(0.04, 4, 0.35, 1.0) == pytest.approx(1.0 / 5.0)
-    assert speed_at(0.04, 4, 0.35, 2.0) == pytest.approx(1.0 / 5.0)
-    between = speed_at(0.04, 4, 0.35, 0.6)
-    assert 0.04 < between < 0.2
-    assert speed_at(0.04, 4, 0.35, 0.25) < 0.04
-    assert speed_at(0.5, 4, 0.35, 1.0) == 0.5  # fewer jobs than threads: nothing is told
-    assert speed_at(0.04, 4, None, 0.5) == 0.04
-    surely, worse = speed_at(0.04, 4, 0.35, 0.35, 1.0), speed_at(0.04, 4, 0.35, 1.0, 1.0)
-    assert surely == pytest.approx(0.04)  # the cap of the run
-    assert worse < 1.0 / 5.0
