@@ -273,8 +273,9 @@ def tier_scenario(
         "hold": tier.spec.token_hold,
     }
     if index == 0:
-        found["work"] = {"kind": "lognormal", "mean_s": law.work_s, "cv2": law.cv2}
-        found["after_s"] = law.after_s
+        more = law.more_work(tier.spec.cpus or 1.0, cores)
+        found["work"] = {"kind": "lognormal", "mean_s": more * law.work_s, "cv2": law.cv2}
+        found["after_s"] = more * law.after_s
         if law.correlation is not None:
             found["copies"] = {"correlated": law.correlation}
     if calls := _calls(service, index):

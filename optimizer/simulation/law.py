@@ -37,6 +37,12 @@ _PAGES_ENOUGH = 1_200  # of an arm, over several seeds of the work
 _SEEDS_MOST = 4
 _SPREADS = (0.05, 0.8)  # of the logarithm of a page's work
 _BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine uses more
+# Under a cap below the run's a page takes more CPU time, by a power of the ratio of the caps: 30 to
+# 32 ms under 0.35 cores, 37 and 37 under 0.25, so 0.5 to 0.6. Above the run's cap it may take 0.9
+# times as much (28 ms on a whole core), and is taken to take the same. MediaWiki on the local
+# platform, docs/results/closed-loop.md.
+CAP_POWER = 0.55
+CAP_POWERS = (0.3, 0.8)  # within which it is drawn
 _PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
 
 
@@ -51,6 +57,7 @@ class Law:
     correlation: float | None  # of the work of a request's copies; None: not told
     delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
+    cap_power: float = CAP_POWER  # stated
 
     @property
     def after_s(self) -> float:
@@ -61,6 +68,10 @@ class Law:
     def cv2(self) -> float:
         """Squared coefficient of variation of a page's work."""
         return math.expm1(self.spread**2)
+
+    def more_work(self, run_cores: float, cores: float) -> float:
+        """The CPU time of a page under a cap of `cores`, of that under the run's."""
+        return max(1.0, run_cores / min(1.0, cores)) ** self.cap_power
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""
@@ -131,17 +142,13 @@ def _delay_name(tier: str) -> str:
 def call_s(service: ServiceFit, index: int) -> float:
     """CPU time of one copy at a tier [s], without what its machines use when idle.
 
-    At the first tier the calibration's, if it is less. Behind it the run's: a calibration is a few
-    seconds without neighbours, in which a query took a third to twice the CPU time that it takes
-    under the run's load.
+    The run's: in a calibration, some seconds without neighbours, a page took 0.9 to 1.1 and a query
+    a third to twice the CPU time that it takes under the run's load.
     """
     measured_s = service.tiers[index].processing_s.value or 1e-3
     told = ((service.calibration or {}).get("tiers") or {}).get(service.tiers[index].spec.name)
     if not told:
         return measured_s
-    if index == 0:
-        page_s = told.get("cpu_s_per_copy")
-        return min(measured_s, float(page_s)) if page_s else measured_s
     idle_s = float(told.get("idle_cores") or 0.0) / _copies_per_s(service, index)
     return max(_BUSY_LEAST * measured_s, measured_s - idle_s)
 

@@ -11,13 +11,14 @@ the larger is the part of it that one pair takes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.arm import tier_scenario, united, visits
+from optimizer.simulation.law import CAP_POWERS
 
 if TYPE_CHECKING:
     from core.runfiles.events import Window
@@ -78,6 +79,8 @@ class Redrawn:
         warm_up = round(_WARM_UP_SHARE * self.pages)
         end_s = _LONGEST * (warm_up + self.pages) / self._per_s
         law = self._fitted.drawn(np.random.default_rng([number, 1]))
+        power = float(np.random.default_rng([number, 6]).uniform(*CAP_POWERS))
+        law = replace(law, cap_power=power)
         body = []
         for index, one in enumerate(tiers):
             tier = tier_scenario(
