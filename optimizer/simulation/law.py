@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.statistics.percentiles import percentile
+from optimizer.simulation.disturbed import QUOTA_PERIOD_S
 from optimizer.simulation.program import reports
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class Law:
 
     def more_work(self, run_cores: float, cores: float) -> float:
         """The CPU time of a page under a cap of `cores`, of that under the run's."""
-        return max(1.0, run_cores / min(1.0, cores)) ** self.cap_power
+        if self.work_s <= cores * QUOTA_PERIOD_S:
+            return 1.0  # it fits into a period
+        return max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""

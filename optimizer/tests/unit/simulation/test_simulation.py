@@ -17,7 +17,7 @@ from core.errors import EnvironmentMissing, InputError
 from optimizer.fit import fit, read_results
 from optimizer.simulation import fidelity, program, reports, simulate
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.law import SPEED_LEAST, Law, call_s, fitted
+from optimizer.simulation.law import CAP_POWER, SPEED_LEAST, Law, call_s, fitted
 from optimizer.tests.command_line import invoke
 
 QUEUE = {
@@ -202,9 +202,7 @@ def _law(told: float) -> Law:
     return Law(0.04, 0.3, 0.04, {CPU: told}, None, {}, {})
 
 
-def test_behind_the_first_tier_the_run_tells_the_work_and_not_its_calibration(
-    run_dir: Path,
-) -> None:
+def test_the_run_tells_the_work_and_not_its_calibration(run_dir: Path) -> None:
     service = fit(read_results(run_dir))
     web_s, db_s = (tier.processing_s.value or math.nan for tier in service.tiers)
     told = {
@@ -212,8 +210,16 @@ def test_behind_the_first_tier_the_run_tells_the_work_and_not_its_calibration(
         for tier, seconds in zip(service.tiers, (web_s, db_s), strict=True)
     }
     calibrated = replace(service, calibration={"tiers": told})
-    assert call_s(calibrated, 0) == pytest.approx(0.5 * web_s)
-    assert call_s(calibrated, 1) == pytest.approx(db_s)
+    assert [call_s(calibrated, index) for index in (0, 1)] == pytest.approx([web_s, db_s])
+
+
+def test_a_page_takes_more_cpu_time_under_a_lower_cap_and_no_less_under_a_higher_one() -> None:
+    page, query = Law(0.02, 0.3, 0.03, {}, None, {}, {}), Law(0.001, 0.3, 0.001, {}, None, {}, {})
+    assert page.more_work(0.35, 0.25) == pytest.approx(1.4**CAP_POWER)
+    assert (
+        page.more_work(0.35, 0.35) == page.more_work(0.35, 4.0) == page.more_work(2.0, 1.5) == 1.0
+    )
+    assert query.more_work(0.35, 0.25) == 1.0  # less than a period's CPU time
 
 
 def test_what_idle_machines_use_is_no_work_of_a_query(run_dir: Path) -> None:
