@@ -112,7 +112,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     if let Ok(device) = root_device() {
         report_failure("the disk throttle", cgroups.inherit_throttle(&device));
     }
-    engine.probe();
+    engine.try_kinds();
     let file = machine.config.state_dir.join("baseline.json");
     let baseline =
         fingerprint::baseline(&file, &cgroups).map_err(|error| format!("no baseline: {error:#}"));

@@ -14,7 +14,7 @@ use serde_json::Value;
 use wire::agent::{Capability, Fault, FaultRequest, FaultState, RevertReason, LEASE_S_MAX};
 
 use crate::clock::Moment;
-use crate::faults::dose::{Probe, Scale};
+use crate::faults::dose::{DoseReader, Scale};
 use crate::faults::{Kind, Refusal};
 use crate::journal::{Entry, Journal};
 use crate::machine::Machine;
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Tries every kind once and keeps the answers.
-    pub fn probe(&mut self) {
+    pub fn try_kinds(&mut self) {
         let try_one = |kind: &dyn Kind| match kind.capability(&self.machine) {
             Ok(()) => Capability {
                 available: true,
@@ -144,7 +144,7 @@ impl Engine {
         };
         self.arm(&mut state, entry, now, |record| {
             kind.inject(&self.machine, record)?;
-            kind.probe(&self.machine, record).map(Some)
+            kind.dose_reader(&self.machine, record).map(Some)
         })
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         state: &mut State,
         entry: Entry,
         now: impl Fn() -> Moment,
-        act: impl FnOnce(&Value) -> Result<Option<(Scale, Box<dyn Probe>)>>,
+        act: impl FnOnce(&Value) -> Result<Option<(Scale, Box<dyn DoseReader>)>>,
     ) -> Result<Fault, Refusal> {
         let lease = lease(entry.lease_s)?;
         self.journal.write(&entry)?;
@@ -164,8 +164,8 @@ impl Engine {
         let mut held = Held::new(entry, at, RevertReason::Lease);
         held.lease(lease, at);
         let result = match acted {
-            Ok(probe) => {
-                held.meter = probe.map(Meter::start);
+            Ok(reader) => {
+                held.meter = reader.map(Meter::start);
                 Ok(held.told())
             }
             Err(error) => Err(self.give_up(&mut held, &error, at)),

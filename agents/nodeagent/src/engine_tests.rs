@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::tests::example_in;
-use crate::faults::dose::{Probe, Reading, Scale};
+use crate::faults::dose::{DoseReader, Reading, Scale};
 use crate::faults::parameter::Parameter;
 use crate::faults::Fault as FaultKind;
 use crate::machine::cgroup::Cgroups;
@@ -29,16 +29,16 @@ struct Script {
     inject_fails: bool,
     undo_fails: bool,
     /// That of the next fault.
-    probe: Option<Gated>,
+    reader: Option<Gated>,
 }
 
-/// A probe that says when it looks, and looks until it is let go on.
+/// A reader that says when it looks, and looks until it is let go on.
 struct Gated {
     looks: Sender<&'static str>,
     go_on: Receiver<()>,
 }
 
-impl Probe for Gated {
+impl DoseReader for Gated {
     fn look(&mut self, _held: Duration) -> Result<()> {
         self.looks.send("look")?;
         self.go_on.recv()?;
@@ -60,10 +60,10 @@ impl Drop for Gated {
     }
 }
 
-/// Has the next fault measured by a gated probe: what it says, and what lets it go on.
+/// Has the next fault measured by a gated reader: what it says, and what lets it go on.
 fn gated(bench: &Bench) -> (Receiver<&'static str>, Sender<()>) {
     let ((looks, told), (let_go_on, go_on)) = (channel(), channel());
-    bench.script.lock().unwrap().probe = Some(Gated { looks, go_on });
+    bench.script.lock().unwrap().reader = Some(Gated { looks, go_on });
     (told, let_go_on)
 }
 
@@ -128,10 +128,10 @@ impl FaultKind for Scripted {
         Ok(())
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, _record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, _record: &Record) -> Box<dyn DoseReader> {
         let (looks, go_on) = (channel().0, channel().1);
         let shut = Gated { looks, go_on };
-        Box::new(self.script.lock().unwrap().probe.take().unwrap_or(shut))
+        Box::new(self.script.lock().unwrap().reader.take().unwrap_or(shut))
     }
 }
 

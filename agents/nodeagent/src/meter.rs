@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use wire::agent::Dose;
 
-use crate::faults::dose::{Probe, Reading, Scale};
+use crate::faults::dose::{DoseReader, Reading, Scale};
 
 const SECOND_LOOK_AFTER: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -38,10 +38,10 @@ struct Found {
 
 impl Meter {
     /// Starts looking.
-    pub fn start((scale, probe): (Scale, Box<dyn Probe>)) -> Meter {
+    pub fn start((scale, reader): (Scale, Box<dyn DoseReader>)) -> Meter {
         let shared = Arc::new(Shared {
             found: Mutex::new(Found {
-                reading: probe.reading(),
+                reading: reader.reading(),
                 ..Found::default()
             }),
             over: Condvar::new(),
@@ -49,7 +49,7 @@ impl Meter {
         let of_thread = shared.clone();
         let started = thread::Builder::new()
             .name("dose".into())
-            .spawn(move || watch(&of_thread, probe));
+            .spawn(move || watch(&of_thread, reader));
         if let Err(error) = started {
             shared.lock().problem = Some(format!("no thread to measure with: {error}"));
         }
@@ -85,11 +85,11 @@ impl Shared {
     }
 }
 
-fn watch(shared: &Shared, mut probe: Box<dyn Probe>) {
+fn watch(shared: &Shared, mut reader: Box<dyn DoseReader>) {
     let began = Instant::now();
     let mut pause = SECOND_LOOK_AFTER;
     loop {
-        let looked = probe.look(began.elapsed());
+        let looked = reader.look(began.elapsed());
         let mut found = shared.lock();
         if found.stopped {
             return;
@@ -99,7 +99,7 @@ fn watch(shared: &Shared, mut probe: Box<dyn Probe>) {
             found.held = began.elapsed();
         }
         found.problem = looked.err().map(|error| format!("{error:#}"));
-        found.reading = probe.reading();
+        found.reading = reader.reading();
         let waited = shared
             .over
             .wait_timeout_while(found, pause, |found| !found.stopped);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Planned, Refusal};
 use crate::machine::cgroup::Quota;
@@ -79,7 +79,7 @@ impl Fault for CpuLimp {
         machine.cgroups.write_quota(&record.cgroup, None)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Throttled {
             used: Used {
                 machine: machine.clone(),
@@ -148,7 +148,7 @@ impl Throttled {
     }
 }
 
-impl Probe for Throttled {
+impl DoseReader for Throttled {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let from = self.began.elapsed();
         let (times, cpu_s) = self.used.look()?;

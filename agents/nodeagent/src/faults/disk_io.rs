@@ -12,7 +12,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Planned, Refusal};
 use crate::machine::memory::is_mounted;
@@ -284,7 +284,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         }
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &IoFault) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &IoFault) -> Box<dyn DoseReader> {
         Box::new(Counted {
             machine: machine.clone(),
             trouble: record.clone(),
@@ -319,7 +319,7 @@ struct Counted {
     counts: Counts,
 }
 
-impl Probe for Counted {
+impl DoseReader for Counted {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let counts = self.machine.role.store().look(&self.trouble.id)?;
         self.counts = counts.context("the pass-through does not have the fault any more")?;

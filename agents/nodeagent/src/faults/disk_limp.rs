@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::cgroup::Throttle;
@@ -122,7 +122,7 @@ impl Fault for DiskLimp {
         neighbour::end_looks(&record.id)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         neighbour::begin_looks(&record.id);
         Box::new(Written {
             id: record.id.clone(),
@@ -138,10 +138,10 @@ impl Fault for DiskLimp {
 }
 
 const BLOCK_BYTES: u64 = 4096;
-const PROBE_S: f64 = 0.25;
+const SAMPLE_S: f64 = 0.25;
 /// The throttle works in slices of this length.
 const SLICE_S: f64 = 0.1;
-const PROBE_BLOCKS_MAX: f64 = 2048.0;
+const SAMPLE_BLOCKS_MAX: f64 = 2048.0;
 /// The largest request. On v1 it is counted when it is made, before the throttle holds it up, so one
 /// of them may count in a second although it takes many; several at once still look like a rate.
 const REQUEST_BYTES: u64 = 1 << 20;
@@ -162,7 +162,7 @@ impl Written {
     /// The rate by `dd` of a small write, without the bytes that the throttle lets pass at once.
     fn write(&self) -> Result<f64> {
         let blocks =
-            (self.asked * PROBE_S / BLOCK_BYTES as f64).clamp(8.0, PROBE_BLOCKS_MAX) as u64;
+            (self.asked * SAMPLE_S / BLOCK_BYTES as f64).clamp(8.0, SAMPLE_BLOCKS_MAX) as u64;
         let file = self.machine.config.state_dir.join("dose");
         let (to, count) = (format!("of={}", file.display()), format!("count={blocks}"));
         let size = format!("bs={BLOCK_BYTES}");
@@ -191,7 +191,7 @@ impl Written {
     }
 }
 
-impl Probe for Written {
+impl DoseReader for Written {
     fn look(&mut self, _held: Duration) -> Result<()> {
         if self.last.is_none() {
             let rate = self.write()?;

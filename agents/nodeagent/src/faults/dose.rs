@@ -37,7 +37,7 @@ pub struct Reading {
 }
 
 /// Measures one fault.
-pub trait Probe: Send {
+pub trait DoseReader: Send {
     /// Looks once, so long after the injection.
     fn look(&mut self, held: Duration) -> Result<()>;
     /// The reading by now.

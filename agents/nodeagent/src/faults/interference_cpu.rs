@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, Probe, Reading, Scale};
+use super::dose::{Load, DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned};
 use crate::machine::{processes, Machine};
@@ -63,7 +63,7 @@ impl Fault for InterferenceCpu {
         neighbour::stop(&record.id)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Spinning {
             pids: neighbour::pids(&record.id),
             asked: f64::from(record.workers).min(machine.cgroups.cap_cores()),
@@ -78,7 +78,7 @@ struct Spinning {
     load: Load,
 }
 
-impl Probe for Spinning {
+impl DoseReader for Spinning {
     fn look(&mut self, held: Duration) -> Result<()> {
         let cpu_s = self
             .pids

@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
-use super::dose::{Probe, Scale};
+use super::dose::{DoseReader, Scale};
 use super::interference_iperf_server::{Streams, PORT};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned, Refusal};
@@ -101,7 +101,7 @@ impl Fault for InterferenceIperf {
         neighbour::stop(&record.id)
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let filter = format!("dst {} and dport = :{}", record.peer, record.port);
         Box::new(Streams::new(filter, "bytes_acked:", record.mbps))
     }

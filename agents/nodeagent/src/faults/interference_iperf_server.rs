@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, Probe, Reading, Scale};
+use super::dose::{Load, DoseReader, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned};
 use crate::machine::command::run;
@@ -83,7 +83,7 @@ impl Fault for InterferenceIperfServer {
         neighbour::stop(&record.id)
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let filter = format!("sport = :{}", record.port);
         Box::new(Streams::new(filter, "bytes_received:", None))
     }
@@ -108,7 +108,7 @@ impl Streams {
     }
 }
 
-impl Probe for Streams {
+impl DoseReader for Streams {
     fn look(&mut self, held: Duration) -> Result<()> {
         let words = ["--tcp", "--info", "--numeric", "--no-header", &self.filter];
         let listing = run("ss", &words)?;

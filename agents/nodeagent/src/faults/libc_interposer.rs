@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 use super::disk_io::share_bit;
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
 use crate::machine::calls::{Altered, Calls, Counts};
@@ -91,7 +91,7 @@ impl<F: CallFault> Fault for Interposed<F> {
         machine.role.revive()
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn DoseReader> {
         Box::new(Hits {
             machine: machine.clone(),
             share: record.share,
@@ -106,7 +106,7 @@ struct Hits {
     counts: Counts,
 }
 
-impl Probe for Hits {
+impl DoseReader for Hits {
     fn look(&mut self, _held: Duration) -> Result<()> {
         self.counts = self.machine.role.calls().counts()?;
         Ok(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
 use crate::machine::memory::{host_can_spare, load, unload, Memory, Use};
@@ -144,7 +144,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
     }
 
     /// Counts what the cgroup has more of than before the ballast came.
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Resident {
             memory: Memory::of(&machine.cgroups),
             counted: B::counted,
@@ -165,7 +165,7 @@ struct Resident {
     bytes: Option<u64>,
 }
 
-impl Probe for Resident {
+impl DoseReader for Resident {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let memory = match &self.memory {
             Ok(memory) => memory,

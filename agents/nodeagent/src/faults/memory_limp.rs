@@ -15,7 +15,7 @@ use anyhow::{bail, Context, Result};
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, Probe, Reading, Scale};
+use super::dose::{Load, DoseReader, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::memory::Memory;
@@ -119,7 +119,7 @@ impl Fault for MemoryLimp {
         }
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Streamed {
             told: record.told.clone(),
             load: Load::default(),
@@ -132,7 +132,7 @@ struct Streamed {
     load: Load,
 }
 
-impl Probe for Streamed {
+impl DoseReader for Streamed {
     fn look(&mut self, held: Duration) -> Result<()> {
         let text = fs::read_to_string(&self.told).context("the threads have told nothing")?;
         let bytes: f64 = text.trim().parse().context("what the threads told")?;

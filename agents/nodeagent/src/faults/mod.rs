@@ -19,7 +19,7 @@ use serde_json::Value;
 use wire::agent::LEASE_S_MAX;
 
 use crate::machine::{Machine, Missing};
-use dose::{Probe, Scale};
+use dose::{DoseReader, Scale};
 use parameter::Parameter;
 
 pub use memory_limp::stream;
@@ -136,9 +136,9 @@ pub trait Fault: Send + Sync + 'static {
     /// Undoes it, also if it was never or only partly injected, or is undone already; touches only
     /// its own.
     fn undo(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
-    /// The probe that reads the kernel's counters from a thread of its own; made once the fault is
+    /// Reads the kernel's counters from a thread of its own; made once the fault is
     /// in. It may take no lock that `undo` takes for longer than one read of `/proc`.
-    fn probe(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn Probe>;
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn DoseReader>;
 }
 
 /// The description of a kind for a design's author.
@@ -168,7 +168,11 @@ pub trait Kind: Send + Sync {
     /// Refuses what is no undo record of this kind.
     fn check_record(&self, record: &Value) -> Result<()>;
     /// Its scale, and what measures by it.
-    fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)>;
+    fn dose_reader(
+        &self,
+        machine: &Arc<Machine>,
+        record: &Value,
+    ) -> Result<(Scale, Box<dyn DoseReader>)>;
 }
 
 impl<F: Fault> Kind for F {
@@ -222,8 +226,15 @@ impl<F: Fault> Kind for F {
         typed::<F>(record).map(drop)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)> {
-        Ok((F::DOSE, Fault::probe(self, machine, &typed::<F>(record)?)))
+    fn dose_reader(
+        &self,
+        machine: &Arc<Machine>,
+        record: &Value,
+    ) -> Result<(Scale, Box<dyn DoseReader>)> {
+        Ok((
+            F::DOSE,
+            Fault::dose_reader(self, machine, &typed::<F>(record)?),
+        ))
     }
 }
 

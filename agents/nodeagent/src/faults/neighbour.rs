@@ -25,7 +25,7 @@ const PASSES_MAX: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Iterations between two looks at the clock.
 const SPINS: u64 = 1_000_000;
-/// The episodes whose probes may start a program.
+/// The episodes whose dose readers may start a program.
 static LOOKED_AT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Starts one neighbour for each program of the episode `id` (an empty one spins), and returns when
@@ -93,12 +93,12 @@ pub fn stop(id: &str) -> Result<()> {
     bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
 }
 
-/// From now on the probe of the episode `id` may run programs, until `end_looks`.
+/// From now on the dose reader of the episode `id` may run programs, until `end_looks`.
 pub fn begin_looks(id: &str) {
     looked_at().insert(id.into());
 }
 
-/// Ends what the probe of the episode `id` runs; it starts nothing any more.
+/// Ends what the dose reader of the episode `id` runs; it starts nothing any more.
 pub fn end_looks(id: &str) -> Result<()> {
     looked_at().remove(id);
     stop(id)
@@ -108,8 +108,8 @@ fn looked_at() -> MutexGuard<'static, BTreeSet<String>> {
     LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For the probe of the episode `id`: runs a program in the role's cgroup to its end, for at most
-/// `RUN_LIMIT`; what it said on its standard error.
+/// Runs a program in the role's cgroup to its end, for at most `RUN_LIMIT`, for the dose reader of
+/// the episode `id`. Returns its standard error.
 pub fn run_once(machine: &Machine, id: &str, program: &[String]) -> Result<String> {
     let mut child = {
         let allowed = looked_at(); // until it runs, so that `end_looks` finds it

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::flip_schedule::{Parameters, Schedule, LENGTH_S_MAX, LENGTH_S_MIN};
 use super::net_loss::Direction;
 use super::parameter::{Default, Parameter};
@@ -25,7 +25,7 @@ use crate::machine::Machine;
 pub struct NetFlaky;
 
 const PREFIX: &str = "sparecraft_flaky_";
-const PROBE: &str = "sparecraft_probe_flaky";
+const TRIAL: &str = "sparecraft_probe_flaky";
 /// Whole numbers up to here are exact in JSON.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 /// A schedule that began so long ago is not gone through from its beginning.
@@ -99,7 +99,7 @@ impl Fault for NetFlaky {
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
-        nft::check(&(table(PROBE, "lo") + &flip(PROBE, true)))
+        nft::check(&(table(TRIAL, "lo") + &flip(TRIAL, true)))
     }
 
     fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
@@ -138,7 +138,7 @@ impl Fault for NetFlaky {
         nft::delete(&record.table)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let flips = machine.workers.seen(&record.id);
         Box::new(Flaky {
             flips: flips.unwrap_or_else(|| Arc::new(Flips::from(0.0))),
@@ -264,7 +264,7 @@ struct Flaky {
 const LATE_S: f64 = 0.5;
 const SHARE_MIN: f64 = 0.8;
 
-impl Probe for Flaky {
+impl DoseReader for Flaky {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let before = self.flips.lock().clone();
         let drops = nft::rules(&self.table)?.iter().any(|rule| rule.drops);

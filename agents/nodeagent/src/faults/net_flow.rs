@@ -14,7 +14,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use socket2::SockRef;
 
-use super::dose::{Probe, Reading};
+use super::dose::{DoseReader, Reading};
 use crate::machine::command::run;
 use crate::machine::network::{traffic, TokenBucket, Traffic};
 
@@ -94,7 +94,7 @@ impl Flows {
     }
 }
 
-impl Probe for Flows {
+impl DoseReader for Flows {
     fn look(&mut self, held: Duration) -> Result<()> {
         let (began, is_first) = (Instant::now(), self.arrived.is_none());
         for flow in [&mut self.out, &mut self.in_] {

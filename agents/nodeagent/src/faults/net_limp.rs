@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Scale};
+use super::dose::{DoseReader, Scale};
 use super::net_flow::Flows;
 use super::packet_interceptor::WAY;
 use super::parameter::{Parameter, FACTOR};
@@ -68,14 +68,14 @@ impl Fault for NetLimp {
             machine.config.nic_mbps.is_some(),
             "the configuration gives no nic_mbps, so there is no nominal rate to divide"
         );
-        let (probe, bucket) = (
+        let (trial, bucket) = (
             "sc-probe",
             TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES),
         );
-        // An agent that was killed in its probe may have left it behind.
-        let tried = remove_ingress(probe, "sparecraft_probe_limp")
-            .and_then(|()| make_ingress(probe, &bucket, "sparecraft_probe_limp", probe));
-        let cleaned = remove_ingress(probe, "sparecraft_probe_limp");
+        // An agent that was killed in its trial may have left it behind.
+        let tried = remove_ingress(trial, "sparecraft_probe_limp")
+            .and_then(|()| make_ingress(trial, &bucket, "sparecraft_probe_limp", trial));
+        let cleaned = remove_ingress(trial, "sparecraft_probe_limp");
         tried.and(cleaned)
     }
 
@@ -136,7 +136,7 @@ impl Fault for NetLimp {
         remove_ingress(&record.ingress, &record.table).and(outgoing)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Flows::new(
             machine.config.data_address,
             record.limping,

@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dose::{Lasted, Probe, Reading, Scale};
+use super::dose::{Lasted, DoseReader, Reading, Scale};
 use super::process_hang::Nothing;
 use super::{Fault, Planned, Refusal};
 use crate::machine::command::run;
@@ -105,7 +105,7 @@ impl Fault for NetLinkDown {
         Ok(())
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Down {
             carried: traffic(&record.interface),
             interface: record.interface.clone(),
@@ -120,7 +120,7 @@ struct Down {
     lasted: Lasted,
 }
 
-impl Probe for Down {
+impl DoseReader for Down {
     fn look(&mut self, held: Duration) -> Result<()> {
         const IFF_UP: u32 = 1;
         let file = format!("/sys/class/net/{}/flags", self.interface);

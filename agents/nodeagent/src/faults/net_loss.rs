@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{share, Probe, Reading, Scale};
+use super::dose::{share, DoseReader, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{nft, Fault, Planned};
 use crate::machine::Machine;
@@ -77,13 +77,13 @@ impl Fault for NetLoss {
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
-        let probe = ruleset("sparecraft_probe", "lo", 1, &Direction::Both.hooks());
-        // A chain without a hook sees no packet: the probe loads the expressions and harms nobody.
+        let trial = ruleset("sparecraft_probe", "lo", 1, &Direction::Both.hooks());
+        // A chain without a hook sees no packet: the trial loads the expressions and harms nobody.
         let unhooked = "table netdev sparecraft_probe { chain probe { \
              numgen random mod 10000 < 1 drop\n}\n}\n";
-        // An agent that was killed in its probe may have left it behind.
+        // An agent that was killed in its trial may have left it behind.
         nft::delete("sparecraft_probe")?;
-        nft::check(&probe)?;
+        nft::check(&trial)?;
         nft::load(unhooked)?;
         nft::delete("sparecraft_probe")
     }
@@ -108,7 +108,7 @@ impl Fault for NetLoss {
         nft::delete(&record.table)
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Counted {
             table: record.table.clone(),
             asked: f64::from(record.lost_in_10000) / 1e4,
@@ -130,7 +130,7 @@ struct Packets {
     dropped: f64,
 }
 
-impl Probe for Counted {
+impl DoseReader for Counted {
     fn look(&mut self, _held: Duration) -> Result<()> {
         self.packets = Packets::default();
         // In each chain one rule counts the packets that come, and one those that it drops.

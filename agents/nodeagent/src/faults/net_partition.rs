@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{DoseReader, Reading, Scale};
 use super::net_loss::{Direction, DIRECTION};
 use super::parameter::Parameter;
 use super::{nft, Fault, Planned, Refusal};
@@ -21,7 +21,7 @@ use crate::machine::Machine;
 pub struct NetPartition;
 
 const PREFIX: &str = "sparecraft_partition_";
-const PROBE: &str = "sparecraft_probe_partition";
+const TRIAL: &str = "sparecraft_probe_partition";
 const DISCARD_PORT: u16 = 9;
 const PEERS_MAX: usize = 256;
 
@@ -64,7 +64,7 @@ impl Fault for NetPartition {
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
         let peers = BTreeSet::from([Ipv4Addr::new(198, 18, 0, 1)]);
-        nft::check(&ruleset(PROBE, "lo", &peers, Direction::Both))
+        nft::check(&ruleset(TRIAL, "lo", &peers, Direction::Both))
     }
 
     fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
@@ -94,7 +94,7 @@ impl Fault for NetPartition {
         nft::delete(&record.table)
     }
 
-    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+    fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let sends = record.direction != Direction::Ingress;
         Box::new(Cut {
             table: record.table.clone(),
@@ -142,7 +142,7 @@ struct Cut {
     sent: u64,
 }
 
-impl Probe for Cut {
+impl DoseReader for Cut {
     fn look(&mut self, _held: Duration) -> Result<()> {
         if let Some(peer) = self.peer {
             // Dropped on its way out, it may be told of by an error: that is no news.

@@ -20,7 +20,7 @@ use rand::SeedableRng;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{share, Probe, Reading, Scale};
+use super::dose::{share, DoseReader, Reading, Scale};
 use super::net_loss::Direction;
 use super::packet_queue::{Counts, PacketTransform, Queue};
 use super::parameter::Parameter;
@@ -37,8 +37,8 @@ pub const WAY: &str = "net.way";
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
 const FRAME_BYTES_MAX: usize = 65_536;
 const PREFIX: &str = "sparecraft_passage_";
-const PROBE: &str = "sparecraft_probe_passage";
-const PROBE_DEVICE: &str = "sc-probe-tap";
+const TRIAL: &str = "sparecraft_probe_passage";
+const TRIAL_DEVICE: &str = "sc-probe-tap";
 
 /// A fault of the packets that are led through the agent; the rest of a [`Fault`] is the same.
 pub trait PacketFault: Send + Sync + 'static {
@@ -80,10 +80,10 @@ impl<F: PacketFault> Fault for Intercepted<F> {
     /// device away; no packet passes either.
     fn capability(&self, machine: &Machine) -> Result<()> {
         let data = machine.data()?;
-        let tap = Tap::like(&data.name, PROBE_DEVICE)?;
-        let mac = mac_of(PROBE_DEVICE)?;
+        let tap = Tap::like(&data.name, TRIAL_DEVICE)?;
+        let mac = mac_of(TRIAL_DEVICE)?;
         let hooks = Direction::Both.hooks();
-        let tried = nft::check(&ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks));
+        let tried = nft::check(&ruleset(TRIAL, "lo", TRIAL_DEVICE, &mac, &hooks));
         drop(tap);
         tried
     }
@@ -113,8 +113,10 @@ impl<F: PacketFault> Fault for Intercepted<F> {
         record.passage.close(machine)
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn Probe> {
-        record.passage.probe(machine, F::asked(&record.parameters))
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn DoseReader> {
+        record
+            .passage
+            .dose_reader(machine, F::asked(&record.parameters))
     }
 }
 
@@ -170,8 +172,8 @@ impl PacketInterceptor {
         deleted
     }
 
-    /// The probe of its dose.
-    fn probe(&self, machine: &Machine, asked: Asked) -> Box<dyn Probe> {
+    /// The reader of its dose.
+    fn dose_reader(&self, machine: &Machine, asked: Asked) -> Box<dyn DoseReader> {
         Box::new(Passed {
             counts: machine.workers.seen(&self.id).unwrap_or_default(),
             interface: self.interface.clone(),
@@ -297,7 +299,7 @@ const PACKETS_MIN: u64 = 5;
 /// Of the time that was asked.
 const HELD_SHARE_MIN: f64 = 0.8;
 
-impl Probe for Passed {
+impl DoseReader for Passed {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let ended = self.counts.ended.lock();
         if let Some(why) = &*ended.unwrap_or_else(PoisonError::into_inner) {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::{ServiceState, LEASE_S_MAX};
 
-use super::dose::{Lasted, Probe, Reading, Scale};
+use super::dose::{Lasted, DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
 use crate::machine::Machine;
@@ -72,7 +72,7 @@ impl Fault for ProcessCrash {
         machine.role.recover()
     }
 
-    fn probe(&self, machine: &Arc<Machine>, record: &Parameters) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Parameters) -> Box<dyn DoseReader> {
         Box::new(Dead {
             machine: machine.clone(),
             until_s: record.restart_after_s,
@@ -87,7 +87,7 @@ struct Dead {
     lasted: Lasted,
 }
 
-impl Probe for Dead {
+impl DoseReader for Dead {
     fn look(&mut self, held: Duration) -> Result<()> {
         let is_dead = self.machine.role.service() == ServiceState::Crashed;
         self.lasted.look(held, is_dead);

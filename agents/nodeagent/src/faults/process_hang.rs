@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
-use super::dose::{Lasted, Probe, Reading, Scale};
+use super::dose::{Lasted, DoseReader, Reading, Scale};
 use super::{Fault, Planned, Refusal};
 use crate::machine::processes::{self, Process};
 use crate::machine::Machine;
@@ -63,7 +63,7 @@ impl Fault for ProcessHang {
         machine.role.thaw()
     }
 
-    fn probe(&self, machine: &Arc<Machine>, _record: &Nothing) -> Box<dyn Probe> {
+    fn dose_reader(&self, machine: &Arc<Machine>, _record: &Nothing) -> Box<dyn DoseReader> {
         Box::new(Stopped {
             processes: machine.role.stopped_processes(),
             lasted: Lasted::default(),
@@ -77,7 +77,7 @@ struct Stopped {
     lasted: Lasted,
 }
 
-impl Probe for Stopped {
+impl DoseReader for Stopped {
     fn look(&mut self, held: Duration) -> Result<()> {
         // One that was killed meanwhile does nothing any more.
         let alive = self.processes.iter().filter_map(|before| {
