@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,13 @@ LIMIT = "#b0176a"
 PAPER = "#fefefe"
 """After Okabe & Ito 2008; the reports of runs add what dark mode makes of them."""
 
-CONFIG: dict[str, Any] = {
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+"""Data of a chart."""
+Charts = Mapping[str, Any]
+"""By the name of their file."""
+
+CONFIG: Mapping[str, Any] = {
     "background": PAPER,
     "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
     "padding": 12,
@@ -65,7 +71,7 @@ def colours(names: Iterable[str]) -> Any:
     return alt.Scale(domain=chosen, range=list(SERIES[: len(chosen)]))
 
 
-def data(rows: list[dict[str, Any]]) -> Any:
+def data(rows: Rows) -> Any:
     """Rows as a chart's data; as text, since Altair copies a chart deeply at every step."""
     import altair as alt
 

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 from pydantic_core import PydanticCustomError
 
 from core.errors import LEAST, MOST, InputError, SparecraftError
+from core.json_object import JsonObject
 
 Key = tuple[str | int, ...]
 # A key that has another name now. The old one is refused with it.
@@ -112,7 +113,7 @@ class ConfigFile:
     """One input file: its text, its values, and the line of each key."""
 
     def __init__(
-        self, path: Path, values: dict[str, Any], lines: Lines = dict, below: Key = ()
+        self, path: Path, values: JsonObject, lines: Lines = dict, below: Key = ()
     ) -> None:
         self.path = path
         self.values = values
@@ -123,11 +124,11 @@ class ConfigFile:
         """The table `name` of this file as a source of its own; an empty one if it is not there."""
         return self.part(self.values.get(name, {}), name)
 
-    def part(self, values: dict[str, Any], *key: str | int) -> ConfigFile:
+    def part(self, values: JsonObject, *key: str | int) -> ConfigFile:
         """`values`, which stand at `key`, as a source of their own."""
         return ConfigFile(self.path, values, self._lines, (*self._below, *key))
 
-    def having(self, values: dict[str, Any]) -> ConfigFile:
+    def having(self, values: JsonObject) -> ConfigFile:
         """The same file with other values; its keys keep their lines."""
         return ConfigFile(self.path, values, self._lines, self._below)
 
@@ -249,7 +250,7 @@ def check(source: ConfigFile, model: type[_Model]) -> _Model:
         raise _alone(problems[0], problems[1:]) from error
 
 
-def _translate(source: ConfigFile, detail: dict[str, Any]) -> InputError:
+def _translate(source: ConfigFile, detail: JsonObject) -> InputError:
     key: Key = tuple(part for part in detail["loc"] if part != "[key]")
     context = detail.get("ctx", {})
     if detail["type"] == "refused":

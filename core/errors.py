@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 # Bounds of a rate, time, size or price, in any unit: beyond, products leave floating point.
 LEAST, MOST = 1e-15, 1e15
@@ -45,7 +44,7 @@ class SparecraftError(Exception):
         self.hint = hint
         self.also = tuple(also)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The four parts, and those of what else is wrong."""
         parts = {name: getattr(self, name) for name in ("place", "expected", "got", "hint")}
         return {**parts, "also": [other.to_json() for other in self.also]}

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from core.json_object import JsonObject
 from core.runfiles.checked import TOLERANT, checked, json_of
 from core.runfiles.result import Stopped, Verdict
 
@@ -36,28 +37,27 @@ class Manifest(TypedDict, total=False):
     seed: int
     command: list[str]
     versions: dict[str, str]
-    spec: dict[str, Any]
+    spec: JsonObject
     """The whole validated specification (`spec_of`)."""
-    fleet: dict[str, Any] | None
+    fleet: JsonObject | None
     """The inventory; None where no fleet came up."""
-    host: dict[str, Any]
+    host: JsonObject
     verdicts: dict[str, Verdict]
     stopped: Stopped | None
-    undone: dict[str, Any] | None
-    doses: list[dict[str, Any]]
+    undone: JsonObject | None
+    doses: list[JsonObject]
     setup_s: dict[str, float]
-    telemetry: dict[str, Any]
+    telemetry: JsonObject
     fingerprint_clean: bool | None
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """The manifest of a run's folder. Raises InputError by file and key, also where it has none."""
     path = folder / FILE
-    manifest = checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
-    return cast(dict[str, Any], manifest)  # with keys of its kind
+    return checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
 
 
-def manifest_if_any(folder: Path) -> dict[str, Any]:
+def manifest_if_any(folder: Path) -> Manifest:
     """The same; empty where it is not there or torn."""
     try:
         json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def _adapter() -> TypeAdapter[Manifest]:
     return TypeAdapter(Manifest)
 
 
-def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def spec_of(manifest: Mapping[str, Any]) -> JsonObject:
     """The specification in a manifest; empty if it has none."""
     spec = dict(manifest.get("spec") or {})
     if "arms" in spec:
@@ -111,7 +111,7 @@ def against(head: Mapping[str, Any]) -> str:
     return "; ".join(found)
 
 
-def fleet_of(fleet: Mapping[str, Any]) -> dict[str, Any]:
+def fleet_of(fleet: Mapping[str, Any]) -> JsonObject:
     """The values of a fleet.tfvars."""
     tiers, arbiters = fleet.get("tiers") or {}, fleet.get("arbiters") or {}
     return {
@@ -124,13 +124,13 @@ def fleet_of(fleet: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tier(tier: Mapping[str, Any]) -> dict[str, Any]:
+def _tier(tier: Mapping[str, Any]) -> JsonObject:
     today = dict(tier)
     backend = today.pop("backend", None)
     return {**today, "calls": [backend]} if backend is not None else today
 
 
-def _arm(arm: Mapping[str, Any]) -> dict[str, Any]:
+def _arm(arm: Mapping[str, Any]) -> JsonObject:
     if "replicas" not in arm:
         return dict(arm)
     tokens = arm.get("tokens") or {}

@@ -14,13 +14,14 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from core.errors import InputError
+from core.json_object import JsonObject
 from core.runfiles.checked import TOLERANT, checked, json_of
 
 SCHEMA = 1
 FILE = "result.json"
 _HINT = "Its tables are as they were. Move the folder elsewhere, or run the design again."
 
-Result = dict[str, Any]  # a Head, and one key more: the kind's own
+Result = JsonObject  # a Head, and one key more: the kind's own
 
 
 @with_config(TOLERANT)
@@ -131,9 +132,9 @@ class Head(TypedDict):
     verdicts: Verdicts
     stopped: Stopped | None
     """Of a run that a guard, `sparecraft halt` or its watchdog ended."""
-    disturbed: dict[str, Any] | None
+    disturbed: JsonObject | None
     """Of a run whose host was not the fleet's own."""
-    undone: dict[str, Any] | None
+    undone: JsonObject | None
     """Times until faults were undone."""
     infeasible: list[Any]
     """Arms that break a limit of sPARE's, and say so."""
@@ -145,11 +146,11 @@ class Head(TypedDict):
     cost: Cost
     started: str | None
     commit: str | None
-    host: dict[str, Any]
+    host: JsonObject
 
 
 # Those that results before 29 November 2026 may lack.
-_LATER_KEYS: dict[str, Any] = {
+_LATER_KEYS: dict[str, object] = {
     "stopped": None,
     "disturbed": None,
     "undone": None,

@@ -13,7 +13,7 @@ from core.runfiles.events import Event
 from core.runfiles.manifest import Manifest
 from core.runfiles.result import Head
 
-KINDS: dict[str, Any] = {"result": Head, "manifest": Manifest, "event": Event}
+KINDS: dict[str, type[Any]] = {"result": Head, "manifest": Manifest, "event": Event}
 
 if __name__ == "__main__":
     print(json.dumps(TypeAdapter(KINDS[sys.argv[1]]).json_schema(), indent=2))
