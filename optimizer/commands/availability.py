@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.errors import InputError, require_count
+from core.json_object import JsonObject
 from core.terminal import JsonOption, option_of, print_json, say, told_by_option
 from core.units import YEAR_S
 from core.vocabulary import Mechanism, Scheme
@@ -213,7 +215,7 @@ class _ModelRequest:
             horizon_s=self.horizon_s,
         )
 
-    def at(self, rates: FailureRates, extra: int | None) -> dict[str, Any]:
+    def at(self, rates: FailureRates, extra: int | None) -> JsonObject:
         from optimizer.availability import steady_state
 
         found = self.model(rates, extra or 0)
@@ -228,7 +230,7 @@ class _ModelRequest:
             "steady_state": limit,
         }
 
-    def sized(self, rates: FailureRates, target: float) -> dict[str, Any]:
+    def sized(self, rates: FailureRates, target: float) -> JsonObject:
         found = self.least(rates, target)
         shown = found.reached or found.one_fewer
         assert shown is not None
@@ -267,7 +269,7 @@ class _ModelRequest:
         target: float | None,
         confidence: float,
         seed: int,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         import numpy as np
 
         from optimizer.uncertainty import availability_interval, least_extra_nodes_at, least_pool_at
@@ -326,13 +328,13 @@ class _ModelRequest:
         )
 
 
-def _rates(path: Path | None, given: dict[str, Any], asked: _ModelRequest) -> UncertainRates:
+def _rates(path: Path | None, given: Mapping[str, Any], asked: _ModelRequest) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
     from optimizer.availability.unused_rates import unused_rates
     from optimizer.uncertainty import rates_from
 
-    table: dict[str, Any] = {}
+    table: JsonObject = {}
     if path is not None:
         table = _table(path)
     if path is None and "crash_per_year" not in given:
@@ -353,7 +355,7 @@ def _rates(path: Path | None, given: dict[str, Any], asked: _ModelRequest) -> Un
     return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _table(path: Path) -> JsonObject:
     from core.config_file import read_toml
 
     found = read_toml(path).values.get("rates")
@@ -388,7 +390,7 @@ def _draw(course: TimeCourse, path: Path) -> None:
     write_figures(path.parent, {path.name.removesuffix(".svg"): chart})
 
 
-def _print(body: dict[str, Any], horizon_s: float) -> None:
+def _print(body: Mapping[str, Any], horizon_s: float) -> None:
     from optimizer.availability.rates import shown
 
     if "reason" in body:

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -181,7 +181,7 @@ def _outcomes(
     return FaultOutcomes(corrupt_p or 0.0, crash_p or 0.0, retry_p or 0.0)
 
 
-def _body(found: Integrity, horizon_s: float) -> dict[str, Any]:
+def _body(found: Integrity, horizon_s: float) -> dict[str, object]:
     return {
         "correct": found.correct,
         "corrupt": found.corrupt,

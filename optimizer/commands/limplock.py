@@ -109,7 +109,7 @@ def limplock(
         simulated = None if simulate is None else _simulated(cluster, simulate, seed)
         year, ends = _year(cluster, rates, slower)
     if as_json:
-        body: dict[str, Any] = asdict(found)
+        body: dict[str, object] = asdict(found)
         if simulated is not None:
             body["simulated"] = {**asdict(simulated), "trials": simulate}
         if year is not None:

@@ -100,8 +100,8 @@ def refresh(
     say(f"Wrote {output}; use it with --book {output}")
 
 
-def _row(book: PriceBook, one: Instance) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(book: PriceBook, one: Instance) -> dict[str, object]:
+    row: dict[str, object] = {
         "name": one.name,
         "vcpus": one.vcpus,
         "memory_gb": one.memory_gb,

@@ -15,6 +15,7 @@ from core.errors import InputError
 from core.terminal import JsonOption, out, print_json, say
 
 if TYPE_CHECKING:
+    from core.chart_style import Charts
     from optimizer.reproduce.tables import Cell
 
 FiguresOption = Annotated[
@@ -206,7 +207,7 @@ def _charts(paper: str) -> Any:
     return import_module(f"optimizer.reproduce.draw_{paper}")
 
 
-def _draw(folder: Path | None, charts: Callable[[], dict[str, Any]]) -> list[str]:
+def _draw(folder: Path | None, charts: Callable[[], Charts]) -> list[str]:
     if folder is None:
         return []
     from core.chart_style import write_figures
@@ -230,11 +231,11 @@ def _by_table(cells: list[Cell]) -> dict[str, dict[str, list[int | None]]]:
     return body
 
 
-def _at_odds(cell: Cell) -> dict[str, Any]:
+def _at_odds(cell: Cell) -> dict[str, object]:
     keys = ("table", "node", "column", "paper", "ours", "reading", "explanation")
     return {key: getattr(cell, key) for key in keys}
 
 
-def _infeasible(cell: Cell) -> dict[str, Any]:
+def _infeasible(cell: Cell) -> dict[str, object]:
     keys = ("table", "node", "column", "reading", "at_any_size", "reason")
     return {key: getattr(cell, key) for key in keys}

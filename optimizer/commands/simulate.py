@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -15,6 +15,9 @@ from core.config_file import read_text
 from core.errors import InputError
 from core.runfiles.folder import run_folder
 from core.terminal import JsonOption, out, print_json, say
+
+if TYPE_CHECKING:
+    from optimizer.simulation.forms import Latency, Percentile, Report
 
 _NUMBERS = ("requests", "measured", "simulated", "off")
 _WAYS = ("--input", "--example", "--from", "--replay")
@@ -161,7 +164,7 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
             say(f"  speed {speed:.2g}: {what}")
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: Report) -> None:
     stopped = {
         "done": "",
         "unstable": ": unstable, the figures mean nothing",
@@ -187,7 +190,7 @@ def _print(report: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _row(latency: dict[str, Any], failed: int) -> list[str]:
+def _row(latency: Latency, failed: int) -> list[str]:
     cells = [f"{latency['samples']:,}", f"{failed:,}"]
     cells.append(_ms(latency["mean_s"], latency["mean_half_width_s"]))
     for percentile in latency["percentiles"]:
@@ -196,7 +199,7 @@ def _row(latency: dict[str, Any], failed: int) -> list[str]:
     return cells
 
 
-def _q(percentile: dict[str, Any]) -> str:
+def _q(percentile: Percentile) -> str:
     return f"{percentile['q']:g}"
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.json_object import JsonObject
+
 SAMPLES_LEAST = 3
 _REPLACING = ("cloud", "pf")
 
@@ -23,7 +25,7 @@ class Failovers:
     crash_recovery_s: tuple[float, ...] = ()
     pool_repair_s: tuple[float, ...] = ()
 
-    def rates(self) -> dict[str, Any]:
+    def rates(self) -> JsonObject:
         """`failover_s` and `repair_s` of a [rates] table, as far as there are enough samples."""
         found = {"failover_s": self.crash_recovery_s, "repair_s": self.pool_repair_s}
         return {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
+from core.json_object import JsonObject
 from core.runfiles.manifest import spec_of
 
 _PLACE = "manifest.json: spec.fleet.tiers"
@@ -105,7 +106,7 @@ def _tier(
 
 
 @functools.cache
-def _default_roles() -> dict[str, Any]:
+def _default_roles() -> JsonObject:
     """Roles as they are now, for runs until 23 November 2026, which do not tell them."""
     file = Path(__file__).with_name("default_roles.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from core.json_object import JsonObject
+
 SCHEMA = 1
 
 
@@ -78,9 +80,9 @@ class Plan:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
 
-    def to_json_dict(self) -> dict[str, Any]:
+    def to_json_dict(self) -> JsonObject:
         """plan.json. Raises ValueError if a number is not finite (it never should be)."""
-        value = {
+        value: JsonObject = {
             "schema": SCHEMA,
             "feasible": self.feasible,
             "usd_per_month": None if self.usd_per_month is None else round(self.usd_per_month, 2),
@@ -187,7 +189,7 @@ def _sum(sizes: Sequence[int]) -> str:
     return "+".join(str(size) for size in sizes)
 
 
-def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, object]:
     values = {
         "role": spec["role"],
         "calls": spec["calls"],

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Unpack
 
+from core.json_object import JsonObject
 from optimizer.fit import fit, read_results
 from optimizer.plan.explain.assumptions import assumptions
 from optimizer.plan.explain.current_fleet import against_present
@@ -21,7 +22,13 @@ from optimizer.plan.explain.hosts import hosts_of
 from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.performability_cost import of_promise
-from optimizer.plan.explain.reasons import ExplainOptions, binding_of, explained, infeasible
+from optimizer.plan.explain.reasons import (
+    ExplainOptions,
+    Relaxed,
+    binding_of,
+    explained,
+    infeasible,
+)
 from optimizer.plan.explain.remedies import against_limping, solves_of
 from optimizer.plan.explain.report import (
     confidence_of,
@@ -142,7 +149,7 @@ def make_plan(
     frame = replace(frame, domains=domains_of(case, found.path, tried))
     others = (*of_promise(case, found, deadline), *of_rules(found, tried), *hardened.binds)
     if found.path is None and (lacking := case.lacking()):
-        none: dict[str, Any] = {"alone": [], "together": [], "cut": None}
+        none: Relaxed = {"alone": [], "together": [], "cut": None}
         plan = replace(frame, reasons=(*spoilt, *lacking, *others), relaxation=none)
         return PlanResult(plan, case, problem, found, deadline)
     if found.path is None:
@@ -202,13 +209,13 @@ def make_plan(
     return PlanResult(plan, case, problem, found, deadline)
 
 
-def _load(asked: PlanRequest, path: Path) -> dict[str, Any]:
+def _load(asked: PlanRequest, path: Path) -> dict[str, object]:
     now_per_s = asked.service.pages_per_s.value
     assert now_per_s is not None  # without it nothing is missing
     return load_of(asked.case, asked.load, now_per_s, path)
 
 
-def explained_plan(asked: PlanRequest, wanted: ExplainOptions) -> tuple[Plan, dict[str, Any]]:
+def explained_plan(asked: PlanRequest, wanted: ExplainOptions) -> tuple[Plan, JsonObject]:
     """The plan, and plan.json with the explanations that were asked for."""
     found = make_plan(asked, wanted.today, wanted.clock, _simulated(asked, wanted))
     body = found.plan.to_json_dict()
@@ -256,7 +263,7 @@ def _of_simulation(law: Path, kept: Path) -> tuple[str, ...]:
     )
 
 
-def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[str, Any]:
+def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[str, object]:
     return {
         "name": "HiGHS through Pyomo",
         "options": sum(len(tier) for tier in problem.options) if problem else 0,

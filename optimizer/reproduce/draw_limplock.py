@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import LIMIT, colours, data
+from core.chart_style import LIMIT, Charts, colours, data
 from optimizer.limplock import limplock
 from optimizer.reproduce.limplock import BLOCKS, REQUESTS, USUAL, Compared
 
@@ -16,7 +16,7 @@ _SIZES = sorted({round(10 ** (i / 40)) for i in range(28, 161)})  # 5 to 10,000
 _TICKS = [5, 10, 20, 30, 50, 100, 200, 500, 1000, 10_000]
 
 
-def charts(simulated: Sequence[Compared]) -> dict[str, Any]:
+def charts(simulated: Sequence[Compared]) -> Charts:
     """The figures by file name; `simulated` are drawn as points where there are any."""
     return {
         "limplock-fig3a-read": _figure("read", "a user's reads meet limplock", "Fig. 3a"),

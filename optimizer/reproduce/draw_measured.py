@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import BLUE, GREEN, ORANGE, data
+from core.chart_style import BLUE, GREEN, ORANGE, Rows, data
 from optimizer.reproduce.measured import FAULTS_PER_MONTH, Row, rows
 
 _PAPER, _HERE, _MOST = "the paper", "here", "here, at most (95 %)"
@@ -70,7 +70,7 @@ def _panel(found: list[Row], state: str) -> Any:
     return base.mark_line(strokeWidth=2).properties(width=330, height=280, title=state)
 
 
-def _points(row: Row, state: str) -> list[dict[str, Any]]:
+def _points(row: Row, state: str) -> Rows:
     """The ways in which a share is known; a share of zero is on no log axis."""
     ways = {_PAPER: getattr(row, f"{state}_paper"), _HERE: getattr(row, state)}
     if state == "corrupt" and row.corrupt == 0.0:

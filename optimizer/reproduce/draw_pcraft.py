@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import AXIS, BLUE, ORANGE, colours, data, nines_axis
+from core.chart_style import AXIS, BLUE, ORANGE, Charts, Rows, colours, data, nines_axis
 from core.vocabulary import Scheme
 from optimizer.integrity import integrity
 from optimizer.reproduce.draw_measured import figure_7_measured, log_axes
@@ -23,7 +23,7 @@ _DASHES = [[1, 0], [1, 0], [1, 0], [6, 5]]
 _STATES = {"correct": BLUE, "corrupt": ORANGE, "down": AXIS}
 
 
-def charts() -> dict[str, Any]:
+def charts() -> Charts:
     """The figures by file name."""
     return {
         "pcraft-fig5": figure_5(),
@@ -162,7 +162,7 @@ def figure_7_log() -> Any:
     )
 
 
-def _integrity_rows() -> list[dict[str, Any]]:
+def _integrity_rows() -> Rows:
     ends = published("pcraft")["figure_7_corrupt_percent_of_month"]["faults_per_month"]
     rows = []
     for unit, (low, high) in ends.items():
@@ -194,7 +194,7 @@ def _faults_axis(unit: str, faults: list[int]) -> Any:
     )
 
 
-def _lines(rows: list[dict[str, Any]], field: str, title: str, ends: list[float], y: Any) -> Any:
+def _lines(rows: Rows, field: str, title: str, ends: list[float], y: Any) -> Any:
     names = list(dict.fromkeys(row["series"] for row in rows))
     x = alt.X(
         f"{field}:Q",

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import LIMIT, colours, data
+from core.chart_style import LIMIT, Charts, Rows, colours, data
 from optimizer.replication import (
     collision_probability,
     lookup_probability,
@@ -21,7 +21,7 @@ _PANEL = {"width": 270, "height": 260}
 _TICKS = list(range(1, 13))
 
 
-def charts() -> dict[str, Any]:
+def charts() -> Charts:
     """The figures by file name."""
     return {
         "spare-eq1-collision": equation_1(),
@@ -138,7 +138,7 @@ def _from_above(copies: int) -> str:
 
 
 def _curves(
-    rows: list[dict[str, Any]],
+    rows: Rows,
     x_title: str,
     y_title: str,
     *,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from core.json_object import JsonObject
 from optimizer.limplock import Cluster, Limplock, Simulated, limplock, simulate
 from optimizer.reproduce.published import Claim, is_printed_as, published
 from optimizer.reproduce.replicas import Grid
@@ -73,7 +73,7 @@ def claims() -> list[Claim]:
     return [*_figures(said), *_users(said), *_regeneration(said), _scale(), _negative()]
 
 
-def _figures(said: dict[str, Any]) -> Iterator[Claim]:
+def _figures(said: JsonObject) -> Iterator[Claim]:
     dead, slow, small = said["dead_node"], said["regeneration"], said["unnoticed"]
     writes, net = said["buffered_writes"], said["network"]
     for place, subject, printed, ours, unit in (
@@ -92,7 +92,7 @@ def _figures(said: dict[str, Any]) -> Iterator[Claim]:
         yield Claim(place, subject, f"{printed}{unit}", f"{ours:.4g}{unit}", same)
 
 
-def _users(said: dict[str, Any]) -> Iterator[Claim]:
+def _users(said: JsonObject) -> Iterator[Claim]:
     likely = said["likely_for_a_user"]
     for figure, name in (("a", "read"), ("b", "write")):
         found = [
@@ -111,7 +111,7 @@ def _users(said: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _regeneration(said: dict[str, Any]) -> Iterator[Claim]:
+def _regeneration(said: JsonObject) -> Iterator[Claim]:
     certain, below = said["any_block_certain"], said["cluster_prone_below_nodes"]
     found = limplock(Cluster(certain["nodes"], certain["blocks"])).any_block
     yield Claim(

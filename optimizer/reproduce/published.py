@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+
+from core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,10 @@ class Claim:
     explanation: str = ""
 
 
-def published(name: str) -> dict[str, Any]:
+def published(name: str) -> JsonObject:
     """The published figures of one paper, its file's name in `data`, with their source."""
     text = resources.files("optimizer.reproduce").joinpath("data", f"{name}.json").read_text()
-    found: dict[str, Any] = json.loads(text)
+    found: JsonObject = json.loads(text)
     return found
 
 

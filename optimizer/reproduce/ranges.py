@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
+from core.json_object import JsonObject
 from core.vocabulary import Scheme
 from optimizer.availability import FailureRates, passive_failover
 from optimizer.integrity import NODE_TYPES, FaultOutcomes, Integrity, integrity
@@ -57,7 +57,7 @@ def _unavailability(nodes: int, crash_per_year: float, failover_s: float | None)
     return passive_failover(nodes, None, rates, scheme=Scheme.cloud).unavailability
 
 
-def _figure_5(said: dict[str, Any]) -> Iterator[Claim]:
+def _figure_5(said: JsonObject) -> Iterator[Claim]:
     low, high = said["crash_per_year"]
     for failover_s in said["failover_s"]:
         slow = failover_s == max(said["failover_s"])
@@ -90,7 +90,7 @@ def _figure_5(said: dict[str, Any]) -> Iterator[Claim]:
     )
 
 
-def _figure_6(said: dict[str, Any]) -> Iterator[Claim]:
+def _figure_6(said: JsonObject) -> Iterator[Claim]:
     low, high = said["crash_per_year"]
     most = FIGURE_6_NODES[-1]
     worst = 1 - cluster(most, high, "cloud")
@@ -112,7 +112,7 @@ def _figure_6(said: dict[str, Any]) -> Iterator[Claim]:
     )
 
 
-def _figure_7(data: dict[str, Any]) -> Iterator[Claim]:
+def _figure_7(data: JsonObject) -> Iterator[Claim]:
     said = data["figure_7_corrupt_percent_of_month"]
     for name, outcomes in integrity_nodes().items():
         for unit, ends in said["faults_per_month"].items():
@@ -148,7 +148,7 @@ def _ft_tx_against_ft_ilr(faults_per_month: float) -> Iterator[Claim]:
         )
 
 
-def _of_ft_tx(said: dict[str, Any]) -> str:
+def _of_ft_tx(said: JsonObject) -> str:
     printed = _probability(NODE_TYPES["ft_tx"].corrupt_p)
     return (
         f"Table I prints a corruption probability of {printed}, with "

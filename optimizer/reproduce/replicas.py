@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
 
+from core.json_object import JsonObject
 from optimizer.replication import (
     collision_probability,
     lookup_probability,
@@ -145,7 +145,7 @@ def _shape(servers: int) -> Iterator[Claim]:
     )
 
 
-def _limit(said: dict[str, Any]) -> Iterator[Claim]:
+def _limit(said: JsonObject) -> Iterator[Claim]:
     limit, servers = said["collision_max"], said["db"]
     for r1, r2 in said["found"]:
         collision = _pair(servers, r1, r2)
@@ -167,7 +167,7 @@ def _limit(said: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _lookups(said: dict[str, Any]) -> Iterator[Claim]:
+def _lookups(said: JsonObject) -> Iterator[Claim]:
     servers = said["db"]
     rows = [
         [lookup_probability(fast, servers - fast, m) for m in range(1, servers + 1)]

@@ -32,6 +32,7 @@ from typing import Any
 from optimizer.replication import collision_probability, search_replicas
 from optimizer.reproduce.published import published
 from optimizer.simulation import percentile_s, reports
+from optimizer.simulation.forms import Report, Scenario, TierScenario
 
 Pair = tuple[int, int]
 Figures = tuple[float, float, float]
@@ -133,12 +134,12 @@ def _scenario(
     *,
     share: float,
     seed: int,
-) -> dict[str, Any]:
+) -> Scenario:
     case, requests = said[application], max(40, int(share * _REQUESTS[application]))
-    tiers: list[dict[str, Any]] = []
+    tiers: list[TierScenario] = []
     for i, name in enumerate(_TIERS):
         fitted = {key: values[i] for key, values in case["fitted"].items()}
-        tier: dict[str, Any] = {
+        tier: TierScenario = {
             "name": name,
             "servers": case["servers"][i],
             "cores": case["cores"],
@@ -170,7 +171,7 @@ def _case(
     rate: str,
     pattern: str,
     policy: str,
-    mine: Mapping[tuple[str, Pair], dict[str, Any]],
+    mine: Mapping[tuple[str, Pair], Report],
 ) -> list[Outcome]:
     case, found = said[application], []
     points = {r: report for (p, r), report in mine.items() if p == policy}
@@ -204,17 +205,15 @@ def _case(
     return found
 
 
-def _figure(report: Mapping[str, Any], metric: str) -> float:
+def _figure(report: Report, metric: str) -> float:
     """The target; a service without a steady state is worse than any other."""
     if report["stopped"] != "done":
         return 1e9
     latency = report["latency"]
-    return (
-        float(latency["mean_s"]) if metric == "mean" else percentile_s(latency, float(metric[1:]))
-    )
+    return latency["mean_s"] if metric == "mean" else percentile_s(latency, float(metric[1:]))
 
 
-def _variability(report: Mapping[str, Any], metric: str) -> tuple[float, float]:
+def _variability(report: Report, metric: str) -> tuple[float, float]:
     """w_i: the percentile that is the target, or p95, over the mean, of each tier."""
     q = 99.0 if metric == "p99" else 95.0
     front, back = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from core.json_object import JsonObject
 from core.vocabulary import Scheme
 from optimizer.availability import (
     FailureRates,
@@ -68,7 +69,7 @@ def table_ii_b_at_two_a_year() -> dict[str, int | None]:
     return {n: _sizing("table_ii_b", data["needed"][n], 2.0, target).extra for n in NODES}
 
 
-def _table(data: dict[str, Any], table: str, reading: str) -> Iterator[Cell]:
+def _table(data: JsonObject, table: str, reading: str) -> Iterator[Cell]:
     body = data[TABLES[table]]
     target = data["availability_target"]
     for node in NODES:

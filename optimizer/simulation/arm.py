@@ -9,9 +9,7 @@ for its cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from optimizer.fit import Results, ServiceFit
 from optimizer.fit.series import Block, inside, tier_series, touched
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.disturbed import QUOTA_PERIOD_S, Visited
+from optimizer.simulation.forms import Event, Scenario, TierScenario
 from optimizer.simulation.law import Law, call_s, lower
 
 PERCENTILES = (50.0, 95.0, 99.0)
@@ -112,13 +111,13 @@ class Arm:
         servers = rows.group_by("machine").agg(pl.col("cpu_cores").mean())["cpu_cores"].sum()
         return {"cores": cores, "busy_cores": max(0.0, used - float(servers))}
 
-    def scenario(self, law: Law, seed: int) -> dict[str, Any]:
+    def scenario(self, law: Law, seed: int) -> Scenario:
         """The arm as a scenario."""
         settings = [self.results.settings(self.name, t.spec.name) for t in self.service.tiers]
-        tiers = []
+        tiers: list[TierScenario] = []
         for index, (tier, own) in enumerate(zip(self.service.tiers, settings, strict=True)):
             one = tier_scenario(self.service, index, law, own, tier.spec.nodes, self.burst_cores)
-            tiers.append(one | {"faults": self._faults(index, law)})
+            tiers.append({**one, "faults": self._faults(index, law)})
         return {
             "host": law.host or None,
             "seed": seed,
@@ -212,11 +211,11 @@ class Arm:
                 sums[kind] = (spent_s, answered)
         return {k: (spent / n, n) for k, (spent, n) in sums.items() if n >= _ANSWERS_LEAST}
 
-    def _faults(self, index: int, law: Law) -> list[dict[str, Any]]:
+    def _faults(self, index: int, law: Law) -> list[Event]:
         tier = self.service.tiers[index].spec.name
         visited = visits(self.service, index, law, self.crowd_threads, self.burst_cores)
         kinds = [kind for name, kind in law.slowed if name == tier]
-        found = []
+        found: list[Event] = []
         for server, machine in enumerate(self.servers(tier)):
             for kind in kinds:
                 speed = law.speed(tier, kind)
@@ -227,8 +226,8 @@ class Arm:
                     if (w.machine, w.kind) == (machine, kind)
                 ]
                 for start_s, end_s in united(mine, self.spans) if speed < 1.0 else ():
-                    when = {"at_s": max(0.0, start_s - self.start_s), "for_s": end_s - start_s}
-                    found.append(event | when | {"server": server})
+                    at_s, for_s = max(0.0, start_s - self.start_s), end_s - start_s
+                    found.append({**event, "server": server, "at_s": at_s, "for_s": for_s})
         return found
 
     def servers(self, tier: str) -> list[str]:
@@ -250,14 +249,14 @@ def tier_scenario(
     servers: int,
     burst_cores: float,
     cores: float | None = None,
-) -> dict[str, Any]:
+) -> TierScenario:
     """A tier of a scenario, without neighbours.
 
     Parameters: cores of a machine, None: as measured; burst_cores that it uses at once.
     """
     tier = service.tiers[index]
     cores = cores or tier.spec.cpus or 1.0
-    found: dict[str, Any] = {
+    found: TierScenario = {
         "name": tier.spec.name,
         "servers": servers,
         "cores": cores,
@@ -269,7 +268,9 @@ def tier_scenario(
         "delay_s": law.delay_s.get(tier.spec.name, 0.0),
         "card_s": card_s(service, index),
         "copies": "same",
-        **asdict(settings),
+        "policy": settings.policy,
+        "replicas": settings.replicas,
+        "tokens": settings.tokens,
         "hold": tier.spec.token_hold,
     }
     if index == 0:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+
+from optimizer.simulation.forms import Effect
 
 CROWD = "interference.cpu"  # its threads are jobs beside a server's own
 QUOTA_PERIOD_S = 0.01  # of a cap: that of `fleet_machine`
@@ -38,7 +39,7 @@ class Visited:
 
     def event(
         self, kind: str, speed: float, cores: float | None = None, off: float = 0.0
-    ) -> dict[str, Any]:
+    ) -> Effect:
         """A neighbour or fault of that kind that lets it have `speed` of its speed.
 
         Under another cap a neighbour has as many threads, and waits go with the time for which it

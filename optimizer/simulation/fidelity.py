@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -287,7 +287,7 @@ def _interval(values: Floats, checks: int) -> tuple[float, float, float]:
 def _pairs(arm: Arm, law: Law) -> dict[str, tuple[float, float]]:
     """Percentiles, measured and simulated, means over several seeds of the work."""
     count = min(_SEEDS, math.ceil(_PAGES_ENOUGH / len(arm.measured_s)))
-    found: list[dict[str, Any]] = reports([arm.scenario(law, s) for s in range(1, count + 1)])
+    found = reports([arm.scenario(law, s) for s in range(1, count + 1)])
     pages = [np.sort(counted_s(report, arm.time_out_s)) for report in found]
     return {
         f"p{q:g}": (real_s, float(np.mean([percentile(p, q / 100.0) or 0.0 for p in pages])))

@@ -22,12 +22,11 @@ from optimizer.simulation.disturbed import QUOTA_PERIOD_S
 from optimizer.simulation.program import reports
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from optimizer.fit import ServiceFit
     from optimizer.simulation.arm import Arm
+    from optimizer.simulation.forms import Report
 
     Floats = NDArray[np.float64]
 
@@ -215,7 +214,7 @@ def correlation(arms: Sequence[Arm]) -> float | None:
     return _within((between - inside) / (between + (each - 1.0) * inside), 0.0, 1.0)
 
 
-def _runs(arms: Sequence[Arm], law: Law) -> list[list[dict[str, Any]]]:
+def _runs(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
     """Reports of each arm, over several seeds of the work where it has few pages."""
     counts = [min(_SEEDS_MOST, math.ceil(_PAGES_ENOUGH / len(arm.measured_s))) for arm in arms]
     asked = [
@@ -227,12 +226,12 @@ def _runs(arms: Sequence[Arm], law: Law) -> list[list[dict[str, Any]]]:
     return [[next(found) for _ in range(count)] for count in counts]
 
 
-def pages_s(arm: Arm, found: Sequence[Mapping[str, Any]]) -> Floats:
+def pages_s(arm: Arm, found: Sequence[Report]) -> Floats:
     """Seconds that each page of the reports counts with; its time-out where none came in time."""
     return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
 
 
-def counted_s(report: Mapping[str, Any], time_out_s: float) -> Floats:
+def counted_s(report: Report, time_out_s: float) -> Floats:
     """The same of one report."""
     each_s = np.array([math.inf if s is None else s for s in report["each_s"]], dtype=np.float64)
     return np.minimum(each_s, time_out_s)

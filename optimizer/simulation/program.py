@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from core.errors import EnvironmentMissing, InputError
+from optimizer.simulation.forms import Answer, Latency, Replay, Report
 
 PROGRAM = Path(__file__).parents[2] / "build" / "bin" / "simulator"
 _LIMIT_S = 900.0
 _TRACE = "An arbiter writes one if it is told to: agents/arbiter/README.md."
 
 
-def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> dict[str, Any]:
+def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> Answer:
     """The simulator's answer to `text`: one scenario, or {"scenarios": [...]}; errors call it
     `place`.
 
-    Returns: {"schema", "reports": [...] in the scenarios' order, "events", "wall_s", "threads"}.
     Raises: InputError with the simulator's refusal; EnvironmentMissing without the program.
     """
     options = ["--threads", str(threads)] if threads else []
@@ -27,15 +26,13 @@ def simulate(text: str, *, threads: int | None = None, place: str = "scenario") 
     if done.returncode != 0:
         hint = "`sparecraft simulate --example` prints scenarios to begin with."
         raise _refusal(done.stderr, place, "one that can be simulated", hint)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: Answer = json.loads(done.stdout)
     return found
 
 
-def replay(trace: Path) -> dict[str, Any]:
+def replay(trace: Path) -> Replay:
     """The simulator's decisions where the arbiter of a trace decided.
 
-    Returns: {"schema", "policy", "servers", "compared", "equal", "grants", "ended",
-    "first_difference": None or {"line", "recorded", "replayed"}}.
     Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
     """
     if not trace.exists():
@@ -44,7 +41,7 @@ def replay(trace: Path) -> dict[str, Any]:
     done = _run(["--replay", str(trace)], "", str(trace), hint)
     if done.returncode not in (0, 1):
         raise _refusal(done.stderr, str(trace), "a trace", _TRACE)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: Replay = json.loads(done.stdout)
     return found
 
 
@@ -70,15 +67,15 @@ def _run(
         raise InputError(place, expected=expected, got="a longer one", hint=hint) from error
 
 
-def reports(scenarios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def reports(scenarios: Sequence[Mapping[str, object]]) -> list[Report]:
     """The reports of several scenarios, in their order, on all cores."""
     found = simulate(json.dumps({"scenarios": list(scenarios)}))
-    return list(found["reports"])
+    return found["reports"]
 
 
-def percentile_s(latency: dict[str, Any], q: float) -> float:
+def percentile_s(latency: Latency, q: float) -> float:
     """The q-th percentile [s] of a report's latency, one of those that the simulator gives."""
-    return float(next(p["value_s"] for p in latency["percentiles"] if p["q"] == q))
+    return next(p["value_s"] for p in latency["percentiles"] if p["q"] == q)
 
 
 def _refusal(said: str, what: str, wanted: str, hint: str) -> InputError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import UnstableError
 from core.vocabulary import Mechanism
@@ -56,7 +56,9 @@ class _CurrentTier:
         return f"{self.nodes}{standby} {self.instance.name}{copies}"
 
 
-def against_present(asked: PlanRequest, planned: Path, deadline: Deadline) -> dict[str, Any] | None:
+def against_present(
+    asked: PlanRequest, planned: Path, deadline: Deadline
+) -> dict[str, object] | None:
     """For plan.json: the present fleet beside the plan; None where nobody says what is there."""
     there = _present(asked)
     if there is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from core.errors import InputError, UnstableError
 from core.tolerances import CENT
@@ -23,7 +22,7 @@ from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path
 
 _SECONDS = 5.0  # of each solve
-_RULES: dict[str, Any] = {
+_RULES: dict[str, object] = {
     "survive": False,
     "max_per_domain": None,
     "min_domains": None,
@@ -96,11 +95,13 @@ def of_rules(found: Solution, tried: tuple[Without, ...]) -> tuple[str, ...]:
     return tuple(text for one in tried if (text := one.text(found.usd_per_month)) is not None)
 
 
-def domains_of(case: Case, path: Path | None, tried: tuple[Without, ...]) -> dict[str, Any] | None:
+def domains_of(
+    case: Case, path: Path | None, tried: tuple[Without, ...]
+) -> dict[str, object] | None:
     """For plan.json; None where no domains are stated."""
     if not case.domains:
         return None
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "levels": [_level(one, case) for one in case.domains],
         "without": [
             {
@@ -119,7 +120,7 @@ def domains_of(case: Case, path: Path | None, tried: tuple[Without, ...]) -> dic
     return {**body, "spread": spread, "one_gone": gone}
 
 
-def _level(one: Domain, case: Case) -> dict[str, Any]:
+def _level(one: Domain, case: Case) -> dict[str, object]:
     level = one.level(case.rates.crash_per_year)
     return {
         "name": one.name,
@@ -141,7 +142,7 @@ def _sizes(case: Case, option: Option) -> dict[str, list[int]]:
 
 def _without_domain(
     case: Case, path: Path, level: int, spread: dict[str, dict[str, list[int]]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The tiers' service without the fullest domain of that level, once standbys have taken
     over."""
     name, tiers, reduced = case.domains[level].name, {}, []
@@ -155,7 +156,7 @@ def _without_domain(
             "machines": machines, "left": left, "needed": option.needed, "utilisation": load,
         }  # fmt: skip
         reduced.append((option, serving))
-    body: dict[str, Any] = {"level": name, "tiers": tiers}
+    body: dict[str, object] = {"level": name, "tiers": tiers}
     body["survives"] = all(serving >= option.needed for option, serving in reduced)
     return {**body, **_latency(case, reduced)}
 

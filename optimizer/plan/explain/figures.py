@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import BLUE, LIMIT, ORANGE, data, svg
+from core.chart_style import BLUE, LIMIT, ORANGE, Row, Rows, data, svg
 from optimizer.plan.explain.curve import nines
 
 _WIDTH, _HEIGHT = 720, 340
@@ -66,7 +66,7 @@ def _x(limit: str, value: float) -> float:
     return nines(1.0 - value) if limit == "availability" else value
 
 
-def _row(limit: str, point: Mapping[str, Any]) -> dict[str, Any]:
+def _row(limit: str, point: Mapping[str, Any]) -> Row:
     return {
         "x": _x(limit, point[limit]),
         "usd": point["usd_per_month"],
@@ -129,15 +129,13 @@ def _ticks(domain: Sequence[float]) -> list[float]:
     return ticks
 
 
-def _segments(
-    limit: str, points: Sequence[Mapping[str, Any]], slo: float | None
-) -> list[dict[str, Any]]:
+def _segments(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Rows:
     """The step line in pieces: from each point along the looser limits that cost the same, dashed
     on to the next point where fleets were not looked for, and there down to it."""
     domain = _domain(limit, points, slo)
     edge = domain[0] if limit == "availability" else domain[1]
     cheapest_first = points if limit == "availability" else points[::-1]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
 
     def piece(kind: str, at: Mapping[str, Any], corners: Sequence[tuple[float, float]]) -> None:
         name = f"{kind} {at['x']}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import PlannerError
 from optimizer.plan.solve.hosts import LIMIT_S, Packed, packed
@@ -20,7 +20,7 @@ _CUT = "not decided in time: no fleet was found that fits, and none was proved n
 
 def hosts_of(
     case: Case, problem: Problem, hosts: Sequence[Host], deadline: Deadline
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """`hosts` of plan.json; None where none are stated."""
     if not hosts:
         return None
@@ -31,7 +31,7 @@ def hosts_of(
         found = packed(problem, memory, servers, limit_s=own.left_s(), clock=own.clock)
     except PlannerError:
         found = Packed(None, proved=False)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "usd_per_month": None if found.usd_per_month is None else round(found.usd_per_month, 2),
         "proved": found.proved,
         "solves": found.solves,

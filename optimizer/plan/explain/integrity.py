@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from core.errors import PlannerError
 from core.tolerances import CENT
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 _FREE_S = 30.0  # for the plan without the limits of integrity
 
 
+class Free(TypedDict):
+    """The plan without the limits; the same where they cost nothing."""
+
+    usd_per_month: float | None
+    usd_less: float | None
+    variants: dict[str, str] | None
+    found: bool
+    wrong_per_million: NotRequired[dict[str, float]]
+    corrupt_s_per_month: NotRequired[dict[str, float]]
+
+
 @dataclass(frozen=True)
 class Hardened:
     """The question with the variants that were chosen, its plan, and what is said of them."""
@@ -29,7 +40,7 @@ class Hardened:
     asked: PlanRequest
     problem: Problem | None  # None: no choice of variants keeps the limits of integrity
     found: Solution
-    body: dict[str, Any] | None = None
+    body: Mapping[str, Any] | None = None
     binds: tuple[str, ...] = ()  # or why there is no plan
 
 
@@ -52,14 +63,13 @@ def solved(asked: PlanRequest, deadline: Deadline) -> Hardened:
     chosen = cheapest_of(problems, limit_s=own.left_s(), clock=own.clock)
     mix = kept[chosen.number or 0]
     free_mix, free = _without(case, offers, mixes, kept, chosen.found, deadline.within(_FREE_S))
-    body = _body(offers, case, mix, len(kept), len(mixes))
-    body["without"] = _free(offers, case, free_mix, free, chosen.found)
+    without = _free(offers, case, free_mix, free, chosen.found)
     return Hardened(
         replace(asked, case=_case(case, offers, mix)),
         chosen.problem or _case(case, offers, mix).problem(check=deadline.check),
         chosen.found,
-        body,
-        _words(body, chosen.found),
+        _body(offers, case, mix, len(kept), len(mixes), without),
+        _words(without, chosen.found),
     )
 
 
@@ -119,9 +129,9 @@ def _none_keeps(
     best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
     weighed = offers.weighed(best, case.tiers)
     chosen = _free_of(_problems(case, offers, mixes), deadline)
-    body = _body(offers, case, best, 0, len(mixes))
     free_mix = None if chosen.number is None else mixes[chosen.number]
-    body["without"] = _free(offers, case, free_mix, chosen.found, NONE)
+    without = _free(offers, case, free_mix, chosen.found, NONE)
+    body = _body(offers, case, best, 0, len(mixes), without)
     built = "native" if all(len(o) == 1 for o in offers.offered) else "the best choice of variants"
     texts = [
         f"integrity: {key} of {getattr(offers.slo, key):g} is not kept by {built} "
@@ -159,7 +169,9 @@ def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[st
         )
 
 
-def _body(offers: Hardening, case: Case, mix: Mix, kept: int, of: int) -> dict[str, Any]:
+def _body(
+    offers: Hardening, case: Case, mix: Mix, kept: int, of: int, without: Free
+) -> dict[str, object]:
     """`integrity` of plan.json."""
     weighed = offers.weighed(mix, case.tiers)
     asked = {key: getattr(offers.slo, key) for key in LIMITS}
@@ -182,15 +194,13 @@ def _body(offers: Hardening, case: Case, mix: Mix, kept: int, of: int) -> dict[s
         },
         "choices": of,
         "choices_that_keep": kept,
+        "without": without,
     }
 
 
-def _free(
-    offers: Hardening, case: Case, mix: Mix | None, free: Solution, found: Solution
-) -> dict[str, Any]:
-    """The plan without the limits; the same where they cost nothing."""
+def _free(offers: Hardening, case: Case, mix: Mix | None, free: Solution, found: Solution) -> Free:
     usd, own = free.usd_per_month, found.usd_per_month
-    body: dict[str, Any] = {
+    body: Free = {
         "usd_per_month": None if usd is None else round(usd, 2),
         "usd_less": None if usd is None or own is None else round(own - usd, 2),
         "variants": None,
@@ -199,26 +209,34 @@ def _free(
     if mix is None:
         return body
     names = {tier.name: v.name for tier, v in zip(case.tiers, mix, strict=True)}
-    return {**body, "variants": names, **_ends(offers.weighed(mix, case.tiers))}
+    weighed = offers.weighed(mix, case.tiers)
+    return {
+        **body,
+        "variants": names,
+        "wrong_per_million": _bounds(weighed.wrong_per_million),
+        "corrupt_s_per_month": _bounds(weighed.corrupt_s_per_month),
+    }
 
 
-def _words(body: dict[str, Any], found: Solution) -> tuple[str, ...]:
-    less, usd = body["without"]["usd_less"], body["without"]["usd_per_month"]
-    if not body["without"]["found"]:
+def _words(without: Free, found: Solution) -> tuple[str, ...]:
+    less, usd = without["usd_less"], without["usd_per_month"]
+    if not without["found"]:
         return ("integrity: what it costs was not found in time",)
     if found.usd_per_month is None:
         if usd is None:
             return ("integrity: without it there is no plan either",)
         return (f"integrity: without it a plan is {usd:.2f} USD a month",)
+    if less is None or less <= CENT:
+        return ()
     least = "" if found.proved else "about "
-    return (f"integrity: without it {least}{less:.2f} USD a month less",) if less > CENT else ()
+    return (f"integrity: without it {least}{less:.2f} USD a month less",)
 
 
 def _named(case: Case, mix: Mix) -> str:
     return ", ".join(f"{t.name} {v.name}" for t, v in zip(case.tiers, mix, strict=True))
 
 
-def _ends(weighed: Weighed) -> dict[str, Any]:
+def _ends(weighed: Weighed) -> dict[str, dict[str, float]]:
     return {key: _bounds(getattr(weighed, key)) for key in LIMITS}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import UnstableError
 from core.tolerances import LIMIT_INSIDE
@@ -65,14 +65,14 @@ def _broken(case: Case, path: Path, factor: float) -> list[str]:
         return ["utilisation"]
 
 
-def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, Any]:
+def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, object]:
     """For plan.json: what was planned for, up to where it holds, until when, hour by hour.
 
     Parameters: now_per_s, pages a second today, on average over the day [1/s].
     """
     planned_per_s = now_per_s * load.factor
     bound = load_margin(case, path)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "now_per_s": now_per_s,
         "peak": load.highest,
         "growth_per_month": load.growth_per_month,
@@ -88,7 +88,7 @@ def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, A
     return body
 
 
-def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, Any]]:
+def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, object]]:
     """The load today and what the fleet does with it, for each hour of the day or the week."""
     for hour, share in enumerate(load.hours):
         other, used = at_load(case, path, share / load.factor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import NotRequired, TypedDict, TypeVar
 
 from optimizer.plan.explain.curve import (
     Axis,
@@ -26,60 +26,93 @@ from optimizer.plan.explain.curve import (
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Problem
 
+_Found = TypeVar("_Found")
 SOLVES = 16  # per limit
 CUT = "the search was cut"
 _NOTHING_TIGHTER = "no fleet keeps a tighter limit together with the others"
 _NOTHING_LOOSER = "no looser limit saves anything"
 
 
+class Step(TypedDict):
+    """A neighbouring point of the front, and its slope from the plan's own."""
+
+    limit: float | None
+    usd_per_month: float
+    usd_more: float
+    usd_per_nine: NotRequired[float | None]
+    usd_per_ms: NotRequired[float | None]
+    fleet: str
+    predicted: dict[str, float | None]
+
+
+class NextNine(TypedDict):
+    """A tenth of the unavailability."""
+
+    target: float
+    usd_more: float | None
+    fleet: str | None
+
+
+class Prices(TypedDict):
+    """Around one limit: `reached` is the tightest known at the same cost; None with a reason in
+    `why`. `tighter.limit` is what the dearer fleet reaches, `looser.limit` the first that is
+    cheaper."""
+
+    asked: float
+    next_nine: NotRequired[NextNine | None]  # of the availability
+    tighter: Step | None
+    looser: Step | None
+    reached: float
+    why: dict[str, str]
+
+
 def marginal_prices(
     problem: Problem, found: Solution, budget: Callable[[int], Budget] = Budget
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Prices]:
     """Per limit that has a price: the steps next to the plan, exact where there are any.
 
     Parameters: found the optimum of `problem`; budget makes the bound of each limit's search.
-    Returns: by `availability`, `p95_ms`, `p99_ms`: `asked`, `reached` (the tightest limit known at
-    the same cost), `tighter` and `looser` (`limit`, `usd_per_month`, `usd_more`, `usd_per_nine` or
-    `usd_per_ms`, `fleet`, `predicted`; null with a reason in `why`), availability also `next_nine`.
-    `tighter.limit` is what the dearer fleet reaches; `looser.limit` the first that is cheaper.
     """
     return {axis.key: _prices(problem, found, axis, budget(SOLVES)) for axis in axes(problem)}
 
 
-def _prices(problem: Problem, found: Solution, axis: Axis, budget: Budget) -> dict[str, Any]:
+def _prices(problem: Problem, found: Solution, axis: Axis, budget: Budget) -> Prices:
     asked = axis.limit(problem)
     assert asked is not None
     assert found.path is not None
     assert found.usd_per_month is not None
     curve = Curve(problem, axis, budget)
     here = curve.learn(found.path, found.usd_per_month, asked)
-    body: dict[str, Any] = {"asked": axis.stated(asked)}
     why: dict[str, str] = {}
-    searches: dict[str, Callable[[], tuple[Any, str]]] = {
-        "tighter": lambda: _neighbour(curve, asked, curve.tighter(here), _NOTHING_TIGHTER),
-        "looser": lambda: _neighbour(curve, asked, curve.looser(here), _NOTHING_LOOSER),
-    }
-    if axis.is_availability:
-        searches = {"next_nine": lambda: (_next_nine(curve, here, asked), ""), **searches}
-    for name, search in searches.items():
+
+    def sought(name: str, search: Callable[[], _Found | None], without: str = "") -> _Found | None:
         try:
-            body[name], reason = search()
+            found = search()
         except SpentError as ended:
-            body[name], reason = None, f"{CUT} {ended}"
-        if reason:
-            why[name] = reason
+            why[name] = f"{CUT} {ended}"
+            return None
+        if found is None:
+            why[name] = without
+        return found
+
+    nine = None
+    if axis.is_availability:
+        nine = sought("next_nine", lambda: _next_nine(curve, here, asked))
+    tighter = sought("tighter", lambda: _step(curve, asked, curve.tighter(here)), _NOTHING_TIGHTER)
+    looser = sought("looser", lambda: _step(curve, asked, curve.looser(here)), _NOTHING_LOOSER)
     same = curve.at(asked)
     assert same is not None  # the plan keeps it
-    return {**body, "reached": axis.stated(same.tight), "why": why}
+    prices: Prices = {
+        "asked": axis.stated(asked),
+        "tighter": tighter,
+        "looser": looser,
+        "reached": axis.stated(same.tight),
+        "why": why,
+    }
+    return {**prices, "next_nine": nine} if axis.is_availability else prices
 
 
-def _neighbour(
-    curve: Curve, asked: float, other: Stretch | None, without: str
-) -> tuple[dict[str, Any] | None, str]:
-    return (None, without) if other is None else (_step(curve, asked, other), "")
-
-
-def _next_nine(curve: Curve, here: Stretch, asked: float) -> dict[str, Any]:
+def _next_nine(curve: Curve, here: Stretch, asked: float) -> NextNine:
     target = asked / 10.0
     after = curve.at(target)
     return {
@@ -89,20 +122,25 @@ def _next_nine(curve: Curve, here: Stretch, asked: float) -> dict[str, Any]:
     }
 
 
-def _step(curve: Curve, asked: float, other: Stretch) -> dict[str, Any]:
-    """From the plan's point of the front to that of the neighbour `other`."""
+def _step(curve: Curve, asked: float, other: Stretch | None) -> Step | None:
+    """From the plan's point of the front to that of the neighbour `other`, if there is one."""
+    if other is None:
+        return None
     axis, here = curve.axis, curve.at(asked)
     assert here is not None  # the plan keeps it
     more = other.usd - here.usd
     if axis.is_availability:
-        unit, far = "usd_per_nine", nines(other.tight) - nines(here.tight)
+        far = nines(other.tight) - nines(here.tight)
     else:
-        unit, far = "usd_per_ms", here.tight - other.tight
-    return {
+        far = here.tight - other.tight
+    slope = round(more / far, 4) if math.isfinite(far) and far else None
+    step: Step = {
         "limit": axis.stated(other.tight) if math.isfinite(other.tight) else None,
         "usd_per_month": round(other.usd, 2),
         "usd_more": round(more, 2),
-        unit: round(more / far, 4) if math.isfinite(far) and far else None,
         "fleet": fleet_text(other.path),
         "predicted": predicted(curve.problem, other.path),
     }
+    if axis.is_availability:
+        return {**step, "usd_per_nine": slope}
+    return {**step, "usd_per_ms": slope}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from core.tolerances import CENT
 from optimizer.plan.explain.curve import (
@@ -47,7 +46,7 @@ class Front:
     closed: tuple[bool, ...]
     cut: str
 
-    def body(self, problem: Problem, chosen: Path) -> dict[str, Any]:
+    def body(self, problem: Problem, chosen: Path) -> dict[str, object]:
         """For plan.json."""
         usd = math.fsum(o.usd_per_month for o in chosen)
         points = [
@@ -153,7 +152,7 @@ def _widest(curve: Curve, end: float, usd_max: float, unsure: float) -> _Gap | N
     return max(gaps, key=lambda gap: gap.width, default=None)
 
 
-def _point(axis: Axis, problem: Problem, stretch: Stretch) -> dict[str, Any]:
+def _point(axis: Axis, problem: Problem, stretch: Stretch) -> dict[str, object]:
     unavailability = unavailability_of(stretch.path)
     return {
         axis.key: axis.stated(stretch.tight),

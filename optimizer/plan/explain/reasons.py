@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from core.errors import InputError
 from core.tolerances import CENT
@@ -31,6 +31,15 @@ _BINDING_S = 5.0  # of each solve
 _MARGINAL_S = 10.0  # of each limit
 _FRONT_SOLVES = 90
 _SENSITIVITY_SOLVES = 20
+
+
+class Relaxed(TypedDict):
+    """Each limit that suffices if it alone gives way or, where there is none, values of several
+    that suffice together; `cut`, where the search was."""
+
+    alone: list[dict[str, object]]
+    together: list[dict[str, object]]
+    cut: str | None
 
 
 @dataclass(frozen=True)
@@ -66,14 +75,14 @@ class ExplainOptions:
 
 def explained(
     problem: Problem, found: Solution, source: Variants, wanted: ExplainOptions, deadline: Deadline
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
 
     The prices, which come with every plan, end at the deadline. All three start from a proved
     optimum; of a plan that is none, there are none of them.
     """
     assert found.path is not None
-    body: dict[str, Any] = {}
+    body: dict[str, object] = {}
     if not found.proved:
         return body
     if wanted.marginal:
@@ -142,22 +151,19 @@ def _solved(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
 
 def infeasible(
     problem: Problem, source: Variants | None = None, deadline: Deadline | None = None
-) -> tuple[list[str], dict[str, Any]]:
-    """Why nothing is feasible, in words, and the smallest relaxations, for plan.json.
-
-    Returns: the texts, and `alone` (each limit that suffices if it alone gives way) or, where there
-    is none, `together` (values of several limits that suffice together).
-    """
+) -> tuple[list[str], Relaxed]:
+    """Why nothing is feasible, in words, and the smallest relaxations."""
     own = (deadline or Deadline(math.inf)).within(SECONDS)
     budget = Budget(SOLVES, seconds=own.left_s(), clock=own.clock)
     alone = relaxations(problem, budget, source)
     joint = [] if alone else together(problem, budget)
-    body = {
+    body: Relaxed = {
         "alone": [one.body(problem) for one in alone],
         "together": [one.body(problem) for one in joint],
+        "cut": budget.ended or None,
     }
     texts = [*_empty_tiers(problem), *_words(alone, joint, budget.ended)]
-    return texts, {**body, "cut": budget.ended or None}
+    return texts, body
 
 
 def _empty_tiers(problem: Problem) -> list[str]:

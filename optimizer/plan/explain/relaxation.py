@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Relaxation:
     least: bool
     path: Path
 
-    def body(self, problem: Problem) -> dict[str, Any]:
+    def body(self, problem: Problem) -> dict[str, object]:
         """For plan.json."""
         return {
             "limit": self.limit,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from core.errors import SparecraftError
 from core.tolerances import CENT
@@ -31,10 +31,50 @@ if TYPE_CHECKING:
     from optimizer.plan.inputs.remedy import Remedy
     from optimizer.plan.solve.problem import Path
 
-Row = dict[str, Any]
-_NONE: Row = {"usd_per_month": None, "fleet": None}
-_NO_WAY: Row = {"way": None, "name": None, "usd_per_month": None, "equal": []}
 _FEWER_SHARE = 1.0 / 6.0  # of the time that is left, for equally cheap fleets with fewer copies
+
+
+class Row(TypedDict):
+    """The cheapest fleet of one way out; without one `cut` or the `reason`. A remedy's also has its
+    name, and its price beside the fleet's."""
+
+    name: NotRequired[str]
+    usd_per_month: float | None
+    fleet: str | None
+    cut: NotRequired[str]
+    reason: NotRequired[str]
+    usd_remedy: NotRequired[float]
+    usd_fleet: NotRequired[float | None]
+
+
+class Cheapest(TypedDict):
+    """The cheapest way, a remedy's name, equally cheap ones, and what may be so."""
+
+    way: str | None
+    name: str | None
+    usd_per_month: float | None
+    equal: list[str]
+    perhaps_cheaper: list[str]
+    perhaps_equal: list[str]
+
+
+class AgainstLimping(TypedDict):
+    """The fleet if nothing limped, what the plan has beyond it, each way out.
+
+    `bought` is by tier. Replication without a copy more has a cost and a `reason`: no answer by
+    copies. `remedies` come cheapest first.
+    """
+
+    without_limping: Row
+    usd_more: float | None
+    bought: dict[str, dict[str, int | str]]
+    spares: Row
+    replication: Row
+    remedies: list[Row]
+    cheapest: Cheapest
+
+
+_NONE: Row = {"usd_per_month": None, "fleet": None}
 
 
 @dataclass(frozen=True)
@@ -54,14 +94,10 @@ def solves_of(case: Case) -> int:
 
 def against_limping(
     case: Case, problem: Problem, found: Solution, budget: Budget
-) -> dict[str, Any]:
-    """For plan.json: the fleet if nothing limped, what the plan has beyond it, each way out.
+) -> AgainstLimping:
+    """Plan again for each way out.
 
     Parameters: problem and found, of the case as it is.
-    Returns: `without_limping` (usd_per_month and fleet, or `cut`), `usd_more` of the plan, `bought`
-    by tier, `spares` and `replication` (likewise, with the `reason` where there is no such fleet),
-    `remedies` as such rows, cheapest first, and `cheapest` (see `_cheapest`). Replication without a
-    copy more has a cost and a `reason`: no answer by copies.
     """
     check = budget.check
     plain = _planned("none", lambda: case.without_limping().problem(check=check), budget)
@@ -77,7 +113,7 @@ def against_limping(
         if way.problem is not None and way.path is None:
             way.row["reason"] = _why(way.problem, within, budget)
     rows = [one.row for one in cured]
-    known = [row for row in rows if row["usd_per_month"] is not None]
+    known = [(usd, row) for row in rows if (usd := row["usd_per_month"]) is not None]
     own, less = found.usd_per_month, plain.row["usd_per_month"]
     free = own is not None and less is not None and own <= less + CENT
     return {
@@ -86,8 +122,8 @@ def against_limping(
         "bought": {} if free else _bought(plain.path, found.path),
         "spares": spares.row,
         "replication": copies.row,
-        "remedies": [*sorted(known, key=lambda r: float(r["usd_per_month"])),
-                     *(row for row in rows if row not in known)],
+        "remedies": [*(row for _, row in sorted(known, key=lambda one: one[0])),
+                     *(row for row in rows if row["usd_per_month"] is None)],
         "cheapest": _nothing(found) if free else _cheapest(found, spares.row, copies.row, rows),
     }  # fmt: skip
 
@@ -134,7 +170,7 @@ def _planned(name: str, make: Callable[[], Problem], budget: Budget) -> _Tried:
         return _Tried({**_NONE, "cut": f"cut {ended}"})
     except SparecraftError as error:
         return _Tried({**_NONE, "cut": f"cut by an error: {error}"})
-    return _Tried(dict(_NONE), problem) if found.path is None else _row_of(problem, found.path)
+    return _Tried({**_NONE}, problem) if found.path is None else _row_of(problem, found.path)
 
 
 def _row_of(problem: Problem, path: Path) -> _Tried:
@@ -148,8 +184,14 @@ def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Tried:
     found = _planned(remedy.name, problem, budget)
     fleet = found.row["usd_per_month"]
     total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
-    costs = {"usd_remedy": remedy.usd_per_month, "usd_fleet": fleet, "usd_per_month": total}
-    return replace(found, row={"name": remedy.name, **found.row, **costs})
+    row: Row = {
+        "name": remedy.name,
+        **found.row,
+        "usd_remedy": remedy.usd_per_month,
+        "usd_fleet": fleet,
+        "usd_per_month": total,
+    }
+    return replace(found, row=row)
 
 
 def _machines_bound(case: Case) -> str:
@@ -181,15 +223,32 @@ def _why(problem: Problem, within: str, budget: Budget) -> str:
     return f"{text}: it would be without the limit of {' or '.join(blamed)}"
 
 
-def _nothing(found: Solution) -> dict[str, Any]:
+def _nothing(found: Solution) -> Cheapest:
     """Limping costs the plan nothing, so nothing else can be cheaper, decided or not."""
     assert found.usd_per_month is not None
-    usd = round(found.usd_per_month, 2)
-    return {**_NO_WAY, "way": "nothing", "usd_per_month": usd, **_perhaps([], [])}
+    return _way("nothing", round(found.usd_per_month, 2))
 
 
-def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]) -> dict[str, Any]:
-    """Which is cheapest: `way`, a remedy's `name`, `usd_per_month`, `equal` ones, what may be.
+def _way(
+    way: str | None,
+    usd: float | None,
+    name: str | None = None,
+    equal: Sequence[str] = (),
+    perhaps_cheaper: Sequence[str] = (),
+    perhaps_equal: Sequence[str] = (),
+) -> Cheapest:
+    return {
+        "way": way,
+        "name": name,
+        "usd_per_month": usd,
+        "equal": list(equal),
+        "perhaps_cheaper": list(perhaps_cheaper),
+        "perhaps_equal": list(perhaps_equal),
+    }
+
+
+def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]) -> Cheapest:
+    """The cheapest of all ways.
 
     way: spares, replication, plan (cheaper than both: its own mix of them, or other types), remedy,
     or None where none was found. Of equally cheap ones it is the first of these, and `equal` has
@@ -199,32 +258,24 @@ def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
     own = found.usd_per_month
     cut = [way for way, row in (("spares", spares), ("replication", copies)) if "cut" in row]
     cheaper = [*([] if found.proved else cut), *(r["name"] for r in remedies if "cut" in r)]
-    ways: list[tuple[str, str | None, Row]] = [
-        ("spares", None, spares), ("replication", None, {} if "reason" in copies else copies),
-        ("plan", None, {"usd_per_month": own}), *(("remedy", r["name"], r) for r in remedies),
-    ]  # fmt: skip
-    usd = {(way, name): row.get("usd_per_month") for way, name, row in ways}
-    known = {key: float(value) for key, value in usd.items() if value is not None}
+    usd: dict[tuple[str, str | None], float | None] = {
+        ("spares", None): spares["usd_per_month"],
+        ("replication", None): None if "reason" in copies else copies["usd_per_month"],
+        ("plan", None): own,
+        **{("remedy", row["name"]): row["usd_per_month"] for row in remedies},
+    }
+    known = {key: value for key, value in usd.items() if value is not None}
     if not known:
-        return {**_NO_WAY, **_perhaps(cheaper, [])}
+        return _way(None, None, perhaps_cheaper=cheaper)
     least = min(known.values())
     (way, name), *others = [key for key, value in known.items() if value <= least + CENT]
     beside = own is not None and own <= least + CENT
-    return {
-        "way": way,
-        "name": name,
-        "usd_per_month": round(least, 2),
-        "equal": [other or also for also, other in others if also != "plan"],
-        **_perhaps(cheaper, cut if found.proved and beside else []),
-    }
+    equal = [other or also for also, other in others if also != "plan"]
+    maybe = cut if found.proved and beside else []
+    return _way(way, round(least, 2), name, equal, cheaper, maybe)
 
 
-def _perhaps(cheaper: Sequence[str], equal: Sequence[str]) -> dict[str, list[str]]:
-    """The open decisions, by what they may be."""
-    return {"perhaps_cheaper": list(cheaper), "perhaps_equal": list(equal)}
-
-
-def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, Any]]:
+def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:
     """By tier what the plan has more than the fleet for which nothing limps; tiers that differ."""
     if plain is None or plan is None:
         return {}
@@ -235,7 +286,7 @@ def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, Any]]:
             "standby": new.standby - old.standby,
             "replicas": new.replicas - old.replicas,
         }
-        bought: dict[str, Any] = {key: count for key, count in more.items() if count}
+        bought: dict[str, int | str] = {key: count for key, count in more.items() if count}
         if new.instance.name != old.instance.name:
             bought["instance_type"] = f"{new.instance.name} in place of {old.instance.name}"
         if bought:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.plan.explain.curve import AVAILABILITY
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 _TOKENS_ABOVE_MEAN = 3.0
 _DRAWS = 100
 _SEED = 0  # of them
+
+
+class Outlook(TypedDict):
+    """`predicted` of plan.json; of one that was simulated also the distribution, and under `law`
+    the law's points where they are not the plan's."""
+
+    availability: float
+    p95_ms: float | None
+    p99_ms: float | None
+    evidence: str
+    performability: NotRequired[Mapping[str, object]]
+    degraded: NotRequired[Mapping[str, object]]
+    distribution: NotRequired[Mapping[str, object] | None]
+    law: NotRequired[Mapping[str, object]]
 
 
 def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
@@ -72,14 +86,14 @@ def _page_hold_s(case: Case, path: Path) -> float:
     return case.latency.page_s(path)
 
 
-def outlook(case: Case, path: Path) -> dict[str, Any]:
+def outlook(case: Case, path: Path) -> Outlook:
     """The plan's predictions; measured only where exactly this fleet was."""
     asked = bool(case.slo.latency_ms)
     found = case.latency.middle(case.latency(path)) if asked else {}
     measured = case.latency.measured(path) if asked else None
     if measured:
         found = dict(measured.measured_ms)
-    result: dict[str, Any] = {
+    result: Outlook = {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
         "p95_ms": _rounded(found.get(95)),
         "p99_ms": _rounded(found.get(99)),
@@ -103,7 +117,7 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
     return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
 
 
-def _promised(users: Bound, path: Path) -> dict[str, Any]:
+def _promised(users: Bound, path: Path) -> dict[str, object]:
     """The least that users get in a year of faults, with the plan's machines."""
     machines = sum(o.nodes + o.standby for o in path if o.tier == users.tier)
     return {
@@ -116,13 +130,13 @@ def _promised(users: Bound, path: Path) -> dict[str, Any]:
     }
 
 
-def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] | None:
+def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, object] | None:
     """The safety of the latency limits from the law's error; None where none is asked for."""
     if not case.slo.latency_ms:
         return None
     at = case.latency(path)
     middle = case.latency.middle(at)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "confidence": case.slo.confidence,
         "level": case.level,
         "uncertain": list(figures),
@@ -141,7 +155,7 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] 
     return body
 
 
-def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, Any] | None:
+def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, object] | None:
     """The certainty of the availability target, over draws of the uncertain rates; None without
     any."""
     if rates is None or not rates.uncertain:
@@ -184,7 +198,7 @@ def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
     return Fleet(service.experiment or "planned", case.policy, tiers)
 
 
-def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, Any]:
+def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
     """The inputs of the plan, with sample counts and spreads where they were measured."""
     slo = asked.case.slo
     return {
@@ -220,7 +234,7 @@ def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, Any]:
     }
 
 
-def _calibration(service: ServiceFit) -> dict[str, Any] | None:
+def _calibration(service: ServiceFit) -> dict[str, object] | None:
     """The source of the run's rate, if it was relative to its fleet."""
     found = service.calibration
     if found is None:
@@ -228,7 +242,7 @@ def _calibration(service: ServiceFit) -> dict[str, Any] | None:
     return {name: found[name] for name in ("utilisation", "tier", "rate_per_s")}
 
 
-def _tier_inputs(tier: TierFit) -> dict[str, Any]:
+def _tier_inputs(tier: TierFit) -> dict[str, object]:
     figures = (
         *("requests_per_copy", "connections_per_copy", "processing_s", "service_cv2"),
         "card_kbit",
@@ -241,7 +255,7 @@ def _tier_inputs(tier: TierFit) -> dict[str, Any]:
     }
 
 
-def _estimate(value: Estimate) -> dict[str, Any]:
+def _estimate(value: Estimate) -> dict[str, object]:
     return {
         "value": value.value,
         "samples": value.samples,

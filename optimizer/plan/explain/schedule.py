@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.errors import PlannerError
 from core.tolerances import CENT
@@ -36,7 +36,7 @@ _MEASURES = {"usd": USD, "nodes": NODES, "energy": ENERGY}
 
 def schedule_of(
     case: Case, load: Load, stated: DeclaredSchedule | None, path: Path, deadline: Deadline
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """The body of `schedule` in plan.json; None where the load has no hours, or the case none."""
     hours = hourly_problem(case, load, stated, path)
     if hours is None:
@@ -90,11 +90,11 @@ def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> Found
 
 def front(
     problem: HourlyProblem, asked: DeclaredSchedule, deadline: Deadline
-) -> list[dict[str, Any]]:
+) -> list[dict[str, float]]:
     """The least cost of each bound on the machines that run, or on their energy where its watts are
     stated: both ends, and points between them; those that time allows."""
     other = ENERGY if asked.watts_per_vcpu is not None else NODES
-    points: list[dict[str, Any]] = []
+    points: list[dict[str, float]] = []
     try:
         dear = cheapest_schedule(
             problem, measure=other, limit_s=deadline.left_s() / 3, clock=deadline.clock
@@ -115,14 +115,14 @@ def front(
                 points.append(_point(problem, one, other))
     except PlannerError:
         pass  # the points so far are told
-    kept: list[dict[str, Any]] = []
+    kept: list[dict[str, float]] = []
     for point in points:
         if not kept or point["usd_per_month"] < kept[-1]["usd_per_month"] - CENT:
             kept.append(point)
     return kept
 
 
-def _point(problem: HourlyProblem, found: FoundSchedule, other: Measure) -> dict[str, Any]:
+def _point(problem: HourlyProblem, found: FoundSchedule, other: Measure) -> dict[str, float]:
     assert found.schedule is not None
     key = "kwh_per_month" if other == ENERGY else "machines"
     return {
@@ -132,12 +132,14 @@ def _point(problem: HourlyProblem, found: FoundSchedule, other: Measure) -> dict
     }
 
 
-def _body(case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load) -> dict[str, Any]:
+def _body(
+    case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
+) -> dict[str, object]:
     schedule, problem = found.schedule, hours.problem
     assert schedule is not None
     usd = schedule.total(problem)
     standing = math.fsum(option.usd_per_month for option in path) - _other_usd(case, path)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "usd_per_month": round(usd, 2),
         "standing_usd_per_month": round(standing, 2),
         "saved_usd_per_month": round(standing - usd, 2),
@@ -179,7 +181,7 @@ def way_of(one: Bought) -> str:
     return "spot" if one.machine.interruptions_per_year else "on_demand"
 
 
-def _tier(hours: Hours, schedule: Schedule, number: int) -> dict[str, Any]:
+def _tier(hours: Hours, schedule: Schedule, number: int) -> dict[str, object]:
     design = schedule.designs[number]
     return {
         "extra": design.extra,
@@ -203,7 +205,9 @@ def _usd(problem: HourlyProblem, one: Bought) -> float:
     return Schedule((), ((one,),)).total(problem)
 
 
-def _by_hour(hours: Hours, schedule: Schedule, case: Case, load: Load) -> Iterator[dict[str, Any]]:
+def _by_hour(
+    hours: Hours, schedule: Schedule, case: Case, load: Load
+) -> Iterator[dict[str, object]]:
     """Machines in each hour, all tiers together, by the way they are paid for."""
     pages = case.tiers[0].request_per_s / load.highest  # on average over the hours, as planned for
     bought = [one for tier in schedule.bought for one in tier]
@@ -221,10 +225,10 @@ def _by_hour(hours: Hours, schedule: Schedule, case: Case, load: Load) -> Iterat
         }
 
 
-def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict[str, Any]:
+def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict[str, object]:
     """Availability over the hours, a lower bound; percentiles of the slowest hour."""
     problem = hours.problem
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "availability": 1.0 - math.fsum(one.unavailability for one in schedule.designs)
     }
     if not case.slo.latency_ms:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import BLUE, GREEN, LIMIT, ORANGE, data, svg
+from core.chart_style import BLUE, GREEN, LIMIT, ORANGE, Row, data, svg
 
 _WIDTH, _HEIGHT = 760, 300
 WAYS = {"reserved": "reserved", "on_demand": "on demand", "spot": "spot"}
@@ -67,7 +67,7 @@ def schedule_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
     return chart.properties(width=width, height=height)
 
 
-def _stacked(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _stacked(row: Mapping[str, Any]) -> Iterator[Row]:
     """The machines of an hour, one way to pay upon the other."""
     low = 0
     for key, name in WAYS.items():

@@ -8,7 +8,7 @@ that stays the same is safe against it, one that does not says where to measure 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.deadline import Check, unbounded
@@ -43,7 +43,7 @@ class Variants(Protocol):
         """
 
 
-def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[str, Any]]:
+def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[str, object]]:
     """Plan again with each input changed, one at a time.
 
     Returns: rows with `input`, `factor`, `usd_per_month` (None: nothing is feasible), `usd_more`
@@ -52,7 +52,7 @@ def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[
     """
     assert found.path is not None
     assert found.usd_per_month is not None
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for name, factors in CHANGES.items():
         for factor in factors:
             budget.say(f"sensitivity: {name} x {factor:g}")
@@ -68,8 +68,8 @@ def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[
     return rows
 
 
-def _row(name: str, factor: float, other: Solution, path: Path, usd: float) -> dict[str, Any]:
-    row: dict[str, Any] = {"input": name, "factor": factor, "usd_per_month": None}
+def _row(name: str, factor: float, other: Solution, path: Path, usd: float) -> dict[str, object]:
+    row: dict[str, object] = {"input": name, "factor": factor, "usd_per_month": None}
     if other.path is None or other.usd_per_month is None:
         return {**row, "usd_more": None, "fleet": None, "changed": []}
     return {

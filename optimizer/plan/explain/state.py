@@ -4,7 +4,7 @@ take."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optimizer.plan.inputs.demand import is_stated
 from optimizer.plan.solve.options import rates_of
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from optimizer.plan.solve.problem import Path
 
 
-def state_of(case: Case, path: Path) -> dict[str, Any] | None:
+def state_of(case: Case, path: Path) -> dict[str, object] | None:
     """`state` of plan.json, by tier; None where no tier has data or writes that are planned with.
 
     Shares are of the year, but for `write_share` and `one_share`, which are of the requests.
     `carries_per_s_most`: requests a second at which writes and reads for one certain machine alone
     fill it, however many there are, with the plan's machines and replicas above.
     """
-    found = {
+    found: dict[str, object] = {
         option.tier: _tier(case, demand, option)
         for demand, option in zip(case.tiers, path, strict=True)
         if demand.has_state
@@ -32,7 +32,7 @@ def state_of(case: Case, path: Path) -> dict[str, Any] | None:
     return found or None
 
 
-def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, Any]:
+def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, object]:
     state = demand.state
     rates = rates_of(case.rates, option.instance, demand)
     scheme = state.scheme(case.scheme)

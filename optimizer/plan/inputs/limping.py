@@ -61,7 +61,7 @@ def with_measured_limping(source: ConfigFile) -> tuple[ConfigFile, tuple[str, ..
 
 def _in_numbers(
     table: Mapping[str, Any], source: ConfigFile, *key: str | int
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, object], list[str]]:
     found, remarks = dict(table), []
     for name in KEYS:
         asked = table.get(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from core.config_file import ConfigFile
 from core.errors import InputError, require_positive
@@ -46,7 +45,7 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
 
 def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
     """The question for the service measured in `run_dir`, held to the run's own SLO."""
-    slo: dict[str, Any] = {**slo_of_run(run_dir), **over.slo}
+    slo: dict[str, object] = {**slo_of_run(run_dir), **over.slo}
     return request_for_service(
         fit(read_results(run_dir)),
         slo,
@@ -83,7 +82,7 @@ def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
     plan = file.stated
     own = plan.slo.model_dump(exclude={"degraded"}, exclude_none=True)
     slo = slo_from({**own, **over.slo}).model_copy(update={"degraded": plan.slo.degraded})
-    prices: dict[str, Any] = {}
+    prices: dict[str, object] = {}
     if over.book is not None:
         built_in = over.book in BUILT_IN
         prices["book"] = over.book if built_in else str(Path(over.book).resolve())

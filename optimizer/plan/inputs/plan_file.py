@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from core.config_file import ConfigFile, Positive, Problem, Share, Strict, check, read_toml, refusal
 from core.errors import MOST, InputError
+from core.json_object import JsonObject
 from core.vocabulary import MECHANISMS, MechanismText, SchemeText
 from optimizer.availability.unused_rates import unused_rates
 from optimizer.latency.station import POLICIES
@@ -127,7 +128,7 @@ class DeclaredTier(Strict):
     variants: list[DeclaredVariant] = Field(default_factory=list)
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> JsonObject:
         """The content of the file."""
         return self.model_dump(exclude_none=True, exclude={"variants"})
 
@@ -144,7 +145,7 @@ class Declared(Strict):
     load: Load | None = None
     schedule: DeclaredSchedule | None = None
     limits: Limits = Limits()
-    rates: dict[str, Any] = Field(default_factory=dict)
+    rates: JsonObject = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)
     domains: list[Domain] = Field(default_factory=list)
     hosts: list[Host] = Field(default_factory=list)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.config_file import Problem
+from core.json_object import JsonObject
 from core.vocabulary import MECHANISMS, Mechanism
 from optimizer.plan.solve.options import TierDemand
 from optimizer.plan.solve.state import MB_PER_GB, TierState
@@ -90,7 +91,7 @@ def check_state(file: PlanFile, tiers: Mapping[str, TierDemand], *, available: b
 
 def _refused(
     tier: DeclaredTier, demand: TierDemand, *, available: bool
-) -> tuple[str, dict[str, Any]] | None:
+) -> tuple[str, JsonObject] | None:
     state: TierState = demand.state
     if tier.mechanisms and Mechanism.pf in tier.mechanisms and not state.spare_serves:
         return "mechanisms", {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
     from optimizer.simulation.arm import Arm
     from optimizer.simulation.fidelity import Fitted
+    from optimizer.simulation.forms import Event, Scenario, TierScenario
     from optimizer.simulation.law import Law
 
 _WARM_UP_SHARE = 0.1
@@ -74,20 +75,20 @@ class Redrawn:
 
     def scenario(
         self, tiers: Sequence[SimulatedTier], number: int, *, faults: bool = True
-    ) -> dict[str, Any]:
+    ) -> Scenario:
         """Run `number` of a fleet, with or without the faults."""
         warm_up = round(_WARM_UP_SHARE * self.pages)
         end_s = _LONGEST * (warm_up + self.pages) / self._per_s
         law = self._fitted.drawn(np.random.default_rng([number, 1]))
         power = float(np.random.default_rng([number, 6]).uniform(*CAP_POWERS))
         law = replace(law, cap_power=power)
-        body = []
+        body: list[TierScenario] = []
         for index, one in enumerate(tiers):
             tier = tier_scenario(
                 self._service, index, law, one.settings, one.servers, self._burst_cores, one.cores
             )
             events = self._events(index, one, law, number, end_s, faults)
-            body.append(tier | {"faults": list(events)})
+            body.append({**tier, "faults": list(events)})
         return {
             "host": law.host or None,
             "seed": number,
@@ -101,7 +102,7 @@ class Redrawn:
 
     def _events(
         self, index: int, fleet: SimulatedTier, law: Law, number: int, end_s: float, faults: bool
-    ) -> Iterable[dict[str, Any]]:
+    ) -> Iterable[Event]:
         name = self._service.tiers[index].spec.name
         visited = visits(self._service, index, law, self._threads, self._burst_cores)
         off = float(np.clip(np.random.default_rng([number, 4]).standard_normal(), -3.0, 3.0))
@@ -114,8 +115,8 @@ class Redrawn:
                 self._spans(index, position, fleet.servers, number, end_s)
             ):
                 for start_s, stop_s in spans:
-                    when = {"at_s": start_s, "for_s": stop_s - start_s}
-                    yield event | when | {"server": server}
+                    for_s = stop_s - start_s
+                    yield {**event, "server": server, "at_s": start_s, "for_s": for_s}
 
     def _spans(
         self, index: int, place: int, servers: int, number: int, end_s: float

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from core.errors import SparecraftError
 from core.statistics.percentiles import percentile
 from core.tolerances import CENT
 from optimizer.fit.spec import TierSettings
-from optimizer.plan.explain.report import tier_plans
+from optimizer.plan.explain.report import Outlook, tier_plans
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
 from optimizer.plan.simulate.sequential import (
@@ -36,6 +36,7 @@ from optimizer.plan.simulate.sequential import (
 from optimizer.plan.solve.deadline import Clock, Deadline
 from optimizer.simulation.arm import Arm
 from optimizer.simulation.fidelity import Fitted, crossed
+from optimizer.simulation.forms import Report
 from optimizer.simulation.law import counted_s
 from optimizer.simulation.program import reports
 
@@ -66,28 +67,67 @@ class Run:
     cpu: tuple[float, ...]
 
 
+class Interval(TypedDict):
+    """The median and the ends between which INTERVAL of the runs lie."""
+
+    point: float
+    low: float
+    high: float
+
+
+class Figures(TypedDict):
+    """Of one run of a fleet."""
+
+    p50_ms: Interval
+    p95_ms: Interval
+    p99_ms: Interval
+    share_beyond: dict[str, Interval]
+    failed_share: Interval
+    cpu: dict[str, Interval]
+
+
+class Distribution(TypedDict):
+    """Of the kept fleet, for one run, with and without faults."""
+
+    confidence: float
+    pages: int
+    runs: int
+    kept_share: float
+    with_faults: Figures
+    without_faults: Figures
+
+
 @dataclass(frozen=True)
 class Decided:
     """`simulation` of plan.json, the fleet that is kept, if one is, and what is predicted."""
 
-    body: dict[str, Any]
+    body: Mapping[str, Any]
     path: Path | None = None
-    predicted: dict[str, Any] | None = None
+    predicted: Distribution | None = None
 
     @property
     def verdict(self) -> str:
         """kept, undecided or not-simulated."""
         return str(self.body["verdict"])
 
-    def outlook(self, law: dict[str, Any]) -> dict[str, Any]:
+    def outlook(self, law: Outlook) -> Outlook:
         """`predicted` of plan.json: the law's, and the distribution. Where the simulator decided,
         its points without faults stand in the place of the law's, which goes under `law`."""
-        body = law | {"distribution": self.predicted}
+        body: Outlook = {**law, "distribution": self.predicted}
         if self.path is None or self.predicted is None:
             return body
-        own = {key: law[key] for key in ("p95_ms", "p99_ms", "evidence")}
-        ours = {k: self.predicted["without_faults"][k]["point"] for k in ("p95_ms", "p99_ms")}
-        return body | ours | {"evidence": "simulated", "law": own}
+        calm = self.predicted["without_faults"]
+        return {
+            **body,
+            "p95_ms": calm["p95_ms"]["point"],
+            "p99_ms": calm["p99_ms"]["point"],
+            "evidence": "simulated",
+            "law": {
+                "p95_ms": law["p95_ms"],
+                "p99_ms": law["p99_ms"],
+                "evidence": law["evidence"],
+            },
+        }
 
 
 @dataclass
@@ -300,7 +340,7 @@ class _Search:
             for one in path
         ]
 
-    def _run(self, report: dict[str, Any], path: Path) -> Run:
+    def _run(self, report: Report, path: Path) -> Run:
         caps = [(one.tier, float(one.instance.vcpus)) for one in path]
         idle = [self._idle_cores.get(tier, 0.0) / cores for tier, cores in caps]
         pages = np.sort(counted_s(report, self._world.time_out_s)) * 1000.0
@@ -319,8 +359,7 @@ class _Search:
             return False
         return all(share <= 1.0 - q / 100.0 + 1e-9 for q, share in run.beyond.items())
 
-    def _distribution(self, fleet: _Fleet) -> dict[str, Any]:
-        """`distribution` of what is predicted: for one run, with and without faults."""
+    def _distribution(self, fleet: _Fleet) -> Distribution:
         with_faults = self._figures(fleet.runs)
         without = with_faults
         if self._world.has_faults:
@@ -337,10 +376,13 @@ class _Search:
             "without_faults": without,
         }
 
-    def _figures(self, runs: Sequence[Run]) -> dict[str, Any]:
+    def _figures(self, runs: Sequence[Run]) -> Figures:
         names = [tier.name for tier in self._case.tiers]
+        at = {q: _spread([r.percentile_ms[q] for r in runs], 2) for q in _PERCENTILES}
         return {
-            **{f"p{q}_ms": _spread([r.percentile_ms[q] for r in runs], 2) for q in _PERCENTILES},
+            "p50_ms": at[50],
+            "p95_ms": at[95],
+            "p99_ms": at[99],
             "share_beyond": {
                 f"{limit:g}": _spread([r.beyond[q] for r in runs], 5)
                 for q, limit in self._limits_ms.items()
@@ -351,7 +393,7 @@ class _Search:
 
     def _body(
         self, verdict: Verdict, reason: str | None, chosen: _Fleet | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """`simulation` of plan.json."""
         law, asked = self._fitted.law, self._test
         return {
@@ -379,7 +421,7 @@ class _Search:
             "seconds": round(LIMIT_S - self._deadline.left_s(), 1),
         }
 
-    def _fleet_body(self, fleet: _Fleet) -> dict[str, Any]:
+    def _fleet_body(self, fleet: _Fleet) -> dict[str, object]:
         return {
             "fleet": _words(fleet.path),
             "usd_per_month": round(_usd(fleet.path), 2),
@@ -394,7 +436,7 @@ class _Search:
         }
 
 
-def _fidelity_body(fitted: Fitted) -> dict[str, Any]:
+def _fidelity_body(fitted: Fitted) -> dict[str, object]:
     return {
         "trusted": fitted.trusted,
         "missed": fitted.missed,
@@ -416,8 +458,7 @@ def _fidelity_body(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _spread(values: Sequence[float], digits: int) -> dict[str, float]:
-    """The median and the ends between which INTERVAL of the runs lie."""
+def _spread(values: Sequence[float], digits: int) -> Interval:
     tail = (1.0 - INTERVAL) / 2.0
     low, point, high = np.quantile(values, [tail, 0.5, 1.0 - tail])
     return {

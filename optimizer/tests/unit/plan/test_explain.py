@@ -118,17 +118,22 @@ def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
         assert (price["tighter"] is None) == (not dearer)
         assert (price["looser"] is None) == (not cheaper)
         if dearer:
+            assert price["tighter"] is not None
             more = dearer[0] - found.usd_per_month
             assert price["tighter"]["usd_more"] == pytest.approx(more, abs=0.006)
         if cheaper:
+            assert price["looser"] is not None
             assert price["looser"]["limit"] == pytest.approx(axis.stated(cheaper[-1][0]), rel=1e-7)
             less = cheaper[-1][1] - found.usd_per_month
             assert price["looser"]["usd_more"] == pytest.approx(less, abs=0.006)
     assert problem.unavailability_max is not None
     nine = [usd for x, usd in true_front(problem, Axis("availability"))
             if x <= problem.unavailability_max / 10 + 1e-15]  # fmt: skip
-    more = prices["availability"]["next_nine"]["usd_more"]
-    assert more == (pytest.approx(nine[0] - found.usd_per_month, abs=0.006) if nine else None)
+    next_nine = prices["availability"]["next_nine"]
+    assert next_nine is not None
+    assert next_nine["usd_more"] == (
+        pytest.approx(nine[0] - found.usd_per_month, abs=0.006) if nine else None
+    )
 
 
 def test_prices_whose_search_is_cut_say_so() -> None:

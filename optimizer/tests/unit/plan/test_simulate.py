@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -211,7 +211,7 @@ def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claim
         assert more["blocks_of_each_arm"] == math.ceil(3.669 * blocks)
         assert more["minutes"] >= 1
     assert found.predicted is not None
-    law = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
+    law: Any = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
     assert found.outlook(law) | law == found.outlook(law)  # the law's figures stand
     assert of_decision(found.body)
 
@@ -235,7 +235,8 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     assert found.predicted is not None
     shown = found.predicted["with_faults"]["p95_ms"]
     assert shown["low"] <= shown["point"] <= shown["high"] <= SLO["p95_ms"]
-    body = found.outlook({"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"})
+    law: Any = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
+    body = found.outlook(law)
     assert (body["evidence"], body["law"]["p95_ms"]) == ("simulated", 1.0)
     assert body["p95_ms"] == found.predicted["without_faults"]["p95_ms"]["point"]
 
@@ -269,7 +270,8 @@ def test_the_way_up_goes_in_steps_of_cost_and_leaves_none_below_out() -> None:
 def test_what_was_not_simulated_says_why_and_unasked_says_nothing() -> None:
     assert of_decision(not_simulated("no program").body)
     assert of_decision(not_simulated("").body) == ()
-    assert not_simulated("no program").outlook({"p95_ms": 1.0})["p95_ms"] == 1.0
+    law: Any = {"p95_ms": 1.0}
+    assert not_simulated("no program").outlook(law)["p95_ms"] == 1.0
 
 
 def test_few_machines_under_neighbours_above_sixty_percent_are_warned_of(
