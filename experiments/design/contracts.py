@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from core.config_file import Strict, refusal
+from core.json_object import JsonObject
 from experiments.paths import ROOT
 
 CONTRACTS = ROOT / "contracts"
@@ -35,7 +36,7 @@ class OneOf:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonObject:
         return {**handler(schema), "enum": list(self.names)}
 
 
@@ -151,7 +152,7 @@ class FaultKind(_Contract):
     @functools.cached_property
     def model(self) -> type[Strict]:
         """The allowed `parameters` of this kind."""
-        fields: dict[str, Any] = {one.name: one.field() for one in self.parameters}
+        fields: JsonObject = {one.name: one.field() for one in self.parameters}
         return create_model(self.kind, __base__=Strict, **fields)
 
 

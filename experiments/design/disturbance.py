@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NotRequired, TypedDict
 
+from core.json_object import JsonObject
 from experiments.design.contracts import KINDS
 
 
@@ -20,14 +21,14 @@ class Disturbance(TypedDict):
 
     what: str
     kind: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
     at_s: float | None  # in a block; None where that is drawn, or found out
     machines: dict[str, Times | None]  # None where it is not known how often
     commands: str
     undo: str
     at_once: NotRequired[int]  # machines; one where nothing is said
     when: NotRequired[str]
-    repeat: NotRequired[dict[str, Any]]
+    repeat: NotRequired[JsonObject]
     begins_s: NotRequired[dict[str, list[float]]]  # by block
 
 

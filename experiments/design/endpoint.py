@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.config_file import ConfigFile, Problem
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.design.experiment import Arm, Experiment, Interference, Order
 from experiments.design.guard import Guard
 from experiments.design.roles import Role, Roles
@@ -42,8 +43,8 @@ def is_endpoint(toml: ConfigFile, directory: Path) -> bool:
 
 def with_defaults(toml: ConfigFile) -> ConfigFile:
     """The file with the tables that an endpoint leaves nothing to say in."""
-    values: dict[str, Any] = {"kind": KIND, "arms": {ARM: {}}, **toml.values}
-    defaults: dict[str, dict[str, Any]] = {
+    values: JsonObject = {"kind": KIND, "arms": {ARM: {}}, **toml.values}
+    defaults: dict[str, JsonObject] = {
         "design": {"order": "A", "repeats": 1},
         "guard": {"error_share_max": ERROR_SHARE_MAX, "requests_min": 10},
     }

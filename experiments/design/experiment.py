@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from core.config_file import Strict, refusal
+from core.json_object import JsonObject
 from experiments.design.arrival_rate import STAGES_MAX, Arrivals, Stage
 from experiments.design.contracts import (
     COMPARE_MODES,
@@ -362,7 +363,7 @@ class Fault(Strict):
     """Until the block ends."""
     repeat: Repeat | None = None
     """How it comes again after `for_s`."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: JsonObject = Field(default_factory=dict)
     """Of the kind."""
 
     @model_validator(mode="after")
@@ -412,7 +413,7 @@ class TierSettings(Strict):
     """What its arbiter does with the replies of a read's replicas."""
 
     @property
-    def role(self) -> dict[str, Any]:
+    def role(self) -> JsonObject:
         """The role's own settings."""
         return dict(self.model_extra or {})
 

@@ -272,7 +272,7 @@ def sender_words(found: LocustFile) -> str:
     return f"Locust {found.locust}, one process of Python; not by the native worker"
 
 
-def locustfile_json(found: LocustFile) -> dict[str, Any]:
+def locustfile_json(found: LocustFile) -> dict[str, object]:
     """The same for a program."""
     return found.model_dump(mode="json", exclude={"error", "urls"})
 

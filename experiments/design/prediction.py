@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.config_file import ConfigFile, check, refusal
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.design.contracts import DEFAULT_POLICY
 
 PLANNED_ARM = "planned"
@@ -161,7 +162,7 @@ class Prediction(_Lenient):
     margin: Margin | None = None
     present: PresentFleet | None = None
     simulation: PlanSimulation | None = None
-    inputs: dict[str, Any] = Field(default_factory=dict)
+    inputs: JsonObject = Field(default_factory=dict)
     tfvars: Annotated[str, Field(min_length=1)]
 
     @property

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from core.json_object import JsonObject
 from experiments.design.contracts import FAULT_KINDS, KINDS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
@@ -16,7 +16,7 @@ from experiments.design.prediction import Prediction
 from experiments.design.roles import Role
 
 
-def experiment_schema() -> dict[str, Any]:
+def experiment_schema() -> JsonObject:
     """experiment.toml; a kind of fault has its parameters, a kind of experiment its table."""
     schema = Experiment.model_json_schema()
     schema["additionalProperties"] = {"type": "object"}
@@ -30,7 +30,7 @@ def experiment_schema() -> dict[str, Any]:
     return schema
 
 
-SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
+SCHEMAS: Mapping[str, Callable[[], JsonObject]] = {
     "role": Role.model_json_schema,
     "fleet": Fleet.model_json_schema,
     "experiment": experiment_schema,

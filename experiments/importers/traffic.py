@@ -131,7 +131,7 @@ class Imported:
         """Number of requests that the operations stand for."""
         return sum(one.weight for one in self.operations)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """For a program: the operations as in `experiment.toml`, and what was left out."""
         return {
             "requests": self.requests,

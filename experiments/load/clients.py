@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS
@@ -27,7 +26,7 @@ def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
     port = parts.port or (known.default_port if known else None)
     if port is None:
         raise InputError("load: entry", expected="a port", got=url, hint="Add it to the URL.")
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     if plan.target and not plan.client:
         named["authority"] = plan.target.authority
     if parts.scheme == "https":

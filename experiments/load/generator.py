@@ -25,6 +25,7 @@ from typing import Any, Literal
 import polars as pl
 
 from core.errors import DiskFull, InputError, MeasurementFailed
+from core.json_object import JsonObject
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.load.plan import MASTER_PORT, LoadPlan, RemoteWorkers, write_plan
 from experiments.load.record_reader import ContractViolation, Done, RecordReader, message_of
@@ -161,7 +162,7 @@ class LoadHandle:
         return self._reader.start_s
 
     @property
-    def workers(self) -> list[dict[str, Any]]:
+    def workers(self) -> list[JsonObject]:
         """The orders, deeds and CPU use of each process of the load, once the block is over."""
         return [use.model_dump() for use in self._done.workers] if self._done else []
 

@@ -14,7 +14,7 @@ from experiments.record.telemetry import Account
 from optimizer.prices import Instance, PriceBook, price_book
 
 
-def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, object]]:
     """The tiers' own machines, each with the cores and memory that it was given."""
     tiers = (spec.get("fleet") or {}).get("tiers") or {}
     found = (manifest.get("fleet") or {}).get("machines") or []

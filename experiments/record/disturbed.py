@@ -8,10 +8,19 @@ disturbed. It is then neither valid nor not: its SLO is undecided, and no fleet 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 STOLEN_SHARE_MAX = 0.05
 OTHERS_SHARE_MAX = 0.15  # runner, load and kernel leave 5 to 8 % on 2 cores unexplained
+
+
+class Disturbance(TypedDict):
+    """Disturbed blocks `of` those that count, and the largest shares in one of them."""
+
+    blocks: int
+    of: int
+    others_share: float
+    stolen_share: float
 
 
 def taken_words(stolen_share: float, others_share: float | None) -> list[str]:
@@ -27,9 +36,8 @@ def taken_words(stolen_share: float, others_share: float | None) -> list[str]:
     return words
 
 
-def disturbance(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """`disturbed` of result.json: disturbed blocks `of` those that count, and the largest shares in
-    one of them; None where there is no such block.
+def disturbance(blocks: Sequence[Mapping[str, Any]]) -> Disturbance | None:
+    """`disturbed` of result.json; None where no block was.
 
     Parameters: blocks, as `host` of a manifest has them; older ones know no others_share.
     """
@@ -62,7 +70,7 @@ def taken_share(found: Mapping[str, Any] | None) -> float | None:
     return max(found["others_share"], found["stolen_share"]) if found else None
 
 
-def undecided(slo: Mapping[str, Any] | None, reason: str) -> dict[str, Any] | None:
+def undecided(slo: Mapping[str, Any] | None, reason: str) -> Mapping[str, Any] | None:
     """The SLO's part of result.json where the run can say neither yes nor no."""
     if slo is None:
         return None

@@ -9,13 +9,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from core.runfiles.events import Dose, without_discarded
 
 _DISTURBING = ("fault", "interference")
 BIT, MISSED, INSUFFICIENT, UNMEASURED = "bit", "did not bite", "insufficient", "not measured"
 ANSWERS = (BIT, MISSED, INSUFFICIENT, UNMEASURED)
+
+
+class DoseRow(TypedDict):
+    """The doses of a kind on a machine: how many of each of ANSWERS; `asked` and `measured` are
+    means over the time measured [unit], of those that did not bite, else of those that did, else
+    of all."""
+
+    kind: str
+    machine: str
+    unit: str | None
+    how: str | None
+    answers: dict[str, int]
+    asked: float | None
+    measured: float | None
+    seconds: float
+    problem: str | None
 
 
 def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
@@ -34,13 +50,8 @@ def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
     }
 
 
-def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """`doses` of manifest.json and result.json: a row for each kind and machine, of what counts.
-
-    Returns: kind, machine, unit, how; answers, how many of each of ANSWERS; asked and measured,
-    means over the time measured [unit], of those that did not bite, else of those that did, else
-    of all; seconds; problem, of one of them.
-    """
+def doses_json(events: Iterable[Mapping[str, Any]]) -> list[DoseRow]:
+    """`doses` of manifest.json and result.json: a row for each kind and machine, of what counts."""
     found: dict[tuple[str, str], list[Dose | None]] = {}
     for event in without_discarded(events):
         if event["what"] in _DISTURBING and event["action"] == "revert":
@@ -49,7 +60,7 @@ def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [_row(kind, machine, doses) for (kind, machine), doses in sorted(found.items())]
 
 
-def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> dict[str, Any]:
+def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> DoseRow:
     answers = Counter(answer(dose) for dose in doses)
     known = [dose for dose in doses if dose is not None]
     of = {name: [dose for dose in known if answer(dose) == name] for name in (MISSED, BIT)}

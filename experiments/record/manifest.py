@@ -9,14 +9,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from core.json_object import JsonObject
 from experiments.design import Design
 from experiments.design.feasible import infeasible
 from experiments.design.locustfile import locustfile_json, read_locustfile
 from experiments.paths import ROOT
 
 SCHEMA = 1
+
+
+class Host(TypedDict):
+    """The machine that carried everything."""
+
+    cpu: str
+    cores: int
+    memory_gb: float
+    kernel: str
 
 
 @dataclass
@@ -30,7 +40,7 @@ class Verdict:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """ok and reasons."""
         return {"ok": not self.reasons, "reasons": self.reasons}
 
@@ -44,12 +54,12 @@ class Verdicts:
     revert: Verdict = field(default_factory=Verdict)
     cleanup: Verdict = field(default_factory=Verdict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """All four."""
         return {name: verdict.to_json() for name, verdict in vars(self).items()}
 
 
-def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> JsonObject:
     """The whole validated specification: the experiment's tables, the fleet's under `fleet`, and
     its kind's own, `section`, under the kind's name, and what its `roles` are."""
     spec = design.experiment.model_dump(mode="json")
@@ -68,7 +78,7 @@ def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[
     return {**spec, **(section or {})}
 
 
-def infeasible_json(design: Design) -> list[dict[str, Any]]:
+def infeasible_json(design: Design) -> list[dict[str, object]]:
     """Arms that run though they break one of sPARE's limits, each with the figure."""
     return [asdict(one) for one in infeasible(design.experiment, design.fleet)]
 
@@ -84,12 +94,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def host() -> dict[str, Any]:
-    """The machine that carried everything."""
+def host() -> Host:
+    """This machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
+        "cores": os.cpu_count() or 1,
         "memory_gb": round(memory / 2**30, 1),
         "kernel": platform.release(),
     }

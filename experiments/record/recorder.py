@@ -65,8 +65,8 @@ class Recorder:
         self._log = EventLog(folder / "events.jsonl")
         self._writer = writer
         self._names = {"experiment": experiment, "run": run}
-        self._rows: list[dict[str, Any]] = []
-        self._previous: dict[str, dict[str, Any]] = {}
+        self._rows: list[dict[str, object]] = []
+        self._previous: dict[str, dict[str, object]] = {}
         self._annotations = Annotations(self._names, clock.ns_at)
         self._account = account
         self._accounted_s = 0.0
@@ -159,7 +159,7 @@ class Recorder:
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([look_point(self._names, title, text, time_ns)])
 
-    def arbiter(self, monotonic: float, tier: str, stats: dict[str, Any]) -> None:
+    def arbiter(self, monotonic: float, tier: str, stats: dict[str, object]) -> None:
         """One poll of an arbiter."""
         time_s = self.clock.since_s(monotonic)
         with self._guard:

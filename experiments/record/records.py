@@ -211,7 +211,7 @@ def read_table(path: Path, schema: pl.Schema) -> pl.DataFrame:
     return table.with_columns(missing).select(schema.names()).cast(schema)
 
 
-def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]]:
+def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, object]]:
     """One poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one for each server."""
     requests = stats["requests"]
     compared = stats.get("compare") or {}  # MySQL's arbiters have none
@@ -274,7 +274,7 @@ class EventLog:
         self._file.close()
 
 
-def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, Any]:
+def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, object]:
     """histograms.json: per arm and block, the measured latencies that requests count with.
 
     Parameters: limit_ms, the load's time-out (`core.statistics.percentiles`).

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from core.errors import InputError
+from core.json_object import JsonObject
 from core.runfiles.events import read_events
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import Result, read_result
@@ -71,7 +72,7 @@ class Replayed:
         yield from self._hosts()
         yield from self._verdicts()
 
-    def _rows(self, file: str, schema: pl.Schema) -> Iterator[dict[str, Any]]:
+    def _rows(self, file: str, schema: pl.Schema) -> Iterator[JsonObject]:
         """With None in columns that an older version did not write."""
         unknown = dict.fromkeys(schema.names())
         path = self.folder / file
@@ -176,7 +177,7 @@ def _whole(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _stats(servers: list[dict[str, Any]]) -> dict[str, Any]:
+def _stats(servers: list[dict[str, object]]) -> dict[str, object]:
     """Rows of arbiters.parquet of one poll as the arbiter told them."""
     tier = servers[0]
     return {

@@ -6,11 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core.errors import InputError
+from core.json_object import JsonObject
 from core.runfiles.manifest import COUNTING
-from core.runfiles.result import FILE, SCHEMA, Result
+from core.runfiles.result import (
+    FILE,
+    SCHEMA,
+    Cost,
+    Head,
+    Promise,
+    Result,
+    Slo,
+    Verdict,
+    Verdicts,
+)
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 
 WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO
@@ -24,11 +35,11 @@ class Findings:
     without arms.
     """
 
-    body: dict[str, Any]
-    verdicts: Mapping[str, Any]
+    body: Mapping[str, Any]
+    verdicts: Mapping[str, Verdict]
     slo: Mapping[str, Any] | None = None
     found: str = ""
-    promise: Mapping[str, Any] | None = None
+    promise: Promise | None = None
 
 
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
@@ -38,45 +49,45 @@ def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result
     if disturbed:
         reason = disturbed_words(disturbed)
         others = verdicts["measurement"]["reasons"]
-        own = {"ok": False, "disturbed": True, "reasons": [reason, *others]}
+        own: Verdict = {"ok": False, "disturbed": True, "reasons": [reason, *others]}
         verdicts = {**verdicts, "measurement": own}
         slo = undecided(slo, reason)
-    slo = _in_words(slo)
     valid = all(verdicts[name]["ok"] for name in COUNTING)
-    head = _head(kind, manifest, valid, verdicts, slo)
-    head["promise"] = _promise(found.promise, head)
+    head = _head(kind, manifest, valid, verdicts, _in_words(slo))
+    head["promise"] = _promise(found.promise, valid, verdicts)
     return {**head, "disturbed": disturbed, "found": found.found, kind: dict(found.body)}
 
 
-def _promise(promise: Mapping[str, Any] | None, head: Mapping[str, Any]) -> dict[str, Any] | None:
+def _promise(
+    promise: Promise | None, valid: bool, verdicts: Mapping[str, Verdict]
+) -> Promise | None:
     """The promise as it counts: undecided in a run from which nothing may be concluded."""
     if promise is None:
         return None
-    if head["valid"]:
-        return dict(promise)
-    reasons = [reason for name in COUNTING for reason in head["verdicts"][name]["reasons"]]
-    clauses = {
-        key: {**one, "verdict": "undecided", "covered": None}
-        for key, one in promise["clauses"].items()
-    }
-    nothing = {"judged": 0, "covered": 0}
+    if valid:
+        return promise
+    reasons = [reason for name in COUNTING for reason in verdicts[name]["reasons"]]
     return {
         **promise,
         "verdict": "undecided",
         "reasons": reasons,
-        "clauses": clauses,
-        "figures": nothing,
+        "clauses": {
+            key: {**one, "verdict": "undecided", "covered": None}
+            for key, one in promise["clauses"].items()
+        },
+        "figures": {"judged": 0, "covered": 0},
     }
 
 
-def _in_words(slo: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _in_words(slo: Mapping[str, Any] | None) -> Slo | None:
     """With `verdict`, met, missed or undecided, beside each `met`."""
     if slo is None:
         return None
     arms = {
         arm: {**one, "verdict": WORDS[one["met"]]} for arm, one in (slo.get("arms") or {}).items()
     }
-    return {**slo, "verdict": WORDS[slo["met"]], **({"arms": arms} if arms else {})}
+    judged = {**slo, "verdict": WORDS[slo["met"]], **({"arms": arms} if arms else {})}
+    return cast(Slo, judged)  # with the limits of its kind
 
 
 def validity(result: Mapping[str, Any]) -> str:
@@ -94,9 +105,9 @@ def _head(
     kind: str,
     manifest: Mapping[str, Any],
     valid: bool,
-    verdicts: Mapping[str, Any],
-    slo: Mapping[str, Any] | None,
-) -> Result:
+    verdicts: Mapping[str, Verdict],
+    slo: Slo | None,
+) -> Head:
     host = {key: value for key, value in (manifest.get("host") or {}).items() if key != "blocks"}
     return {
         "schema": SCHEMA,
@@ -105,7 +116,7 @@ def _head(
         "run": manifest.get("run"),
         "platform": manifest.get("platform"),
         "valid": valid,
-        "verdicts": verdicts,
+        "verdicts": cast(Verdicts, verdicts),
         "stopped": manifest.get("stopped"),
         "disturbed": None,
         "undone": manifest.get("undone"),
@@ -120,7 +131,7 @@ def _head(
     }
 
 
-def _cost(manifest: Mapping[str, Any]) -> dict[str, float | None]:
+def _cost(manifest: Mapping[str, Any]) -> Cost:
     """The machines' cost from the run's begin to its end; null where a price is not known."""
     machines = (manifest.get("fleet") or {}).get("machines") or []
     prices = [machine.get("usd_per_hour") for machine in machines if not machine.get("standby")]
@@ -135,7 +146,7 @@ def _cost(manifest: Mapping[str, Any]) -> dict[str, float | None]:
     return {"usd": round(per_hour * hours, 6), "usd_per_hour": per_hour}
 
 
-def flat(result: Result) -> dict[str, Any]:
+def flat(result: Result) -> JsonObject:
     """Head and body as one mapping, for what shows both."""
     body = result[result["kind"]]
     return {**{key: value for key, value in result.items() if value is not body}, **body}
@@ -147,11 +158,11 @@ def passed(result: Result) -> bool:
     return bool(result["valid"] and met and result["verdicts"]["cleanup"]["ok"])
 
 
-def not_measured(verdicts: Mapping[str, Any], reasons: Sequence[str]) -> dict[str, Any]:
+def not_measured(verdicts: Mapping[str, Verdict], reasons: Sequence[str]) -> Mapping[str, Verdict]:
     """The verdicts, where a kind has reasons why it did not find what it was to find."""
     own = verdicts["measurement"]
     if not reasons:
-        return dict(verdicts)
+        return verdicts
     return {**verdicts, "measurement": {"ok": False, "reasons": [*own["reasons"], *reasons]}}
 
 
@@ -165,11 +176,11 @@ def stopped_words(result: Mapping[str, Any]) -> str:
     return f"Stopped by {by} after {stop['at_s']:.0f} s: {stop['reason']}; {undone}"
 
 
-def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Read a kind's own part of a run's result, by `read`. Raises InputError where that part is
     not what the kind wrote."""
     try:
-        return dict(read())
+        return read()
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(
             str(folder / FILE),

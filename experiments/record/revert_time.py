@@ -11,7 +11,7 @@ _DISTURBING = ("fault", "interference")
 
 def revert_time_json(
     events: Iterable[Mapping[str, Any]], stopped: Mapping[str, Any] | None, lease_s: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """`undone` of manifest.json and result.json.
 
     An end is asked for by the schedule, or by what ends the block: its own end, an interrupt, a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -185,7 +185,7 @@ class BlockRun:
         asked = self.design.experiment
         block_s = correlated_s({"spec": {"interference": vars(asked.interference)}})
         slo = asked.slo.model_dump(mode="json")
-        found = slo_verdict(frame, [block.arm], slo, block_s=block_s)
+        found: Mapping[str, Any] = slo_verdict(frame, [block.arm], slo, block_s=block_s)
         disturbed = disturbance([vars(host) for host in self.host if host.arm == block.arm])
         if disturbed:
             found = undecided(found, disturbed_words(disturbed)) or found

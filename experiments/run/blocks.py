@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 
@@ -53,7 +53,7 @@ def blocks_on(testbed: Testbed) -> BlockRun:
     return runner
 
 
-def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, Any] | None:
+def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, object] | None:
     """Write the requests of all blocks; returns what the manifest says of load and host, None
     where no block was begun."""
     if not runner.handles:
@@ -72,7 +72,7 @@ def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, Any]
     return {"host": host, "load": {"blocks": _loads(testbed, runner, requests)}}
 
 
-def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[str, Any]]:
+def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[str, object]]:
     """The load's workers, block by block; a request lost with one fails the measurement."""
     blocks = []
     for handle in runner.handles:

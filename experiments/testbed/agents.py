@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import httpx
 
 from core.errors import EnvironmentMissing, SparecraftError
+from core.json_object import JsonObject
 from experiments.design.contracts import COMPARE_OFF
 from experiments.design.inventory import Identity, Machine
 
@@ -25,6 +26,28 @@ _POLL_S = 0.1
 
 
 GONE = (404, 409)  # of what was to be renewed: not known, or not in force any more
+
+
+class Health(TypedDict):
+    """Service state and readiness of a machine."""
+
+    service: str
+    ready: bool
+    uptime_s: float
+
+
+class Capability(TypedDict):
+    """Can a machine's kernel inject a fault? With the reason where it cannot."""
+
+    available: bool
+    reason: NotRequired[str]
+
+
+class Fingerprint(TypedDict):
+    """A machine's state against that before the first fault."""
+
+    clean: bool
+    differences: list[str]
 
 
 class AgentError(SparecraftError):
@@ -72,13 +95,14 @@ class _Api:
 class Agent(_Api):
     """One machine's node agent."""
 
-    def health(self, timeout_s: float | None = None) -> dict[str, Any]:
+    def health(self, timeout_s: float | None = None) -> Health:
         """Service state and readiness."""
         timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
-        return dict(self._call("GET", "/v1/health", timeout=timeout))
+        found: Health = self._call("GET", "/v1/health", timeout=timeout)
+        return found
 
-    def capabilities(self) -> dict[str, dict[str, Any]]:
-        """The faults that this machine's kernel can inject, with the reason where it cannot."""
+    def capabilities(self) -> dict[str, Capability]:
+        """By fault."""
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
     def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
@@ -114,7 +138,7 @@ class Agent(_Api):
         where it is over."""
         self._call("PUT", f"/v1/faults/{fault}/lease", {"lease_s": lease_s})
 
-    def revert(self, fault: str) -> dict[str, Any]:
+    def revert(self, fault: str) -> JsonObject:
         """End a fault; idempotent."""
         return dict(self._call("DELETE", f"/v1/faults/{fault}", timeout=_SLOW))
 
@@ -124,27 +148,28 @@ class Agent(_Api):
         undone = self._call("DELETE", "/v1/faults", timeout=_SLOW)
         return [f"{one['kind']}: {one['error']}" for one in undone if one.get("error")]
 
-    def faults(self) -> list[dict[str, Any]]:
+    def faults(self) -> list[JsonObject]:
         """Every fault since the agent's start, reverted ones too."""
         return list(self._call("GET", "/v1/faults"))
 
-    def fingerprint(self) -> dict[str, Any]:
-        """The machine's state against that before the first fault."""
-        return dict(self._call("GET", "/v1/fingerprint", timeout=_SLOW))
+    def fingerprint(self) -> Fingerprint:
+        """The machine's state now."""
+        found: Fingerprint = self._call("GET", "/v1/fingerprint", timeout=_SLOW)
+        return found
 
 
 class Arbiter(_Api):
     """One arbiter's admin API."""
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> JsonObject:
         """Cumulative counters since its start."""
         return dict(self._call("GET", "/v1/stats"))
 
-    def latency(self) -> dict[str, Any]:
+    def latency(self) -> JsonObject:
         """Latencies of the last seconds, and the histogram since its start."""
         return dict(self._call("GET", "/v1/latency"))
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """Its configuration now, live changes included."""
         return dict(self._call("GET", "/v1/config"))
 
@@ -163,7 +188,7 @@ class Arbiter(_Api):
 
     def set_policy(self, policy: str, tokens: int | None) -> None:
         """The dispatch policy, and the tokens per server that it uses."""
-        body: dict[str, Any] = {"policy": policy}
+        body: dict[str, str | int] = {"policy": policy}
         if tokens is not None:
             body["tokens"] = tokens
         self._call("PUT", "/v1/policy", body)
@@ -172,7 +197,7 @@ class Arbiter(_Api):
         """The treatment of the replies of a read's replicas; the rest of it at its defaults."""
         self._call("PUT", "/v1/compare", {"mode": mode})
 
-    def set_server(self, server: str, up: bool) -> dict[str, Any]:
+    def set_server(self, server: str, up: bool) -> JsonObject:
         """Take a server out of the tier at once, or let it in as soon as it answers; its
         statistics."""
         return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))

@@ -14,7 +14,13 @@ from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Roles
 from experiments.design.schedule import blocks
-from experiments.testbed.agents import Agent, connect_agent, connect_arbiter, tls_context
+from experiments.testbed.agents import (
+    Agent,
+    Capability,
+    connect_agent,
+    connect_arbiter,
+    tls_context,
+)
 from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.platforms import Platform
 
@@ -92,7 +98,8 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
     for machine in sorted({machine for machine, _ in needed}):
         offered = fleet.agents[machine].capabilities()
         for kind in sorted(kind for name, kind in needed if name == machine):
-            entry = offered.get(kind, {"available": False, "reason": "unknown to this agent"})
+            unknown: Capability = {"available": False, "reason": "unknown to this agent"}
+            entry = offered.get(kind, unknown)
             if not entry["available"]:
                 cannot.setdefault(f"{kind}: {entry.get('reason', 'no reason given')}", []).append(
                     machine

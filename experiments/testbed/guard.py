@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import SparecraftError
+from core.runfiles import result
 from core.statistics.percentiles import OK, counted_ms, percentile
 from experiments.design.guard import Guard
 from experiments.record.recorder import Clock
@@ -46,7 +47,7 @@ class Stopped(SparecraftError):
         self.stop = stop
 
 
-def stopped_json(stop: Stop, clock: Clock, events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def stopped_json(stop: Stop, clock: Clock, events: Iterable[Mapping[str, Any]]) -> result.Stopped:
     """`stopped` of manifest.json and result.json; undone_after_s, from the stop until the last
     fault or neighbour was reverted, 0 where none was active."""
     at_s = clock.since_s(stop.at_monotonic)

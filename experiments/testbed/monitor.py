@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from core.errors import SparecraftError
 from experiments.testbed.agents import Agent, Arbiter
@@ -29,7 +28,7 @@ class Monitor:
 
     arbiters: Mapping[str, Arbiter]
     agents: Mapping[str, Agent]
-    on_stats: Callable[[float, str, dict[str, Any]], None]
+    on_stats: Callable[[float, str, dict[str, object]], None]
     on_machine: Callable[[str, bool, str], None]
     on_restart: Callable[[str], None]
     missed_polls: int = 0

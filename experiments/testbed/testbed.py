@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from core.errors import SparecraftError
+from core.runfiles import result
 from core.runfiles.events import Event
 from experiments.console import Narrator
 from experiments.design import Design
@@ -23,7 +24,7 @@ from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.inventory import Inventory
 from experiments.record import manifest as manifests
 from experiments.record.cost import account_of
-from experiments.record.dose import dose_reasons, doses_json
+from experiments.record.dose import DoseRow, dose_reasons, doses_json
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import ARBITERS, HOSTS, write_json, write_table
 from experiments.record.revert_time import revert_time_json
@@ -101,7 +102,7 @@ class Testbed:
         self._applied = False
         self._arbiters_before: dict[str, Mapping[str, Any]] = {}
         self.is_removed = True  # also where there was never anything to remove
-        self.stopped: dict[str, Any] | None = None
+        self.stopped: result.Stopped | None = None
 
     @property
     def has_fleet(self) -> bool:
@@ -306,7 +307,7 @@ class Testbed:
         write_json(self.folder / "manifest.json", body)
         return True
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> dict[str, object]:
         return {
             "schema": manifests.SCHEMA,
             "experiment": self.design.fleet.experiment,
@@ -330,10 +331,10 @@ class Testbed:
             "fingerprint_clean": self._fingerprint_clean,
         }
 
-    def _doses(self) -> list[dict[str, Any]]:
+    def _doses(self) -> list[DoseRow]:
         return [] if self._writer is None else doses_json(self.recorder.events)
 
-    def _revert_times(self) -> dict[str, Any] | None:
+    def _revert_times(self) -> dict[str, object] | None:
         if self._writer is None:
             return None
         return revert_time_json(self.recorder.events, self.stopped, LEASE_S)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from core.config_file import ConfigFile, Key, raise_all
 from core.errors import InputError
@@ -56,7 +55,7 @@ class Imported:
         names = {one.service.name: one.name for one in self.tiers}
         return tuple(names[service] for service in tier.calls)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same for a program."""
         return {
             "design": str(self.folder),

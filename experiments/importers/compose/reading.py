@@ -17,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 
 from core.config_file import ConfigFile, Key, raise_all, read_text
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.importers.compose.variables import Variables, bounded
 
 SCHEMA = Path(__file__).with_name("compose-spec.json")
@@ -73,10 +74,10 @@ class _Reading:
             return [self.value(one, (*key, at)) for at, one in enumerate(node.value)]
         return self.scalar(node, key)
 
-    def mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, key: Key) -> JsonObject:
         """Its own keys, and before them those of `<<`."""
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        merged: JsonObject = {}
+        own: JsonObject = {}
         for name, value in node.value:
             if name.tag == _MERGE:
                 sources = value.value if isinstance(value, yaml.SequenceNode) else [value]

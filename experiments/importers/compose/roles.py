@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from core.config_file import ConfigFile, Key, check
 from experiments.importers.compose.contents import copy, for_any_builder, measured
@@ -30,7 +29,7 @@ def write_role(
     folder = design / "roles" / tier.name
     folder.mkdir()
     service = tier.service
-    told: dict[str, Any] = {
+    told: dict[str, object] = {
         "summary": _summary(service),
         "protocol": tier.protocol,
         "port": tier.port,
@@ -66,7 +65,7 @@ def _summary(service: Service) -> str:
     return f"{service.name} of a Compose file, {made}"
 
 
-def _context(folder: Path, service: Service, note: Note) -> dict[str, Any]:
+def _context(folder: Path, service: Service, note: Note) -> dict[str, object]:
     build = service.build
     assert build is not None
     measured(build.context, service.source, build.key)
@@ -90,8 +89,8 @@ def _context(folder: Path, service: Service, note: Note) -> dict[str, Any]:
     }
 
 
-def _process(service: Service) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _process(service: Service) -> dict[str, object]:
+    told: dict[str, object] = {
         "entrypoint": service.entrypoint,
         "command": service.command,
         "user": service.user,
@@ -119,7 +118,7 @@ def _environment(service: Service, note: Note) -> dict[str, str]:
     return found
 
 
-def _call(tier: Tier, called: Tier, number: int) -> dict[str, Any]:
+def _call(tier: Tier, called: Tier, number: int) -> dict[str, object]:
     """Lines that tell a machine's start the names of a tier, and to wait for it."""
     names = " ".join(names_of(called.service, tier.service))
     environment = {f"CALLED_NAMES_{number}": f"{{hosts}} {names}"}

@@ -12,6 +12,7 @@ from typing import Any
 
 from core.config_file import ConfigFile
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.design.contracts import PROTOCOLS
 from experiments.design.fleet import MACHINES_MAX
 from experiments.design.roles import find_roles
@@ -57,7 +58,7 @@ Ask = Callable[[Service], Answer | None]
 
 
 @cache
-def _known_images() -> dict[str, Any]:
+def _known_images() -> JsonObject:
     return tomllib.loads(KNOWN.read_text(encoding="utf-8"))
 
 

@@ -4,7 +4,6 @@ arm's blocks."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import polars as pl
 
@@ -16,7 +15,7 @@ _COUNTERS = ("received", "replicas_sent", "replicas_wasted", "wasted_us")
 
 def replication_load(
     arbiters: pl.DataFrame, blocks: Blocks
-) -> dict[str, dict[str, dict[str, Any]]]:
+) -> dict[str, dict[str, dict[str, object]]]:
     """Per arm and tier: requests received, replicas sent and wasted, and the work thrown away.
 
     Parameters: arbiters, one row per poll and server, counters cumulative; blocks, start and end
@@ -24,7 +23,7 @@ def replication_load(
     Returns: {arm: {tier: {received, replicas_sent, replicas_wasted, wasted_s,
     replicas_per_request}}}. A counter that went back (the arbiter restarted) leaves its block out.
     """
-    result: dict[str, dict[str, dict[str, Any]]] = {}
+    result: dict[str, dict[str, dict[str, object]]] = {}
     for arm, tier, totals in _grown(arbiters, blocks, _COUNTERS):
         sent, received = totals["replicas_sent"], totals["received"]
         result.setdefault(arm, {})[tier] = {

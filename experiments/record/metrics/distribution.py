@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from core.statistics.percentiles import percentile
@@ -12,7 +10,7 @@ from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats
 BOX_QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.50, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 
 
-def box_plot(latencies_ms: Floats) -> dict[str, Any] | None:
+def box_plot(latencies_ms: Floats) -> dict[str, object] | None:
     """Box from the quartiles, whiskers from 5 % to 95 %, p99, mean and maximum; None if empty.
 
     Whiskers at fixed percentiles, not at 1.5 inter-quartile ranges: latency is skewed, and the
@@ -21,7 +19,7 @@ def box_plot(latencies_ms: Floats) -> dict[str, Any] | None:
     ordered = np.sort(np.asarray(latencies_ms, dtype=np.float64))
     if ordered.size == 0:
         return None
-    box: dict[str, Any] = {
+    box: dict[str, object] = {
         f"{name}_ms": percentile(ordered, quantile) for name, quantile in BOX_QUANTILES.items()
     }
     box["mean_ms"] = float(ordered.mean())
@@ -30,7 +28,7 @@ def box_plot(latencies_ms: Floats) -> dict[str, Any] | None:
     return box
 
 
-def ccdf(latencies_ms: Floats, points_max: int = 400) -> list[dict[str, Any]]:
+def ccdf(latencies_ms: Floats, points_max: int = 400) -> list[dict[str, float]]:
     r"""Complementary distribution: the share of requests slower than x, P(X > x), at samples x.
 
     Parameters: latencies_ms (n,) float [ms]; points_max int, the steps kept.

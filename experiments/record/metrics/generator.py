@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,9 @@ from experiments.record.metrics.saturation import saturation
 _VOIDS = ("cpu", "pace", "lost", "pool", "tasks")
 
 
-def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def generator_blocks(
+    requests: pl.DataFrame, manifest: Mapping[str, Any]
+) -> list[dict[str, object]]:
     """Each block's verdict of `saturation.py` on its measured part, with the workers that the
     runner kept."""
     kept = (manifest.get("load") or {}).get("blocks") or []
@@ -32,7 +34,7 @@ def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> lis
     return found
 
 
-def generator_reasons(blocks: list[dict[str, Any]]) -> list[str]:
+def generator_reasons(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why the load of these blocks was not what was asked for."""
     return [
         f"block {block['repeat'] + 1}, {block['arm']}: {reason}"

@@ -7,7 +7,7 @@ Within a pair both arms get the same arrivals, one block right after the other; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import polars as pl
@@ -33,6 +33,21 @@ STATISTICS: Mapping[str, tuple[Callable[[Floats], float], float | None]] = {
 OF_MANY: Mapping[str, tuple[Callable[[Floats], float], float]] = {
     "p99_9": (quantile_value(0.999), 0.999),
 }
+
+
+class Factor(TypedDict):
+    """Baseline over other with its interval, of so many complete pairs; None where there is none,
+    with a note."""
+
+    factor: float | None
+    ci_low: float | None
+    ci_high: float | None
+    confidence: float
+    pairs: int
+    samples: int
+    samples_beyond: int | None
+    insufficient: bool
+    note: str
 
 
 def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Stratum]]:
@@ -61,15 +76,13 @@ def improvement(
     block_s: float,
     rng: np.random.Generator,
     level: float = 1.0 - CONFIDENCE,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Factor]:
     """Factor and confidence interval of each statistic; above 1, the other arm is faster.
 
     Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`;
     level, of the look that ended the run where it was looked at: then the intervals of all looks
     together hold with `confidence`.
-    Returns: {name: {factor, ci_low, ci_high, confidence, pairs, samples, samples_beyond,
-    insufficient, note}}, p99_9 only from 10,000 requests an arm on; factor and interval are None
-    where no complete pair exists.
+    Returns: by statistic, p99_9 only from 10,000 requests an arm on.
     """
     samples = min(
         sum(stratum.arms[arm].latency_ms.size for pair in pairs for stratum in pair)
@@ -84,14 +97,13 @@ def improvement(
     values = {name: ratio_of(statistic) for name, (statistic, _) in statistics.items()}
     found = intervals(pairs, values, block_s=block_s, rng=rng, level=level)
     note = "" if len(pairs) > 1 else "one pair: what varies between pairs is not in the interval"
-    result = {}
+    result: dict[str, Factor] = {}
     for name, (_, quantile) in statistics.items():
         interval = found[name]
         entry = _unknown("a latency of zero has no ratio")
         if interval is not None:
-            factor, low, high = interval
-            entry |= {"factor": factor, "ci_low": low, "ci_high": high}
-            entry |= {"pairs": len(pairs), "note": note}
+            entry["factor"], entry["ci_low"], entry["ci_high"] = interval
+            entry["pairs"], entry["note"] = len(pairs), note
         entry["samples"] = samples
         beyond = None if quantile is None else samples_beyond(quantile, samples)
         entry["samples_beyond"] = beyond
@@ -100,7 +112,7 @@ def improvement(
     return result
 
 
-def no_improvement(note: str) -> dict[str, dict[str, Any]]:
+def no_improvement(note: str) -> dict[str, Factor]:
     """The result of `improvement` where there is no factor, and why."""
     return {name: _unknown(note) for name in STATISTICS}
 
@@ -115,7 +127,7 @@ def ratio_of(statistic: Callable[[Floats], float]) -> Value:
     return value
 
 
-def _unknown(note: str) -> dict[str, Any]:
+def _unknown(note: str) -> Factor:
     return {
         "factor": None,
         "ci_low": None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,24 @@ QUANTILES: Mapping[str, float] = {
     "p99_9": 0.999,
 }
 SAMPLES_BEYOND_MIN = 10
+
+
+class LatencyStatistics(TypedDict):
+    """Of one sample; every statistic of an empty one is None and insufficient."""
+
+    mean_ms: float | None
+    trimmed_mean_ms: float | None
+    sd_ms: float | None
+    max_ms: float | None
+    samples: int
+    p50_ms: float | None
+    p90_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p99_9_ms: float | None
+    samples_beyond: dict[str, int]
+    insufficient: list[str]
+    share_above_s: dict[str, float | None]
 
 
 def samples_beyond(quantile: float, samples: int) -> int:
@@ -52,32 +70,34 @@ def share_above(latencies_ms: Floats, threshold_s: float) -> float | None:
     return float(np.count_nonzero(latencies_ms > threshold_s * 1000.0) / latencies_ms.size)
 
 
-def latency_statistics(latencies_ms: Floats) -> dict[str, Any]:
+def latency_statistics(latencies_ms: Floats) -> LatencyStatistics:
     """Mean, trimmed mean, spread, percentiles with their counts, and shares above the thresholds.
 
     Parameters: latencies_ms (n,) float [ms], every request as
     `core.statistics.percentiles` counts it; n >= 0.
-    Returns: a JSON-ready dict; every statistic of an empty sample is None and insufficient.
     """
     weights = performability_weights()
     ordered = np.sort(np.asarray(latencies_ms, dtype=np.float64))
     count = int(ordered.size)
-    result: dict[str, Any] = {
+    beyond = {name: samples_beyond(quantile, count) for name, quantile in QUANTILES.items()}
+    at_ms = {name: percentile(ordered, quantile) for name, quantile in QUANTILES.items()}
+    return {
         "mean_ms": float(ordered.mean()) if count else None,
         "trimmed_mean_ms": trimmed_mean(ordered, weights.trimmed_mean_keep),
         "sd_ms": float(ordered.std(ddof=1)) if count > 1 else None,
         "max_ms": float(ordered[-1]) if count else None,
         "samples": count,
+        "p50_ms": at_ms["p50"],
+        "p90_ms": at_ms["p90"],
+        "p95_ms": at_ms["p95"],
+        "p99_ms": at_ms["p99"],
+        "p99_9_ms": at_ms["p99_9"],
+        "samples_beyond": beyond,
+        "insufficient": [name for name, left in beyond.items() if left < SAMPLES_BEYOND_MIN],
+        "share_above_s": {
+            threshold_key(limit): share_above(ordered, limit) for limit in weights.thresholds_s
+        },
     }
-    beyond = {name: samples_beyond(quantile, count) for name, quantile in QUANTILES.items()}
-    for name, quantile in QUANTILES.items():
-        result[f"{name}_ms"] = percentile(ordered, quantile)
-    result["samples_beyond"] = beyond
-    result["insufficient"] = [name for name, left in beyond.items() if left < SAMPLES_BEYOND_MIN]
-    result["share_above_s"] = {
-        threshold_key(limit): share_above(ordered, limit) for limit in weights.thresholds_s
-    }
-    return result
 
 
 def threshold_key(threshold_s: float) -> str:

@@ -10,7 +10,7 @@ several, one errs more often.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 
@@ -28,6 +28,24 @@ SLO_ERROR = 1.0 - SLO_CONFIDENCE
 OPEN = "undecided"
 
 
+class Comparison(TypedDict):
+    """An arm against the baseline; `decided` faster, slower, equivalent or undecided."""
+
+    factor: float | None
+    ci_low: float | None
+    ci_high: float | None
+    decided: str
+
+
+class Look(TypedDict):
+    """Comparisons and, where it was set before, the SLO's verdict by arm; and whether it decides:
+    by "figure", by "slo", or not."""
+
+    comparisons: dict[str, Comparison]
+    slo: dict[str, str]
+    decided_by: str | None
+
+
 def levels(shares: Sequence[float], *, ends: bool) -> tuple[float, float]:
     """The levels of the newest look, of factors and of the SLO.
 
@@ -43,20 +61,18 @@ def look(
     manifest: Mapping[str, Any],
     level: float,
     slo_level: float,
-) -> dict[str, Any]:
-    """A look's part of the manifest: comparisons, SLO, and whether it decides.
+) -> Look:
+    """A look's part of the manifest.
 
     Parameters: requests as `prepared` gives them, without the warm-up, of the blocks so far; arms,
     the baseline first; manifest, of which spec and seed are read.
-    Returns: comparisons {arm: {factor, ci_low, ci_high, decided}}, slo {arm: met | missed |
-    undecided} where it was set before, decided_by "figure" | "slo" | None.
     """
     spec = manifest["spec"]
     metric = spec["design"]["decide"]
     comparisons = {
         arm: compared(pairs_of(requests, arms[0], arm), metric, manifest, level) for arm in arms[1:]
     }
-    found: dict[str, Any] = {"comparisons": comparisons, "slo": {}, "decided_by": None}
+    found: Look = {"comparisons": comparisons, "slo": {}, "decided_by": None}
     asked = spec.get("slo") or {}
     if asked.get("preregistered"):
         judged = slo_verdict(
@@ -72,9 +88,9 @@ def look(
 
 def compared(
     pairs: Sequence[Block], metric: str, manifest: Mapping[str, Any], level: float
-) -> dict[str, Any]:
-    """An arm against the baseline; `decided` faster, slower, equivalent or undecided."""
-    entry: dict[str, Any] = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
+) -> Comparison:
+    """An arm against the baseline."""
+    entry: Comparison = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
     sizes = [sum(s.arms[arm].latency_ms.size for pair in pairs for s in pair) for arm in (0, 1)]
     if not min(sizes):
         return entry
@@ -86,7 +102,7 @@ def compared(
     if found is None:
         return entry
     factor, low, high = found
-    entry |= {"factor": factor, "ci_low": low, "ci_high": high}
+    entry = {"factor": factor, "ci_low": low, "ci_high": high, "decided": OPEN}
     if quantile is None or samples_beyond(quantile, min(sizes)) >= SAMPLES_BEYOND_MIN:
         entry["decided"] = decision(low, high, MARGIN) or OPEN
     return entry

@@ -8,7 +8,6 @@ the percentiles at both ends of that share's interval, which knows of blocks and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,7 +26,7 @@ _REASONS_MAX = 5
 
 def operation_figures(
     requests: pl.DataFrame, arms: Sequence[str], *, block_s: float
-) -> dict[str, Any]:
+) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
     """By `operations` and `sessions`, then by name and arm; empty where there are too many names.
 
     Parameters: requests as `prepared`, without the warm-up; block_s as in `slo_verdict`.
@@ -41,7 +40,7 @@ def operation_figures(
 
 def _by_name(
     requests: pl.DataFrame, arms: Sequence[str], block_s: float
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, dict[str, object]]]:
     names = requests["name"].unique(maintain_order=True).sort().to_list()
     if len(names) > NAMES_MAX:
         return {}
@@ -55,12 +54,12 @@ def _by_name(
     }
 
 
-def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, Any]:
+def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, object]:
     """Count, errors, status codes, bytes and percentiles of one operation under one arm."""
     latency_ms = rows["latency_ms"].to_numpy()
     ordered = np.sort(latency_ms)
     at = block_positions(rows, block_s)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "requests": rows.height,
         "errors": rows.filter(pl.col("outcome") != OK).height,
         "outcomes": _counts(rows["outcome"]),

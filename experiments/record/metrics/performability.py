@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,7 @@ import polars as pl
 from core.runfiles.events import Window
 from core.statistics.percentiles import OK, percentile
 from experiments.record.metrics.frames import ANSWERED
-from experiments.record.metrics.latency import latency_statistics, threshold_key
+from experiments.record.metrics.latency import LatencyStatistics, latency_statistics, threshold_key
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.records import OUTCOMES
 
@@ -41,6 +40,27 @@ class Ideal:
 
     latency_ms: float | None
     source: str
+
+
+class UserMetrics(LatencyStatistics):
+    """Rates are None where the time is 0, shares where there is no request."""
+
+    requests: int
+    ok: int
+    errors: int
+    error_share: float | None
+    outcomes: dict[str, int]
+    duration_s: float
+    offered_per_s: float | None
+    throughput_per_s: float | None
+    goodput_per_s: float | None
+    goodput: float | None
+    waited_ms_mean: float | None
+    ok_within_s: dict[str, float | None]
+    punctuality: float | None
+    demerits: float | None
+    demerits_per_request: float | None
+    lag_ms_p99: float | None
 
 
 def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Window]) -> Ideal:
@@ -66,17 +86,20 @@ def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Windo
     )
 
 
-def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> dict[str, Any]:
+def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> UserMetrics:
     """Every figure of one arm, or of one arm in one phase.
 
     Parameters: requests (n rows) from `prepared`; duration_s float [s], how long these arrivals
     lasted; ideal of the run.
-    Returns: a JSON-ready dict; rates are None where duration_s is 0, shares where n is 0.
     """
     counts = outcome_counts(requests)
     total = requests.height
-    latencies_ms = requests["latency_ms"].to_numpy()
-    result: dict[str, Any] = {
+    statistics = latency_statistics(requests["latency_ms"].to_numpy())
+    mean_ms = statistics["mean_ms"]
+    waited_ms = float(requests["waited_ms"].to_numpy().mean()) if total else None
+    points = demerits(counts, waited_ms, ideal.latency_ms)
+    lags_ms = np.sort(requests["lag_ms"].drop_nulls().to_numpy())
+    return {
         "requests": total,
         "ok": counts[OK],
         "errors": total - counts[OK],
@@ -87,20 +110,16 @@ def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> dic
         "throughput_per_s": _ratio(sum(counts[name] for name in ANSWERED), duration_s),
         "goodput_per_s": _ratio(counts[OK], duration_s),
         "goodput": _ratio(counts[OK], total),
+        **statistics,
+        "waited_ms_mean": waited_ms,
+        "ok_within_s": _ok_within(requests),
+        "punctuality": (
+            ideal.latency_ms / mean_ms if ideal.latency_ms is not None and mean_ms else None
+        ),
+        "demerits": points,
+        "demerits_per_request": None if points is None else _ratio(points, total),
+        "lag_ms_p99": percentile(lags_ms, 0.99),
     }
-    result.update(latency_statistics(latencies_ms))
-    result["waited_ms_mean"] = float(requests["waited_ms"].to_numpy().mean()) if total else None
-    result["ok_within_s"] = _ok_within(requests)
-    mean_ms = result["mean_ms"]
-    result["punctuality"] = (
-        ideal.latency_ms / mean_ms if ideal.latency_ms is not None and mean_ms else None
-    )
-    points = demerits(counts, result["waited_ms_mean"], ideal.latency_ms)
-    result["demerits"] = points
-    result["demerits_per_request"] = None if points is None else _ratio(points, total)
-    lags_ms = np.sort(requests["lag_ms"].drop_nulls().to_numpy())
-    result["lag_ms_p99"] = percentile(lags_ms, 0.99)
-    return result
 
 
 def outcome_counts(requests: pl.DataFrame) -> dict[str, int]:

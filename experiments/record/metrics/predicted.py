@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -66,17 +66,76 @@ class _Block:
         return self.end_s - self.start_s
 
 
+class Entry(TypedDict):
+    """A figure, predicted and measured.
+
+    within: is the prediction in the measured figure's interval? None: cannot be said. off_share:
+    measured / predicted - 1. predicted_low and predicted_high: where the plan expects the figure,
+    with `predicted_confidence`; covered: is the measured figure there? None: cannot be said.
+    """
+
+    predicted: float | None
+    measured: float | None
+    ci_low: float | None
+    ci_high: float | None
+    within: bool | None
+    off_share: float | None
+    predicted_low: float | None
+    predicted_high: float | None
+    covered: bool | None
+
+
+class PercentileEntry(Entry):
+    """A percentile without the faults, and with them."""
+
+    samples: int
+    samples_beyond: int
+    insufficient: bool
+    with_faults: float | None
+    samples_with_faults: int
+    in_all: Entry
+
+
+class UtilisationEntry(Entry):
+    """CPU of a tier; `plan` is the plan's own figure, which may count less than the cap."""
+
+    plan: float | None
+    samples: int
+
+
+class CostEntry(Entry):
+    """The machines that ran, and in what they are not those of the plan."""
+
+    machines: dict[str, dict[str, int]]
+    errors: list[str]
+
+
+class Compared(TypedDict):
+    """Predicted against measured, as it stands in a result."""
+
+    source_run: str | None
+    evidence: str
+    arm: str
+    phase: str
+    confidence: float
+    predicted_confidence: float | None
+    blocks: int
+    nodes_not_counted_on: dict[str, int]
+    latency: dict[str, PercentileEntry]
+    arrival_rate_per_s: Entry
+    disturbed_share: dict[str, Entry]
+    utilisation: dict[str, UtilisationEntry]
+    cost_usd_per_month: CostEntry
+    availability: dict[str, float | None]
+
+
 def compare(
     prediction: Prediction, records: Records, *, block_s: float, rng: np.random.Generator
-) -> dict[str, Any]:
-    """Predicted against measured, ready for JSON.
+) -> Compared:
+    """Predicted against measured.
 
     Parameters: block_s float [s], what is correlated in time (a burst of interference); rng for
-    the bootstrap. Every entry with an interval has predicted, measured, ci_low, ci_high, within
-    (is the prediction in the measured figure's interval? None: cannot be said), off_share
-    (measured / predicted - 1), predicted_low and predicted_high (where the plan expects the figure,
-    with `predicted_confidence`) and covered (is the measured figure there? None: cannot be said);
-    percentiles also samples, samples_beyond and insufficient.
+    the bootstrap.
     """
     own = records.requests.filter(pl.col("arm") == PLANNED_ARM)
     blocks = _blocks(own, records.windows)
@@ -136,7 +195,7 @@ def _entry(
     low: float | None = None,
     high: float | None = None,
     expected: Expected | None = None,
-) -> dict[str, Any]:
+) -> Entry:
     within = off_share = covered = None
     if expected is not None:
         predicted = expected.point
@@ -152,8 +211,8 @@ def _entry(
         "ci_high": high,
         "within": within,
         "off_share": off_share,
-        "predicted_low": expected and expected.low,
-        "predicted_high": expected and expected.high,
+        "predicted_low": expected.low if expected else None,
+        "predicted_high": expected.high if expected else None,
         "covered": covered,
     }
 
@@ -164,7 +223,7 @@ def _latency(
     blocks: Sequence[_Block],
     block_s: float,
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> dict[str, PercentileEntry]:
     """Percentiles with their intervals; nothing is concluded from fewer than 10 samples beyond."""
     found: Mapping[str, tuple[float, float, float] | None] = {}
     if blocks:
@@ -178,14 +237,14 @@ def _latency(
     everything = np.sort(own["latency_ms"].to_numpy())
     has_faults = everything.size > samples
     expected, in_all = prediction.expected, prediction.expected_in_all(has_faults)
-    result = {}
+    result: dict[str, PercentileEntry] = {}
     for name, quantile in PERCENTILES.items():
         value, low, high = found.get(name) or (None, None, None)
         beyond = samples_beyond(quantile, samples)
         point = getattr(prediction.predicted, name, None)  # of a p50 only the distribution's
-        entry = _entry(point, value, low, high, getattr(expected, name))
         of_all = percentile(everything, quantile)
-        entry |= {
+        entry: PercentileEntry = {
+            **_entry(point, value, low, high, getattr(expected, name)),
             "samples": samples,
             "samples_beyond": beyond,
             "insufficient": beyond < SAMPLES_BEYOND_MIN,
@@ -209,7 +268,7 @@ def _of_blocks(
     values: Sequence[float],
     most: float = math.inf,
     expected: Expected | None = None,
-) -> dict[str, Any]:
+) -> Entry:
     """The mean of the blocks' values, and Student's interval of it where there are two or more,
     cut to what the value can be: from 0 to `most`."""
     if not values:
@@ -224,7 +283,7 @@ def _of_blocks(
 
 def _disturbed(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Entry]:
     """The share of each tier's machine time in which a neighbour was there."""
     found = {}
     for tier in records.fleet.tier_order:
@@ -242,14 +301,14 @@ def _disturbed(
 
 def _utilisation(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, UtilisationEntry]:
     """CPU used over the caps of each tier's machines while no neighbour was on them.
 
     `plan` is the plan's own figure, which may count less than the cap as capacity: what
     interference leaves, and of a burstable instance its baseline.
     """
     asked = _load_on_caps(prediction, records.fleet)
-    found = {}
+    found: dict[str, UtilisationEntry] = {}
     for tier in records.fleet.tier_order:
         cap = records.fleet.tiers[tier].cpus
         machines = records.fleet.nodes_of(tier)
@@ -262,10 +321,11 @@ def _utilisation(
             for block in blocks
         ]
         shares = [float(cores.mean()) / cap for cores in samples if cores.size]
-        entry = _of_blocks(asked.get(tier), shares, expected=prediction.expected.cpu.get(tier))
-        entry["plan"] = prediction.tiers[tier].utilisation
-        entry["samples"] = sum(int(cores.size) for cores in samples)
-        found[tier] = entry
+        found[tier] = {
+            **_of_blocks(asked.get(tier), shares, expected=prediction.expected.cpu.get(tier)),
+            "plan": prediction.tiers[tier].utilisation,
+            "samples": sum(int(cores.size) for cores in samples),
+        }
     return found
 
 
@@ -289,7 +349,7 @@ def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
     return found
 
 
-def _cost(prediction: Prediction, records: Records) -> dict[str, Any]:
+def _cost(prediction: Prediction, records: Records) -> CostEntry:
     """The machines that were made, at the plan's prices. Other machines than planned: an error."""
     errors, cost = [], 0.0
     ran: dict[str, dict[str, int]] = {}
@@ -320,7 +380,9 @@ def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> flo
     return math.nan
 
 
-def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -> dict[str, Any]:
+def _availability(
+    prediction: Prediction, records: Records, own: pl.DataFrame
+) -> dict[str, float | None]:
     """The failures that the run saw. `measured` is None: a year is not in it.
 
     `crash_per_year_max`: the highest crash rate that would still show as few crashes as were seen,

@@ -10,35 +10,32 @@ another question, which `predicted.py` answers; a plan may keep its promise with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
+from core.runfiles.result import Clause, FiguresJudged, Promise
 from experiments.design.prediction import PLANNED_ARM, Prediction
+from experiments.record.metrics.predicted import Compared, PercentileEntry
+from experiments.record.metrics.slo import Share, SloVerdict
 
-KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
-_WORDS = {True: KEPT, False: BROKEN, None: UNDECIDED}
+Answer = Literal["kept", "broken", "undecided"]
+KEPT: Answer = "kept"
+BROKEN: Answer = "broken"
+UNDECIDED: Answer = "undecided"
+_WORDS: Mapping[bool | None, Answer] = {True: KEPT, False: BROKEN, None: UNDECIDED}
 
 
-def promise_of(
-    prediction: Prediction, compared: Mapping[str, Any], slo: Mapping[str, Any]
-) -> dict[str, Any]:
-    """`promise` of result.json.
-
-    Parameters: compared, the figures as `predicted.compare` returns them; slo, the verdict of all
-    arms as `slo_verdict` returns it.
-    Returns verdict, claimed (False where the plan was undecided), reasons, source_run,
-    usd_per_month (before: of the fleet that the plan was made from; after: of the planned one),
-    clauses by the SLO's key: verdict, limit, allowed, share, low, high, requests, predicted,
-    predicted_low, predicted_high, covered; and figures: of how many the plan gave an interval, and
-    how many of these lie in it.
-    """
-    arm = (slo.get("arms") or {}).get(PLANNED_ARM) or {}
+def promise_of(prediction: Prediction, compared: Compared, slo: SloVerdict) -> Promise:
+    """The promise of the plan, with a clause for each limit of the SLO; `claimed` is False where
+    the plan was undecided."""
+    arm = slo["arms"].get(PLANNED_ARM)
     clauses = {
-        key: _clause(key, met, arm["shares"][key], prediction, compared, slo)
-        for key, met in (arm.get("limits") or {}).items()
+        key: _clause(key, met, one["shares"][key], prediction, compared, slo)
+        for one in ([arm] if arm else ())
+        for key, met in one["limits"].items()
     }
     answers = {one["verdict"] for one in clauses.values()}
-    verdict = BROKEN if BROKEN in answers else KEPT if answers == {KEPT} else UNDECIDED
-    reasons = list(arm.get("reasons") or ())
+    verdict: Answer = BROKEN if BROKEN in answers else KEPT if answers == {KEPT} else UNDECIDED
+    reasons = list(arm["reasons"]) if arm else []
     if not clauses:
         reasons = reasons or ["the design asks for no limit that a run can measure"]
     if others := compared["cost_usd_per_month"]["errors"]:
@@ -58,11 +55,11 @@ def promise_of(
 def _clause(
     key: str,
     met: bool | None,
-    share: Mapping[str, Any],
+    share: Share,
     prediction: Prediction,
-    compared: Mapping[str, Any],
-    slo: Mapping[str, Any],
-) -> dict[str, Any]:
+    compared: Compared,
+    slo: SloVerdict,
+) -> Clause:
     faults = any(map(_has_faults, compared["latency"].values()))
     limit = slo["asked"][key]
     expected = prediction.expected_in_all(faults).clause(key, limit)
@@ -70,24 +67,26 @@ def _clause(
         "verdict": _WORDS[met],
         "limit": limit,
         **share,
-        "predicted": expected and expected.point,
-        "predicted_low": expected and expected.low,
-        "predicted_high": expected and expected.high,
+        "predicted": expected.point if expected else None,
+        "predicted_low": expected.low if expected else None,
+        "predicted_high": expected.high if expected else None,
         "covered": None if expected is None else expected.covers(share["share"]),
     }
 
 
-def _figures(
-    compared: Mapping[str, Any], clauses: Mapping[str, Mapping[str, Any]]
-) -> dict[str, int]:
+def _figures(compared: Compared, clauses: Mapping[str, Clause]) -> FiguresJudged:
     """The figures that can be judged: those with an interval, and enough requests."""
     latency = list(compared["latency"].values())
-    entries = [*latency, *(one["in_all"] for one in latency if _has_faults(one))]
-    entries += [*compared["utilisation"].values(), *clauses.values()]
-    said = [one["covered"] for one in entries if one["covered"] is not None]
+    answers = [
+        *(one["covered"] for one in latency),
+        *(one["in_all"]["covered"] for one in latency if _has_faults(one)),
+        *(one["covered"] for one in compared["utilisation"].values()),
+        *(one["covered"] for one in clauses.values()),
+    ]
+    said = [one for one in answers if one is not None]
     return {"judged": len(said), "covered": sum(said)}
 
 
-def _has_faults(entry: Mapping[str, Any]) -> bool:
+def _has_faults(entry: PercentileEntry) -> bool:
     """With faults in the run the figure of all requests is another; else it is the same."""
-    return bool(entry["samples_with_faults"] > entry["samples"])
+    return entry["samples_with_faults"] > entry["samples"]

@@ -11,7 +11,7 @@ that either answer is wrong in at most one of twenty runs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,40 @@ from experiments.record.metrics.frames import ALLOWED
 from experiments.record.metrics.sessions import whole_sessions
 
 CONFIDENCE = 0.90
-Judged = tuple[str, bool | None, dict[str, float], str]  # limit, met, share, reason
+
+
+class Share(TypedDict):
+    """Requests beyond a limit, with the interval of their share."""
+
+    share: float
+    low: float
+    high: float
+    allowed: float
+    requests: int
+
+
+Judged = tuple[str, bool | None, Share, str]  # limit, met, share, reason
+
+
+class ArmSlo(TypedDict):
+    """An arm's verdict, or that of one operation: each limit with its share, and reasons."""
+
+    met: bool | None
+    limits: dict[str, bool | None]
+    shares: dict[str, Share]
+    reasons: list[str]
+    operations: NotRequired[dict[str, ArmSlo]]
+    sessions: NotRequired[dict[str, ArmSlo]]
+
+
+class SloVerdict(TypedDict):
+    """All arms' verdicts; `met` is that of the last one, None where it is undecided."""
+
+    asked: Mapping[str, Any]
+    arm: str | None
+    arms: dict[str, ArmSlo]
+    met: bool | None
+    reasons: list[str]
 
 
 def slo_verdict(
@@ -34,8 +67,8 @@ def slo_verdict(
     *,
     block_s: float,
     level: float = 1.0 - CONFIDENCE,
-) -> dict[str, Any]:
-    """Was the SLO met by each arm; `met` is that of the last one, None where it is undecided.
+) -> SloVerdict:
+    """Was the SLO met by each arm.
 
     A failed request counts as slower than any limit. Availability is a property of years: the plan
     answers it, not this run.
@@ -43,7 +76,7 @@ def slo_verdict(
     Parameters: requests without the warm-up; block_s float [s], about how long what slows requests
     lasts; level, 1 - the intervals' confidence, of the look that ended a run which was looked at.
     """
-    judged: dict[str, dict[str, Any]] = {}
+    judged: dict[str, ArmSlo] = {}
     for arm in arms if asked else ():
         own = requests.filter(pl.col("arm") == arm)
         parts = list(_parts(own, asked or {}))
@@ -55,15 +88,18 @@ def slo_verdict(
             },
         )
     of_arm = next(reversed(judged), None)
-    result: dict[str, Any] = {"asked": dict(asked or {}), "arm": of_arm, "arms": judged}
-    result["met"] = judged[of_arm]["met"] if of_arm else None
-    result["reasons"] = judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"]
-    return result
+    return {
+        "asked": dict(asked or {}),
+        "arm": of_arm,
+        "arms": judged,
+        "met": judged[of_arm]["met"] if of_arm else None,
+        "reasons": judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"],
+    }
 
 
 def _arm_slo(
     requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
-) -> dict[str, Any]:
+) -> ArmSlo:
     """Was it met, each limit by itself with its share, and what speaks against it."""
     if not requests.height:
         return {"met": None, "limits": {}, "shares": {}, "reasons": ["no request was measured"]}
@@ -90,24 +126,25 @@ def _parts(
             yield "sessions", name, whole.filter(pl.col("name") == name), limits
 
 
-def _with_parts(
-    whole: dict[str, Any], parts: Mapping[tuple[str, str], dict[str, Any]]
-) -> dict[str, Any]:
+def _with_parts(whole: ArmSlo, parts: Mapping[tuple[str, str], ArmSlo]) -> ArmSlo:
     """The arm's verdict, of which each part's is one."""
     if not parts:
         return whole
     answers = [whole["met"], *(one["met"] for one in parts.values())]
-    found = {
+    operations, sessions = (
+        {name: one for (of, name), one in parts.items() if of == table}
+        for table in ("operations", "sessions")
+    )
+    return {
         **whole,
         "met": False if False in answers else None if None in answers else True,
         "reasons": [
             *whole["reasons"],
             *(f"{name}: {reason}" for (_, name), one in parts.items() for reason in one["reasons"]),
         ],
+        "operations": operations,
+        "sessions": sessions,
     }
-    for table in ("operations", "sessions"):
-        found[table] = {name: one for (of, name), one in parts.items() if of == table}
-    return found
 
 
 def _limits(
@@ -144,7 +181,13 @@ def _judged(
     low, high = interval
     met = True if high <= allowed else False if low > allowed else None
     hits, size = int(beyond.sum()), beyond.size
-    share = {"share": hits / size, "low": low, "high": high, "allowed": allowed, "requests": size}
+    share: Share = {
+        "share": hits / size,
+        "low": low,
+        "high": high,
+        "allowed": allowed,
+        "requests": size,
+    }
     label = f"{name.removesuffix('_ms')}: " if name in ALLOWED else ""
     least = f"{100 * low:.2g}" if low >= 0.0005 else "0"  # a beta's bound comes close to it
     text = (

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 
-from experiments.record.metrics.performability import Ideal, user_metrics
+from experiments.record.metrics.performability import Ideal, UserMetrics, user_metrics
+
+
+class StageFigures(TypedDict):
+    """A stage of the load, from begin_s to end_s of the block, and each arm's figures."""
+
+    stage: int
+    begin_s: float
+    end_s: float
+    target_per_s: float
+    ramp: str
+    arms: dict[str, UserMetrics]
 
 
 def stage_figures(
     requests: pl.DataFrame, arms: Sequence[str], manifest: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """The stages in order: begin_s and end_s of the block, target_per_s, ramp, and each arm's
-    figures; empty for a load without them, and where the blocks' starts are not known.
+) -> list[StageFigures]:
+    """The stages in order; empty for a load without them, and where blocks' starts are unknown.
 
     Parameters: requests as `prepared`, without the warm-up. A request belongs to the stage of its
     intended start.
@@ -27,7 +37,8 @@ def stage_figures(
         return []
     started = pl.col("repeat").replace_strict(starts, default=None, return_dtype=pl.Float64)
     offset = requests.with_columns(offset_s=pl.col("intended_s") - started)
-    at_s, found = float(spec["phases"]["warm_up"]), []
+    found: list[StageFigures] = []
+    at_s = float(spec["phases"]["warm_up"])
     for number, stage in enumerate(stages, start=1):
         end_s = at_s + float(stage["duration"])
         last = number == len(stages)  # steps of sessions may begin at the very end
@@ -47,7 +58,7 @@ def stage_figures(
     return found
 
 
-def _by_arm(rows: pl.DataFrame, arms: Sequence[str], length_s: float) -> dict[str, dict[str, Any]]:
+def _by_arm(rows: pl.DataFrame, arms: Sequence[str], length_s: float) -> dict[str, UserMetrics]:
     found = {}
     for arm in arms:
         own = rows.filter(pl.col("arm") == arm)

@@ -29,14 +29,14 @@ def steps(
     block_s: float,
     rng: np.random.Generator,
     level: float,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Of more than two arms each neighbour that differs in one thing, in the design's order.
 
     Parameters: known, factors of arms by their base; block_s, rng and level as in `improvement`.
     Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or a setting's name.
     """
     stated = _stated(manifest)
-    found = []
+    found: list[dict[str, object]] = []
     for base, arm in pairwise(arms) if len(arms) > 2 else ():
         things = _differences(stated.get(base, Arm()), stated.get(arm, Arm()))
         if len(things) != 1:

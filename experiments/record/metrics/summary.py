@@ -22,11 +22,16 @@ from experiments.record.metrics.arbiters import agreement, replication_load
 from experiments.record.metrics.bootstrap import correlated_s, seeded
 from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
-from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
+from experiments.record.metrics.improvement import Factor, improvement, no_improvement, pairs_of
 from experiments.record.metrics.looks import levels_of
 from experiments.record.metrics.operations import operation_figures
-from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
-from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.performability import (
+    Ideal,
+    UserMetrics,
+    ideal_latency,
+    user_metrics,
+)
+from experiments.record.metrics.predicted import Compared, Records, compare
 from experiments.record.metrics.promise import promise_of
 from experiments.record.metrics.slo import slo_verdict
 from experiments.record.metrics.stages import stage_figures
@@ -75,6 +80,7 @@ def summarize(
     load = generator_blocks(requests, manifest)
     verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
     comparison = _comparison(main, arms, baseline, manifest)
+    predicted = _predicted(prediction, main, found, manifest, hosts)
     body = {
         "arms": arm_figures,
         "compared": {"baseline": baseline, "other": other},
@@ -101,13 +107,13 @@ def summarize(
         "utilisation": utilisation(hosts, found, _blocks(main), manifest),
         "host_blocks": (manifest.get("host") or {}).get("blocks") or [],
         "load": {"blocks": load},
-        "predicted": _predicted(prediction, main, found, manifest, hosts),
+        "predicted": predicted,
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }
     asked, (_, level) = (manifest.get("spec") or {}).get("slo"), levels_of(manifest)
     slo = slo_verdict(main, arms, asked, block_s=correlated_s(manifest), level=level)
-    promise = prediction and promise_of(prediction, body["predicted"], slo)
+    promise = promise_of(prediction, predicted, slo) if prediction and predicted else None
     return Findings(
         without_nan(body), without_nan(verdicts), slo=without_nan(slo), promise=without_nan(promise)
     )
@@ -154,8 +160,8 @@ def _phases(
     arms: Sequence[str],
     found: Sequence[Window],
     ideal: Ideal,
-) -> dict[str, dict[str, Any]]:
-    phases: dict[str, dict[str, Any]] = {}
+) -> dict[str, dict[str, UserMetrics]]:
+    phases: dict[str, dict[str, UserMetrics]] = {}
     for phase in frame.sort("intended_s")["phase"].unique(maintain_order=True).to_list():
         for arm in arms:
             rows = frame.filter((pl.col("arm") == arm) & (pl.col("phase") == phase))
@@ -179,7 +185,7 @@ def _duration_s(rows: pl.DataFrame, phase: str, arm: str, found: Sequence[Window
     return sum(spans)
 
 
-def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> float:
+def _measured_duration_s(phases: Mapping[str, Mapping[str, UserMetrics]], arm: str) -> float:
     return float(
         sum(
             figures[arm]["duration_s"]
@@ -191,7 +197,7 @@ def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> f
 
 def _improvement(
     main: pl.DataFrame, baseline: str, other: str | None, manifest: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, Factor]:
     if other is None:
         return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
     pairs = pairs_of(main, baseline, other)
@@ -201,7 +207,7 @@ def _improvement(
 
 def _comparison(
     main: pl.DataFrame, arms: Sequence[str], baseline: str, manifest: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, dict[str, Factor]]:
     """Of more than two arms each against the baseline, over the blocks that the two share.
 
     The intervals hold for one arm each: where twenty arms are compared, about one interval in
@@ -217,7 +223,7 @@ def _predicted(
     found: Sequence[Window],
     manifest: Mapping[str, Any],
     hosts: pl.DataFrame | None,
-) -> dict[str, Any] | None:
+) -> Compared | None:
     """The plan's prediction beside the measurement; None where no plan was put to the test."""
     if prediction is None:
         return None

@@ -48,7 +48,7 @@ def utilisation(
     windows: Sequence[Window],
     blocks: Mapping[str, Spans],
     manifest: Mapping[str, Any],
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """By arm and tier: predicted by the run's calibration (None without one), measured, samples.
 
     Parameters: blocks, when each arm was measured.
@@ -57,7 +57,7 @@ def utilisation(
         return {}
     tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
     caps = {name: one["cpus"] for name, one in tiers.items() if one.get("cpus")}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     calibration = manifest.get("calibration") or {"arms": {}, "tiers": {}}
     for arm, spans in blocks.items():
         foreseen = calibration["arms"].get(arm) or {}

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from core.runfiles.events import CLOSING, OPENING, Window
-from core.runfiles.result import VERDICTS
+from core.runfiles.result import VERDICTS, Verdict
 from experiments.record.dose import dose_reasons
+from experiments.record.metrics.performability import UserMetrics
 from experiments.record.metrics.saturation import lag_limit_ms
+
+
+class FaultCounts(TypedDict):
+    """Faults and interference loads that were injected and taken back."""
+
+    injected: int
+    reverted: int
+    fingerprint_clean: bool | None
+    by_kind: dict[str, dict[str, int]]
 
 
 def fault_counts(
     events: Sequence[Mapping[str, Any]], fingerprint_clean: bool | None
-) -> dict[str, Any]:
+) -> FaultCounts:
     """The faults and interference loads that were injected and taken back, by kind."""
     injected: dict[str, int] = {}
     reverted: dict[str, int] = {}
@@ -38,18 +48,18 @@ def fault_counts(
 
 def run_verdicts(
     manifest: Mapping[str, Any],
-    arms: Mapping[str, Mapping[str, Any]],
+    arms: Mapping[str, UserMetrics],
     disturbances: Sequence[Window],
     faults: Mapping[str, Any],
     against: Sequence[str] = (),
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Verdict]:
     """The runner's verdicts and, added to them, what the data say against the run; `against` is
     what they say against its measurement beyond the arms' figures.
 
     A verdict that the runner did not give is not passed, except `cleanup`, which comes last and
     never voids data: it is None until then.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Verdict] = {}
     given = manifest.get("verdicts") or {}
     for name in VERDICTS:
         verdict = given.get(name)
@@ -69,7 +79,7 @@ def run_verdicts(
 
 
 def measurement_reasons(
-    arms: Mapping[str, Mapping[str, Any]], error_share_max: float | None
+    arms: Mapping[str, UserMetrics], error_share_max: float | None
 ) -> list[str]:
     """Why the latencies of these arms may not be believed; empty if they may."""
     reasons = [] if arms else ["no arm was measured"]
@@ -87,10 +97,11 @@ def measurement_reasons(
                 f"{name}: the generator sent late, lag p99 {lag_ms:.2f} ms is above "
                 f"{lag_ms_max:.2f} ms, by the measured p50 ({arm['p50_ms']:.1f} ms)"
             )
-        if error_share_max is not None and arm["error_share"] > error_share_max:
+        error_share = arm["error_share"] or 0.0
+        if error_share_max is not None and error_share > error_share_max:
             reasons.append(
                 f"{name}: {arm['errors']} of {arm['requests']} requests failed "
-                f"({100 * arm['error_share']:.3g} %), the design allows {100 * error_share_max:g} %"
+                f"({100 * error_share:.3g} %), the design allows {100 * error_share_max:g} %"
             )
     return reasons
 
@@ -121,7 +132,7 @@ def _revert_reasons(
     return reasons
 
 
-def _add_reasons(verdict: dict[str, Any], reasons: Sequence[str]) -> None:
+def _add_reasons(verdict: Verdict, reasons: Sequence[str]) -> None:
     """Adds reasons against a verdict."""
     if reasons:
         verdict["ok"] = False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import polars as pl
 
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.record.records import HOSTS
 from experiments.record.telemetry.writer import DATABASE
 from grafana.address import client_of, without_login
@@ -26,7 +25,7 @@ class InfluxQuery:
         """Close the connections."""
         self._client.close()
 
-    def rows(self, influxql: str) -> list[dict[str, Any]]:
+    def rows(self, influxql: str) -> list[JsonObject]:
         """The rows of all series, with their tags and `_measurement`; `time` in ns."""
         result = self._ask({"q": influxql, "db": DATABASE, "epoch": "ns"})
         return [
@@ -64,7 +63,7 @@ class InfluxQuery:
         ]
         return pl.DataFrame(table, schema=HOSTS, strict=False).sort("time_s", "machine")
 
-    def _ask(self, parameters: dict[str, str]) -> dict[str, Any]:
+    def _ask(self, parameters: dict[str, str]) -> JsonObject:
         try:
             response = self._client.get("/query", params=parameters)
             body = response.json()

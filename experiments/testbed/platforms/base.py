@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from experiments.console import Narrator
 from experiments.design import Design
@@ -116,6 +116,17 @@ class Elsewhere(Protocol):
         `arguments` are further ones of `sparecraft run`."""
 
 
+class FleetRow(TypedDict):
+    """A fleet that is up, as `sparecraft list` shows it; the rest only where it costs money."""
+
+    experiment: str
+    machines: int
+    running: NotRequired[int]
+    things: NotRequired[int]
+    expires: NotRequired[str]
+    region: NotRequired[str]
+
+
 Given = Mapping[str, Any]  # what was given of a platform's options, by name
 
 
@@ -161,5 +172,5 @@ class PlatformEntry(Protocol):
         """The experiments whose fleets `sparecraft down --all` removes. Raises
         EnvironmentMissing."""
 
-    def fleets(self, given: Given) -> list[dict[str, Any]]:
+    def fleets(self, given: Given) -> list[FleetRow]:
         """Rows of `sparecraft list`. Raises EnvironmentMissing where nobody answers."""

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.design.inventory import Identity, Inventory
 
 Progress = Callable[[str], None]
@@ -54,7 +55,7 @@ class Stack:
         return set(re.findall(r'^\s*variable "(\w+)"', self._text(), re.MULTILINE))
 
     @property
-    def variables(self) -> dict[str, Any]:
+    def variables(self) -> JsonObject:
         """The platform's own variables of the last apply."""
         kept = self.state_directory / _PLATFORM
         return dict(json.loads(kept.read_text())) if kept.exists() else {}
@@ -70,7 +71,7 @@ class Stack:
         self._init()
         self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
 
-    def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> JsonObject:
         """The plan of an apply, as `terraform show -json` has it; nothing is kept."""
         self._init()
         with tempfile.TemporaryDirectory() as scratch:
@@ -130,7 +131,7 @@ class Stack:
         self._delete_workspace()
         shutil.rmtree(self.state_directory, ignore_errors=True)
 
-    def state_resources(self) -> list[dict[str, Any]]:
+    def state_resources(self) -> list[JsonObject]:
         """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
         whole: the disk was full, the machine went down."""
         try:
@@ -237,7 +238,7 @@ class Stack:
             raise self._failure(arguments[0], done.stderr.strip() or done.stdout.strip())
         return done
 
-    def _messages(self, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    def _messages(self, arguments: list[str]) -> Iterator[JsonObject]:
         # Its own session: Ctrl-C must not reach Terraform, which would lose track of half a fleet.
         with subprocess.Popen(
             self._command(arguments),
@@ -345,7 +346,7 @@ def stated(stack: Path) -> list[str]:
     return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))
 
 
-def _own_roles(tfvars: Path) -> dict[str, Any]:
+def _own_roles(tfvars: Path) -> JsonObject:
     """The stack's variable for a design that brings roles of its own."""
     own = tfvars.resolve().parent / "roles"
     return {"roles_dirs": ["infra/roles", str(own)]} if any(own.glob("*/role.json")) else {}
@@ -369,7 +370,7 @@ def _private(file: Path) -> Path:
     return file
 
 
-def _parse(line: str) -> dict[str, Any]:
+def _parse(line: str) -> JsonObject:
     try:
         message = json.loads(line)
     except json.JSONDecodeError:
@@ -377,7 +378,7 @@ def _parse(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {"@message": line.rstrip()}
 
 
-def _diagnostic_text(diagnostic: dict[str, Any]) -> str:
+def _diagnostic_text(diagnostic: JsonObject) -> str:
     detail = diagnostic.get("detail", "").strip()
     summary = str(diagnostic.get("summary", "")).strip()
     return f"{summary}: {detail}" if detail else summary

@@ -33,11 +33,11 @@ _TEXT_MAX = 500
 _METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "request"}
 
 
-def found_in(path: Path) -> dict[str, Any]:
+def found_in(path: Path) -> dict[str, object]:
     """All that is found in a Locust file, which is imported for it."""
     guard = TargetGuard()
     guard.watch()
-    said: dict[str, Any] = {"locust": locust.__version__}
+    said: dict[str, object] = {"locust": locust.__version__}
     try:
         users, shapes = load_file(path)
     except (Exception, SystemExit) as error:
@@ -58,7 +58,7 @@ def _asked_words(guard: TargetGuard) -> str:
     return f"requests while it is imported, to {guard.words()}" if guard.asked else ""
 
 
-def _user(name: str, one: type[User]) -> dict[str, Any]:
+def _user(name: str, one: type[User]) -> dict[str, object]:
     return {
         "name": name,
         "weight": float(one.weight),
@@ -89,7 +89,7 @@ def _waits_of_sets(tasks: Any, depth: int = 0) -> Iterator[str]:
             yield from _waits_of_sets(task.tasks, depth + 1)
 
 
-def _tasks(tasks: Any, depth: int = 0) -> list[dict[str, Any]]:
+def _tasks(tasks: Any, depth: int = 0) -> list[dict[str, object]]:
     """Tasks with their weights: Locust keeps a task as often as its weight says."""
     if depth == _DEPTH_MAX:
         return []
@@ -109,7 +109,7 @@ def _is_set(task: Any) -> bool:
     return isinstance(task, type) and issubclass(task, TaskSet)
 
 
-def _urls(path: Path) -> Iterator[dict[str, Any]]:
+def _urls(path: Path) -> Iterator[dict[str, object]]:
     """Requests whose URL names a host, as far as the text shows it."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):

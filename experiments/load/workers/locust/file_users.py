@@ -46,6 +46,7 @@ from experiments.load.workers.locust.user_pool import (
     UserPool,
 )
 from experiments.paths import ROOT
+from experiments.record.records import RequestRecord
 
 START_S = 50.0  # of the generator's 60: import, and on_start of every user
 BLOCKED_S = 10.0  # the file lets nothing else run for so long
@@ -57,7 +58,7 @@ class FileLoop(Arrivals):
     """Each arrival begins a task of a free user."""
 
     def __init__(
-        self, plan: LoadPlan, guard: TargetGuard, record: Callable[[dict[str, Any]], None]
+        self, plan: LoadPlan, guard: TargetGuard, record: Callable[[RequestRecord], None]
     ) -> None:
         super().__init__(plan, clock=time.monotonic, record=record)
         self.pool: UserPool | None = None
@@ -257,7 +258,7 @@ class FileUsers:
             workers=[self._use()],
         )
 
-    def _use(self) -> dict[str, Any]:
+    def _use(self) -> dict[str, object]:
         pool = self._loop.pool
         use = {
             "worker": 0,

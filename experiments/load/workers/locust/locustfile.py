@@ -27,6 +27,7 @@ from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.workers.locust.open_loop import OpenLoop, RecordFile
 from experiments.load.workers.locust.plan_runner import PlanRunner
 from experiments.load.workers.locust.process import Control, settle
+from experiments.record.records import RequestRecord
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
 
@@ -89,7 +90,7 @@ class OpenLoopUser(User):
         if not self._closed:
             self._leave()
 
-    def _record(self, record: dict[str, Any]) -> None:
+    def _record(self, record: RequestRecord) -> None:
         self.records.append(record)
         good = record["outcome"] == "ok"
         self.environment.events.request.fire(

@@ -34,6 +34,7 @@ from experiments.load.workers.locust.open_loop import RecordFile
 from experiments.load.workers.locust.process import Control
 from experiments.load.workers.locust.sharding import share
 from experiments.load.workers.locust.worker import ShareUser
+from experiments.record.records import RequestRecord
 
 CONNECT_S = 25.0  # for workers of this machine
 _POLL_S = 0.01
@@ -57,7 +58,7 @@ class Member:
     kernel: str
     planned: int = 0
     priority: str | None = None
-    finished: dict[str, Any] | None = None
+    finished: dict[str, object] | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     offset: Offset | None = None
     drift_s: float = 0.0
@@ -73,7 +74,7 @@ class Member:
         exchanges, self.exchanges = self.exchanges, []
         return offset_of(exchanges, same_clock=self.kernel == kernel())
 
-    def use(self) -> dict[str, Any]:
+    def use(self) -> dict[str, object]:
         """The facts that the run keeps about it."""
         told = self.finished or {}
         return {
@@ -226,7 +227,7 @@ class Master:
                 count += 1
         logging.error("worker %d: %d of %d requests lost", member.number, count, member.planned)
 
-    def _lost_record(self, index: int) -> dict[str, Any]:
+    def _lost_record(self, index: int) -> RequestRecord:
         offset_s = self._plan.offsets_s[index]
         return {
             "phase": self._plan.phase_at(offset_s),

@@ -28,6 +28,7 @@ from experiments.load.clients import clients_of, host_header
 from experiments.load.http_operation import Expected, VirtualUser, bytes_of
 from experiments.load.plan import LoadPlan
 from experiments.load.workers.locust.timer import Alarm
+from experiments.record.records import RequestRecord
 
 FLUSH_S = 0.25
 _ALARM_S = 0.003  # of a wait, by the exact timer
@@ -39,7 +40,7 @@ class Records(ABC):
     def __init__(self) -> None:
         self._lines: list[bytes] = []
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: RequestRecord) -> None:
         """Queue one record."""
         self._lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
 
@@ -111,7 +112,7 @@ class Arrivals(ABC):
         plan: LoadPlan,
         *,
         clock: Callable[[], float],  # time.monotonic, which the waits go by
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[[RequestRecord], None],
     ) -> None:
         assert monkey.is_module_patched("socket"), "run under Locust, which patches sockets"
         self._plan = plan
@@ -176,7 +177,7 @@ class Arrivals(ABC):
         sent_s -= self._t0_s
         done_s = answer.done_s - self._t0_s
         self.recorded += 1
-        record = {
+        record: RequestRecord = {
             "phase": plan.phase_at(plan.offsets_s[index]),
             "index": plan.index_of(index),
             "name": name,
@@ -200,7 +201,7 @@ class OpenLoop(Arrivals):
         plan: LoadPlan,
         *,
         clock: Callable[[], float],
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[[RequestRecord], None],
     ) -> None:
         super().__init__(plan, clock=clock, record=record)
         self._clients = clients_of(plan, clock)

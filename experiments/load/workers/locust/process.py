@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import gevent
 
+from core.json_object import JsonObject
+
 _SAMPLE_EVERY_S = 1.0
 
 
@@ -83,7 +85,7 @@ class Control:
             except OSError:
                 self._socket = None
 
-    def hear(self) -> dict[str, Any] | None:
+    def hear(self) -> JsonObject | None:
         """The next message, or None when the runner is gone."""
         assert self._lines is not None
         try:

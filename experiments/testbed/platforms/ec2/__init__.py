@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from core.errors import InputError
 from experiments.console import Narrator
 from experiments.design import Design
@@ -11,6 +9,7 @@ from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import (
     CostEstimate,
     Elsewhere,
+    FleetRow,
     Given,
     Option,
     Platform,
@@ -115,7 +114,7 @@ class _Ec2:
 
         return stated(STACK)
 
-    def fleets(self, given: Given) -> list[dict[str, Any]]:
+    def fleets(self, given: Given) -> list[FleetRow]:
         """The resources with our tags in one region of the account."""
         from experiments.testbed.platforms.ec2.aws import Aws
         from experiments.testbed.platforms.ec2.resources import fleets

@@ -96,7 +96,7 @@ class Aws:
             core.get_scoped_config()  # refuses a profile that is not there
             self._session = boto3.session.Session(botocore_session=core, region_name=region)
         self.region = _check_region(self._session, self._session.region_name)
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[str, object] = {}
 
     def client(self, service: str) -> Any:
         """The service's client in this region."""

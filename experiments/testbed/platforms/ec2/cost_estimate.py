@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.fleet import Fleet
@@ -88,9 +89,9 @@ def rental_request(
     return Rental(hours, now + timedelta(hours=hours), spot, more=more)
 
 
-def _variables(given: list[str], declared: set[str]) -> dict[str, Any]:
+def _variables(given: list[str], declared: set[str]) -> JsonObject:
     """NAME=VALUE, the value as JSON where it is. Raises InputError for an unknown name."""
-    more = dict[str, Any]()
+    more = JsonObject()
     free = sorted(declared - set(Fleet.model_fields) - set(_OWN))
     for text in given:
         name, sign, value = text.partition("=")
@@ -151,7 +152,7 @@ def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
     )
 
 
-def _cost_json(bill: Bill) -> dict[str, Any]:
+def _cost_json(bill: Bill) -> JsonObject:
     return {
         "usd_per_hour": round(bill.usd_per_hour, 6),
         "usd_most": round(bill.usd_most, 4),

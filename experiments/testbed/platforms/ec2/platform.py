@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.design.inventory import Identity, Inventory
 from experiments.paths import ROOT
 from experiments.testbed.platforms.ec2 import resources, sweep
@@ -39,7 +40,7 @@ class Rental:
     usd_per_hour: Mapping[str, float] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    def variables(self, region: str) -> dict[str, Any]:
+    def variables(self, region: str) -> JsonObject:
         """As the stack's variables."""
         expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
@@ -76,7 +77,7 @@ class Ec2Platform(Ec2Machines):
                 f"{self.experiment} --platform ec2`, which removes every trace.",
             )
 
-    def planned(self, tfvars: Path, rental: Rental) -> dict[str, Any]:
+    def planned(self, tfvars: Path, rental: Rental) -> JsonObject:
         """`terraform plan` as JSON: what `up` would make. Changes nothing."""
         return self.stack.plan(tfvars, rental.variables(self.aws.region))
 

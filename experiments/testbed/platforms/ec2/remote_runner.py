@@ -25,8 +25,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from core.json_object import JsonObject
 from experiments.program import program
 from experiments.record.records import write_json
 from experiments.testbed import runs
@@ -82,7 +82,7 @@ class Run:
             code = process.wait()
         write_json(self._code, code)
 
-    def look(self, past: int) -> dict[str, Any]:
+    def look(self, past: int) -> JsonObject:
         """Its state, and what it said since the first `past` bytes."""
         state = self._state()  # first: what is said before the end is in the log then
         said = b""
@@ -112,7 +112,7 @@ class Run:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    def send(self, to: str) -> dict[str, Any]:
+    def send(self, to: str) -> JsonObject:
         """Put its results at the URL `to`; their size [bytes] and SHA-256."""
         with tarfile.open(self._packed, "w:gz") as archive:
             for run in sorted(path.parent for path in self.results.rglob("manifest.json")):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from experiments.testbed.platforms.base import FleetRow
 from experiments.testbed.platforms.ec2.aws import Aws
 
 EXPERIMENT = "sparecraft:experiment"
@@ -84,10 +85,10 @@ def outlived(found: Iterable[TaggedResource], now: datetime) -> list[TaggedResou
     return [one for one in things if one.experiment in ends and ends[one.experiment] <= now]
 
 
-def fleets(aws: Aws) -> list[dict[str, Any]]:
+def fleets(aws: Aws) -> list[FleetRow]:
     """The resources with our tags, a row for each experiment."""
     found = find(aws)
-    rows = []
+    rows: list[FleetRow] = []
     for name in sorted({one.experiment for one in found}):
         things = [one for one in found if one.experiment == name]
         states = Counter(one.state for one in things if one.kind == "instance")

@@ -9,9 +9,9 @@ import json
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.testbed.platforms.ec2.aws import Aws, AwsRefused
 
 PROGRAM = (
@@ -37,7 +37,7 @@ class Shell:
         self._aws = aws
         self._instance = instance
 
-    def ask(self, words: Sequence[str], *, timeout_s: float = 60.0) -> dict[str, Any]:
+    def ask(self, words: Sequence[str], *, timeout_s: float = 60.0) -> JsonObject:
         """The answer of `remote_runner.py` to `words`. Raises Failed where it says so,
         EnvironmentMissing where there is no answer within `timeout_s`, or none of AWS."""
         command = shlex.join([*PROGRAM, *words])
@@ -59,7 +59,7 @@ class Shell:
         kind = Failed if done["Status"] == "Failed" else EnvironmentMissing
         raise self._failure(words[0], f"{done['Status']}: {said.strip()[-2000:]}", kind)
 
-    def await_answer(self, words: Sequence[str], timeout_s: float) -> dict[str, Any]:
+    def await_answer(self, words: Sequence[str], timeout_s: float) -> JsonObject:
         """The same, from a machine that may still be installing what answers."""
         until = time.monotonic() + timeout_s
         while True:
@@ -74,7 +74,7 @@ class Shell:
                     raise
             time.sleep(min(5.0, timeout_s))
 
-    def _waited_for(self, command: str, timeout_s: float) -> dict[str, Any]:
+    def _waited_for(self, command: str, timeout_s: float) -> JsonObject:
         until = time.monotonic() + timeout_s
         while True:
             time.sleep(_POLL_S)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from core.errors import InputError
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.inventory import Identity, Inventory
-from experiments.testbed.platforms.base import CostEstimate, Given, Option, Platform, PlatformEntry
+from experiments.testbed.platforms.base import (
+    CostEstimate,
+    FleetRow,
+    Given,
+    Option,
+    Platform,
+    PlatformEntry,
+)
 
 
 class _Hosts:
@@ -57,10 +63,10 @@ class _Hosts:
 
         return stated(STACK)
 
-    def fleets(self, given: Given) -> list[dict[str, Any]]:
+    def fleets(self, given: Given) -> list[FleetRow]:
         """The fleets that were made from here."""
         del given
-        rows = []
+        rows: list[FleetRow] = []
         for name in self.experiments():
             machines = _platform(name, None).inventory().machines
             rows.append({"experiment": name, "machines": len(machines)})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import EnvironmentMissing, InputError
+from core.json_object import JsonObject
 from experiments.design.inventory import Identity, Inventory
 from experiments.paths import ROOT
 from experiments.testbed.platforms.hosts.hosts_file import Host, Hosts, read
@@ -83,7 +84,7 @@ class HostsPlatform:
         return self.inventory()
 
     def _install(self, expires: str, progress: Progress) -> None:
-        settings: dict[str, Any] = self.stack.output("settings")
+        settings: JsonObject = self.stack.output("settings")
         remotes = {name: self._remote(one["host"]) for name, one in settings.items()}
         self._each(remotes, lambda _, remote: remote.take(self.experiment, expires))
         progress(f"{len(remotes)} hosts are taken until {expires}")
@@ -244,9 +245,9 @@ class HostsPlatform:
     def _of(self, machine: str) -> Remote:
         return self._remote(self.stack.output("settings")[machine]["host"])
 
-    def _surveyed(self, hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
+    def _surveyed(self, hosts: Sequence[Host]) -> dict[str, JsonObject]:
         """The facts of each host, by name. Raises EnvironmentMissing for all that cannot be had."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, JsonObject] = {}
 
         def survey(name: str, remote: Remote) -> None:
             found[name] = remote.survey()
@@ -281,7 +282,7 @@ class HostsPlatform:
         self._each({host.name: self._remote(host.name) for host in self._listed().hosts}, ask)
         return sorted(holding), unanswered
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> JsonObject:
         return dict(self.stack.output("settings")) if self.stack.state_resources() else {}
 
     def _each(self, remotes: Mapping[str, Remote], hint: Callable[[str, Remote], None]) -> None:
@@ -324,7 +325,7 @@ def _raise(failed: Sequence[EnvironmentMissing]) -> None:
         )
 
 
-def _row(host: Host, found: Mapping[str, Any]) -> dict[str, Any]:
+def _row(host: Host, found: Mapping[str, Any]) -> JsonObject:
     said = {"name": host.name, "address": host.address, "cores": host.cores}
     return {**said, "data_address": found["data_address"], "usd_per_hour": host.usd_per_hour}
 

@@ -10,9 +10,9 @@ import subprocess
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.paths import ROOT
 from experiments.testbed.platforms.hosts.hosts_file import Host, Hosts
 
@@ -32,7 +32,7 @@ class Remote:
     host: Host
     listed: Hosts
 
-    def survey(self) -> dict[str, Any]:
+    def survey(self) -> JsonObject:
         """The facts of the host. Raises EnvironmentMissing where it cannot be a machine."""
         found = self._survey()
         wants = {
@@ -75,17 +75,15 @@ class Remote:
         """True where the machine's program runs."""
         return bool(self._survey()["program"])
 
-    def _survey(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._fresh("survey", self.host.data_interface))
+    def _survey(self) -> JsonObject:
+        found: JsonObject = json.loads(self._fresh("survey", self.host.data_interface))
         return found
 
     def take(self, experiment: str, expires: str) -> None:
         """Have it for one experiment, until then. Raises EnvironmentMissing where another has."""
         self._fresh("take", experiment, expires)
 
-    def install(
-        self, experiment: str, bundle: bytes, content: Path, settings: dict[str, Any]
-    ) -> None:
+    def install(self, experiment: str, bundle: bytes, content: Path, settings: JsonObject) -> None:
         """The machine of `settings`, made of its role's part of the bundle, and of its content
         where that is here. Raises EnvironmentMissing with what the host said."""
         home = "/opt/sparecraft/bundle"

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.inventory import Identity, Inventory
-from experiments.testbed.platforms.base import CostEstimate, Given, Option, Platform, PlatformEntry
+from experiments.testbed.platforms.base import (
+    CostEstimate,
+    FleetRow,
+    Given,
+    Option,
+    Platform,
+    PlatformEntry,
+)
 
 
 class _Local:
@@ -53,7 +59,7 @@ class _Local:
 
         return sorted({*stated(STACK), *(found.experiment for found in docker.find())})
 
-    def fleets(self, given: Given) -> list[dict[str, Any]]:
+    def fleets(self, given: Given) -> list[FleetRow]:
         """The fleets that carry our label, here and on the hosts of fleets that were made from
         here."""
         from experiments.testbed.platforms.local import docker

@@ -29,7 +29,7 @@ def choose_addresses(
     further_entries: Collection[str] = (),
     taken_ports: Collection[int],
     taken_networks: Collection[IPv4Network],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Ports and ranges that `stated` leaves open, as the stack's variables.
 
     Parameters: kept, those of the fleet as it is up; further_entries, entry tiers after the first;
@@ -52,7 +52,7 @@ def choose_addresses(
 
 def _ranges(
     stated: Mapping[str, Any], kept: Mapping[str, Any], taken: Collection[IPv4Network]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Both ranges at the same place of their /16; one that is stated gives the other's."""
     for name, other in (("data_cidr", "control_cidr"), ("control_cidr", "data_cidr")):
         if name in stated:

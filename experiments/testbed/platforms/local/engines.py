@@ -20,6 +20,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from core.config_file import Strict, check, read_toml
+from core.json_object import JsonObject
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class DockerHosts(Strict):
     underlay_mtu: Annotated[int, Field(ge=1280, le=9216)] = 1500
 
 
-def read(file: Path) -> dict[str, Any]:
+def read(file: Path) -> JsonObject:
     """The stack's variables that `file` says, its paths from its own folder. Raises InputError."""
     said = check(read_toml(file), DockerHosts).model_dump(mode="json")
     for host in said["hosts"]:

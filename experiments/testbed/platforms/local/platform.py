@@ -9,6 +9,7 @@ from typing import Any
 
 from core.config_file import check, read_tfvars
 from core.errors import EnvironmentMissing
+from core.json_object import JsonObject
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Identity, Inventory
 from experiments.design.roles import find_roles
@@ -53,7 +54,7 @@ class LocalPlatform:
         self._engine_of: dict[str, Engine] = {}
 
     @property
-    def hosts(self) -> dict[str, Any]:
+    def hosts(self) -> JsonObject:
         """The stack's variables that say where it is; none on this host's engine."""
         if self._hosts is not None:
             return dict(self._hosts)
