@@ -234,7 +234,7 @@ def _for_a_program() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _print_error(error: dict[str, Any], exit_code: int) -> None:
+def _print_error(error: dict[str, object], exit_code: int) -> None:
     typer.echo(json.dumps({"error": {**error, "exit_code": exit_code}}, indent=2))
 
 

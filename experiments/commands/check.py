@@ -83,7 +83,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _deep(design: Design, narrator: Narrator) -> list[dict[str, Any]]:
+def _deep(design: Design, narrator: Narrator) -> list[dict[str, object]]:
     """Each operation's answer on the smallest fleet."""
     from experiments.run.deep_check import deep_check, small_name
 
@@ -155,7 +155,9 @@ def _operation_errors(design: Design) -> list[InputError]:
     ]
 
 
-def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None) -> dict[str, Any]:
+def summary_of(
+    design: Design, results: Path = RESULTS, cores: int | None = None
+) -> dict[str, object]:
     """The design, for a program; by earlier runs in `results`, how busy it will be.
 
     Parameters: cores, of the host that all machines share. Raises InputError where an arm asks for
@@ -209,7 +211,7 @@ def summary_of(design: Design, results: Path = RESULTS, cores: int | None = None
     }
 
 
-def _locustfile(design: Design) -> dict[str, Any] | None:
+def _locustfile(design: Design) -> dict[str, object] | None:
     name = design.experiment.load.locustfile
     return locustfile_json(read_locustfile(design.directory / name)) if name else None
 
@@ -220,13 +222,13 @@ def _worker(design: Design) -> str | None:
     return None if workload is None else sent_by(load.worker, workload.client is not None)
 
 
-def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
+def _settings(design: Design, arm: Arm, tier: str) -> dict[str, object]:
     settings = arm.of(tier)
     given = settings.model_dump(exclude_none=True)
     return given if tier in design.fleet.arbiters else settings.role
 
 
-def _cost(design: Design, load_s: float | None) -> dict[str, Any] | None:
+def _cost(design: Design, load_s: float | None) -> dict[str, object] | None:
     """The tiers' machines in service, in USD on EC2, an hour and while there is load; None where
     a type has no price."""
     region, instances = next(iter(price_book("ec2").regions.items()))

@@ -47,7 +47,7 @@ def compare(
             got="one",
             hint="`sparecraft report RUN` shows a single one.",
         )
-    columns: dict[Path, dict[str, Any]] = {}
+    columns: dict[Path, dict[str, object]] = {}
     wrong: list[InputError] = []
     for run in runs:
         try:
@@ -89,13 +89,13 @@ def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
     return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
 
 
-def column(run: Path, result: Result) -> dict[str, Any]:
+def column(run: Path, result: Result) -> dict[str, object]:
     """The columns that are held against the other runs."""
     stopped, slo, host = result.get("stopped"), result["slo"], result["host"]
     try:
         kind = kinds.find(result["kind"])
     except InputError:  # of somebody's own, which is not here
-        found = {}
+        found: Mapping[str, object] = {}
     else:
         found = of_kind(run, lambda: kind.compared_values(result))
     return {

@@ -100,7 +100,7 @@ def _printed(program: Path, option: str) -> str:
 
 def _host(results: Path) -> Iterator[Line]:
     host = manifest.host()
-    cores, memory_gb = int(host["cores"]), float(host["memory_gb"])
+    cores, memory_gb = host["cores"], host["memory_gb"]
     more = "A smaller host measures itself: use a larger one, or EC2."
     yield _at_least("cores", cores, _CORES_MIN, f"{cores}, {host['cpu']}", more)
     yield _at_least("memory", memory_gb, _MEMORY_GB_MIN, f"{memory_gb:g} GB", more)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,6 +14,10 @@ from core.terminal import print_json
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out, words
+
+if TYPE_CHECKING:
+    from core.runfiles.result import Result
+    from experiments.testbed.platforms.base import FleetRow
 
 _FOLDED, _WIDTH_MIN = ("found", "question"), 24
 _ASKS = "**What it asks:** "
@@ -24,6 +29,29 @@ _ONLY_JSON = (
     "disturbed",
     "availability_met",
 )  # a run's name is its time, and its folder's
+
+
+class _DesignRow(TypedDict):
+    name: str
+    minutes: float | None  # of load; None: as long as it takes
+    last: str | None  # verdict of the newest run
+    question: str
+
+
+class _RunRow(TypedDict):
+    kind: str
+    experiment: str
+    run: str
+    valid: bool
+    stopped: str | None
+    disturbed: bool
+    slo_asked: bool
+    slo_met: bool | None
+    availability_met: bool | None
+    usd: float | None
+    started: str | None
+    found: Mapping[str, object]
+    folder: str
 
 
 def list_(
@@ -54,7 +82,7 @@ def list_(
     _print_rows("designs that come along", built_in)
 
 
-def _shown(run: dict[str, Any]) -> dict[str, Any]:
+def _shown(run: _RunRow) -> Mapping[str, object]:
     """The SLO's entry of a run; a run that is not valid has none: it is left out."""
     if run["stopped"] or run["disturbed"]:
         return {**run, "valid": _verdict(run), "slo_met": None}
@@ -64,7 +92,7 @@ def _shown(run: dict[str, Any]) -> dict[str, Any]:
     return {**run, "slo_met": met}
 
 
-def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
+def _fleets(chosen: Chosen) -> tuple[list[FleetRow] | None, str]:
     """The platform's fleets; None, and why, where it does not answer."""
     try:
         return chosen.entry.fleets(chosen.given), ""
@@ -72,13 +100,13 @@ def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
         return None, f"{error.place} does not answer: {error.got}"
 
 
-def _own_designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _own_designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
     """Designs in folders of this one, by what other commands take for them."""
     found = sorted(path.parent for path in Path().glob("*/experiment.toml"))
     return [_design_or_trouble(f"./{folder}", runs) for folder in found]
 
 
-def _design_or_trouble(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _design_or_trouble(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
     try:
         return _design(name, runs)
     except InputError:
@@ -86,15 +114,14 @@ def _design_or_trouble(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
         return {"name": name, "minutes": None, "last": None, "question": said}
 
 
-def _designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
     from experiments.design import designs_available
 
     return [_design_or_trouble(name, runs) for name in designs_available()]
 
 
-def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """A design's question, its minutes of load (None: as long as it takes), and what its
-    newest run came to."""
+def _design(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
+    """A design, and what its newest run came to."""
     from experiments.design import load_design
 
     design = load_design(name)
@@ -109,7 +136,7 @@ def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _verdict(run: dict[str, Any]) -> str:
+def _verdict(run: _RunRow) -> str:
     if run["stopped"]:
         return f"stopped by {run['stopped']}"
     if not run["valid"]:
@@ -128,7 +155,7 @@ def question(folder: Path) -> str:
     return said[0].partition("?")[0].strip() + "?" if said else ""
 
 
-def _runs(results: Path) -> list[dict[str, Any]]:
+def _runs(results: Path) -> list[_RunRow]:
     from core.runfiles.result import results_in
 
     rows = []
@@ -146,35 +173,35 @@ def left_out(error: InputError) -> None:
     err.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
-def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+def _row(folder: Path, result: Result) -> _RunRow:
     """A run by its head, and `found` by its kind."""
     from experiments.record.result import of_kind, validity
 
-    head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
-    slo_met = result["slo"]["met"] if result["slo"] else None
-    availability = (result["slo"] or {}).get("availability") or {}
-    stopped = result["stopped"] and result["stopped"]["by"]
+    slo = result["slo"] or {}
     try:
         kind = kinds.find(result["kind"])
     except InputError:  # of somebody's own, which is not here
-        found = {}
+        found: Mapping[str, object] = {}
     else:
         found = of_kind(folder, lambda: kind.row(result))
-    usd, started = result["cost"]["usd"], result["started"]
-    more = {
-        "stopped": stopped,
+    return {
+        "kind": result["kind"],
+        "experiment": result["experiment"],
+        "run": result["run"],
+        "valid": result["valid"],
+        "stopped": result["stopped"] and result["stopped"]["by"],
         "disturbed": validity(result) == "disturbed",
-        "slo_asked": bool(result["slo"]),
-        "slo_met": slo_met,
-        "availability_met": availability.get("met"),
-        "usd": usd,
-        "started": started,
+        "slo_asked": bool(slo),
+        "slo_met": slo.get("met"),
+        "availability_met": (slo.get("availability") or {}).get("met"),
+        "usd": result["cost"]["usd"],
+        "started": result["started"],
         "found": found,
+        "folder": str(folder),
     }
-    return {**head, **more, "folder": str(folder)}
 
 
-def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
+def _print_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         out.print(f"[bold]{title}[/bold]: none")
         return

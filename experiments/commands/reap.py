@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -74,7 +74,7 @@ def _show(aws: Aws, found: Sequence[TaggedResource], over: Sequence[TaggedResour
     )
 
 
-def _row(one: TaggedResource) -> dict[str, Any]:
+def _row(one: TaggedResource) -> dict[str, object]:
     return {
         "experiment": one.experiment,
         "kind": one.kind,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import polars as pl
@@ -212,11 +212,26 @@ def calibrate(testbed: Testbed, runner: BlockRun) -> None:
         place = ".".join(map(str, one.key))
         raise MeasurementFailed(place, expected=one.expected, got=one.got, hint=one.hint)
 
-    def result_part(_: Path) -> dict[str, Any] | None:
+    def result_part(_: Path) -> dict[str, object] | None:
         return {"calibration": body} if runner.handles else None
 
     testbed.keep(result_part)
     runner.design = replace(runner.design, experiment=experiment)
+
+
+class Calibration(TypedDict):
+    """`calibration` of manifest.json; `arms` is the utilisation of each tier."""
+
+    utilisation: float | None
+    tier: str
+    rate_per_s: float
+    ci_low: float
+    ci_high: float
+    confidence: float
+    pieces: int
+    requests: int
+    tiers: dict[str, dict[str, float]]
+    arms: dict[str, dict[str, float]]
 
 
 def calibration_json(
@@ -225,8 +240,8 @@ def calibration_json(
     found: tuple[Rate, Mapping[str, Work]],
     pieces: Sequence[Piece],
     reads: float,
-) -> dict[str, Any]:
-    """`calibration` of manifest.json: what was asked and found, and what each arm will use."""
+) -> Calibration:
+    """What was asked and found, and what each arm will use."""
     rate, work = found
     first = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
     per_copy = {tier: one.cpu_s / first[tier] for tier, one in work.items()}

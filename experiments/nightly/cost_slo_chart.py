@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.nightly.figures import (
     HEIGHT,
     arm_keys,
@@ -69,9 +69,7 @@ def scatter_figure(
     )
 
 
-def _scatter(
-    steps: list[dict[str, Any]], dots: list[dict[str, Any]], limit: float | None, size: Size
-) -> Any:
+def _scatter(steps: Rows, dots: Rows, limit: float | None, size: Size) -> Any:
     costs = [row["usd"] for row in (*steps, *dots)]
     latencies = [row["ms"] for row in (*steps, *dots)] + ([limit] if limit else [])
     room = (max(costs) - min(costs) or max(costs)) * 0.06

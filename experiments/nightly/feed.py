@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from experiments.nightly.history import History, Night, incomplete, missed
 from experiments.nightly.tables import heads
 
 
-def feed_values(history: History) -> list[dict[str, Any]]:
+def feed_values(history: History) -> list[dict[str, object]]:
     """The newest thirty nights as entries of the feed."""
     return [_entry(history, night) for night in reversed(history.nights[-30:])]
 
 
-def _entry(history: History, night: Night) -> dict[str, Any]:
+def _entry(history: History, night: Night) -> dict[str, object]:
     runs = heads(history.runs, night.night)
     valid = [run for run in runs if run.valid]
     late = missed(run for run in history.runs if run.night == night.night)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Row, Rows, data
 from experiments.nightly.changes import Change
 from experiments.nightly.history import Gain, Percentile, Run
 from experiments.report import palette
@@ -101,8 +101,8 @@ def filled_and_hollow(base: Any) -> list[Any]:
 
 
 def over_nights(
-    points: list[dict[str, Any]],
-    limits: list[dict[str, Any]],
+    points: Rows,
+    limits: Rows,
     runs: Sequence[Dated],
     size: Size,
     unit: str,
@@ -178,7 +178,7 @@ def point_of(
     y: float,
     low: float | None,
     high: float | None,
-) -> dict[str, Any]:
+) -> Row:
     index = arms.index(run.arm) if run.arm in arms else 0
     named = [str(arm) for arm in arms]
     repeats = sorted({other.number for other in runs if other.night == run.night})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from core.chart_style import Rows
 from experiments.nightly.figures import (
     arm_keys,
     arms_of,
@@ -112,7 +112,7 @@ def _of_runs(
 
 def _by_arm(
     runs: Sequence[Run], identity: str, title: str, text: str, unit: str,
-    value: Callable[[Run], float | None], limits: Sequence[dict[str, Any]] = (), limit: str = "",
+    value: Callable[[Run], float | None], limits: Rows = (), limit: str = "",
 ) -> Figure:  # fmt: skip
     arms = arms_of(runs)
     points = [
@@ -128,7 +128,7 @@ def _by_arm(
 
 def _drawn(
     runs: Sequence[Run], identity: str, title: str, text: str, unit: str,
-    points: list[dict[str, Any]], keys: tuple[Key, ...], limits: Sequence[dict[str, Any]],
+    points: Rows, keys: tuple[Key, ...], limits: Rows,
 ) -> Figure:  # fmt: skip
     return drawn(
         identity,

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from core.json_object import JsonObject
 from experiments.record.records import space_for
 
 SCHEMA = 1
@@ -106,15 +107,15 @@ class Run(_Line):
     exit_code: int | None = None
     version: str | None = None
     commit: str | None = None
-    host: dict[str, Any] = {}
+    host: JsonObject = {}
     valid: bool
     reasons: tuple[str, ...] = ()
     disturbed: bool = False  # others took the host: not valid, and no fleet's doing
     stopped: str = ""  # guard or halt, where one of them ended it
     found: str = ""  # in few words, of a kind without arms
     cost: dict[str, float | None] = {}  # usd, usd_per_hour, usd_per_month, usd_per_million_good
-    plan: dict[str, Any] = {}  # feasible, usd_per_month, book, prices_as_of, region
-    faults: dict[str, Any] = {}  # injected, reverted, clean
+    plan: JsonObject = {}  # feasible, usd_per_month, book, prices_as_of, region
+    faults: JsonObject = {}  # injected, reverted, clean
     baseline: str | None = None
     judged: str | None = None  # the arm that the SLO is asked of; None where a line has no arm
     arm: str | None = None

@@ -6,7 +6,6 @@ import math
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from experiments.nightly.changes import Change
 from experiments.nightly.cost_slo_chart import scatter_figure
@@ -98,7 +97,7 @@ class Site:
         return "" if any(run.valid for run in runs) else "no run was valid yet"
 
 
-def index_values(site: Site) -> dict[str, Any]:
+def index_values(site: Site) -> dict[str, object]:
     """The front page."""
     return {
         "headline": headline(site),
@@ -140,7 +139,7 @@ def _fresh(site: Site, change: Change) -> bool:
     return site.end is not None and change.identity in site.end.changes
 
 
-def tile(site: Site, entry: str) -> dict[str, Any]:
+def tile(site: Site, entry: str) -> dict[str, object]:
     """One design on the front page: its last run, and where it comes from."""
     runs = site.history.of(entry)
     judged = [run for run in runs if run.arm is not None and run.arm == (run.judged or run.arm)]
@@ -179,7 +178,7 @@ def _mood(run: Run | None) -> str:
     return "good" if run.slo_met else "bad"
 
 
-def design_values(site: Site, entry: str) -> dict[str, Any]:
+def design_values(site: Site, entry: str) -> dict[str, object]:
     """The page of one design."""
     runs = site.history.of(entry)
     own = tuple(one for one in site.changes if one.entry == entry)
@@ -277,7 +276,7 @@ def fronts(
     return known[0][1], points, f"front of night {before.night}"
 
 
-def commits_between(found: Sequence[Change]) -> list[dict[str, Any]]:
+def commits_between(found: Sequence[Change]) -> list[dict[str, object]]:
     """The commits between the nights of each change; nothing where git does not know."""
     told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
     return [

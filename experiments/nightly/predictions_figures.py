@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.nightly.figures import HEIGHT, filled_and_hollow, limit_key, log_y, over_nights
 from experiments.nightly.history import Prediction
 from experiments.report import palette
@@ -78,7 +78,7 @@ def error_figure(predictions: Sequence[Prediction], name: str) -> Figure:
     )
 
 
-def _scatter(dots: list[dict[str, Any]], size: Size) -> Any:
+def _scatter(dots: Rows, size: Size) -> Any:
     shown = [*(dot["y"] for dot in dots), *_AROUND]
     y = log_y(shown, "measured / predicted (log scale)")("y")
     x = alt.X(

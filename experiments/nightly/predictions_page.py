@@ -24,7 +24,7 @@ _MOODS = {"kept": "good", "broken": "bad", "undecided": "unknown"}
 _USED = ((0.3, "below 30 %"), (0.6, "30 to 60 %"), (float("inf"), "from 60 % on"))
 
 
-def predictions_values(history: History, reports: frozenset[str]) -> dict[str, Any]:
+def predictions_values(history: History, reports: frozenset[str]) -> dict[str, object]:
     """Values of the page's template."""
     everyone = history.predictions
     valid = sorted((one for one in everyone if one.valid), key=lambda one: one.utilisation or 0.0)

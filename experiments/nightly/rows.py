@@ -89,7 +89,7 @@ def _lines(
 
 def _head_of(
     made: NightRun, folder: Path, result: Result, manifest: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The facts that a run's arms share."""
     reasons = [made.trouble] if made.trouble else []
     for name in VERDICTS:
@@ -164,7 +164,7 @@ def _of_arm(
     body: Mapping[str, Any],
     manifest: Mapping[str, Any],
     frame: pl.DataFrame | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     slo = result["slo"] or {}
     own = None if frame is None else frame.filter(pl.col("arm") == arm)
     blocks = [one for one in body.get("host_blocks") or () if one.get("arm") == arm]

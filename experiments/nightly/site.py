@@ -112,7 +112,7 @@ def _link(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _everything(history: History, site: pages.Site) -> dict[str, Any]:
+def _everything(history: History, site: pages.Site) -> dict[str, object]:
     """The history and what was made of it, for programs."""
     kinds = {
         "nights": history.nights,

@@ -26,6 +26,7 @@ from core.config_file import (
     refusal,
 )
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments import kinds
 from experiments.design import Design, load_design
 from experiments.design.schedule import load_length_s
@@ -60,7 +61,7 @@ class Entry(Strict):
     close: bool = False
     """Go on with each run's plan, as `sparecraft run --close` does: measure the planned fleet, and
     keep the prediction beside it."""
-    override: dict[str, Any] = Field(default_factory=dict)
+    override: JsonObject = Field(default_factory=dict)
     """Tables of experiment.toml that are put over the design's."""
     note: str = ""
     """What the site says of its SLO beside when it was set, which the design says."""
@@ -228,7 +229,7 @@ def variant(entry: Entry, directory: Path, into: Path) -> Path:
     return copied
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
     """`above` over `below`; tables are merged, everything else takes the place of what was."""
     values = copy.deepcopy(dict(below))
     for key, value in above.items():

@@ -12,7 +12,7 @@ import vl_convert
 from core import chart_style as style
 from experiments.report import palette
 
-_CONFIG: dict[str, Any] = {
+_CONFIG: dict[str, object] = {
     **style.CONFIG,
     "background": None,
     "aria": False,

@@ -16,7 +16,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +23,7 @@ import polars as pl
 from core.statistics.sequential import look_times
 from experiments.record.metrics.bootstrap import Sample, Stratum
 from experiments.record.metrics.looks import OPEN, compared, levels
-from experiments.record.metrics.slo import slo_verdict
+from experiments.record.metrics.slo import ArmSlo, slo_verdict
 
 RATE_PER_S, MEASURE_S = 5.0, 20.0
 SERVERS, GAP_S, RUN_S = 4, 20.0, 5.0
@@ -115,11 +114,10 @@ def limit_ms(share: float, avoid: float) -> float:
     return float(np.quantile(latency_ms, 1.0 - share))
 
 
-def slo_words(seed: int, blocks: int, avoid: float, slo: dict[str, float]) -> dict[str, Any]:
+def slo_words(seed: int, blocks: int, avoid: float, slo: dict[str, float]) -> ArmSlo:
     """The SLO's verdict on one arm of so many blocks."""
     found = slo_verdict(slo_run(seed, blocks, avoid), ["arm-0"], slo, block_s=RUN_S)
-    verdict: dict[str, Any] = found["arms"]["arm-0"]
-    return verdict
+    return found["arms"]["arm-0"]
 
 
 def _print_tables(runs: int, slo_runs: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from experiments.report import palette
 from experiments.report.palette import Colour
@@ -28,7 +27,7 @@ _UNITS = {"ms": "ms", "reqps": "per second", "currencyUSD": "USD", "percent": "%
 _DASHES = {" p95": [8, 4], " p50": [2, 3], " 5 min": [8, 4], " max": [2, 3]}
 
 
-def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, Any]]:
+def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, object]]:
     """Each chart with its lines; one a tier where Grafana has a row a tier."""
     view = View(snapshot["experiment"], snapshot["run"], snapshot["from_ms"], snapshot["to_ms"])
     arms = [one["arm"] for one in snapshot["arms"]]
@@ -39,7 +38,7 @@ def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, Any]]:
     return found
 
 
-def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> dict[str, Any]:
+def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> dict[str, object]:
     range_s = (view.to_ms - view.from_ms) // 1000
     lines = [
         (name, points)
@@ -59,7 +58,7 @@ def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> d
     }
 
 
-def _style(name: str, index: int, arms: Sequence[str]) -> dict[str, Any]:
+def _style(name: str, index: int, arms: Sequence[str]) -> dict[str, object]:
     """An arm's lines have its colour; the SLO's that of limits."""
     arm = next((arm for arm in arms if name == arm or name.startswith(f"{arm} ")), None)
     colour = _colour(name, index, arms, arm)

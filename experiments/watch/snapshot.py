@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.json_object import JsonObject
 from grafana.influx import Influx, newest, view_of
 from grafana.macros import View, expand
 from grafana.panel_query import PanelQuery
@@ -24,7 +25,7 @@ from grafana.queries_slo import (
     WINDOWS_MIN,
 )
 
-Snapshot = dict[str, Any]
+Snapshot = JsonObject
 Points = list[list[float]]
 
 _LIVE_MS = 60_000  # since the last request
@@ -92,7 +93,7 @@ class Watcher:
                 if points:
                     yield _named(query.alias, series.get("tags") or {}, column), points
 
-    def _arms(self, view: View) -> list[dict[str, Any]]:
+    def _arms(self, view: View) -> list[dict[str, object]]:
         """Each arm over the whole run, and what is now."""
         whole = self._table(view)
         recent = {minutes: self._table(_last_minutes(view, minutes)) for minutes in WINDOWS_MIN}
@@ -116,9 +117,9 @@ class Watcher:
             for arm, figures in whole.items()
         ]
 
-    def _table(self, view: View) -> dict[str, dict[str, Any]]:
+    def _table(self, view: View) -> dict[str, dict[str, object]]:
         """Requests, failures and latency by arm."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, object]] = {}
         for query in _of(TABLE):
             for series in self.influx.series(expand(query.influxql, view, 1)):
                 row = dict(zip(series["columns"][1:], series["values"][0][1:], strict=True))
@@ -161,7 +162,7 @@ class Watcher:
     def _extra_work(self, view: View) -> dict[str, float | None]:
         return {tier: self._last(EXTRA_WORK, replace(view, tier=tier)) for tier in self.tiers(view)}
 
-    def _windows(self, view: View) -> list[dict[str, Any]]:
+    def _windows(self, view: View) -> list[JsonObject]:
         """Faults, interference, phases, arms and verdicts, in order; an end of None is open."""
         return sorted(
             (
@@ -193,7 +194,7 @@ def _newest_of(windows: Sequence[Mapping[str, Any]], layer: str) -> str | None:
     return next((one["title"] for one in reversed(windows) if one["layer"] == layer), None)
 
 
-def _verdicts(windows: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, Any]:
+def _verdicts(windows: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, object]:
     """The newest of the run, without which no other counts, and of each arm as the tables have
     them."""
     found = {

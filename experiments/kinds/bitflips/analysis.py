@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from core.runfiles.manifest import manifest_if_any
-from experiments.kinds.bitflips.inject import OUTCOMES
+from experiments.kinds.bitflips.inject import OUTCOMES, Injection
 from experiments.kinds.bitflips.measure import (
     ANSWERS,
     ANSWERS_FILE,
     INJECTIONS,
     INJECTIONS_FILE,
     PRICES_FILE,
+    BitflipsManifest,
+    Price,
 )
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured
@@ -25,6 +27,42 @@ from experiments.report.text import percent
 
 _Z = 1.959964  # of 95 %, two-sided
 _ORIGINS = 12  # of silent corruptions that are listed
+
+
+class Shares(TypedDict):
+    """Counts of outcomes, their shares and intervals; injections that the run never came to count
+    for nothing."""
+
+    program: str
+    variant: str
+    injections: int
+    missed: int
+    counts: dict[str, int]
+    shares: dict[str, float | None]
+    intervals: dict[str, tuple[float, float]]
+    silent_by_stream: dict[str, int]
+
+
+class Probability(TypedDict):
+    """A share of the planner's, with its bounds; None where there were no injections."""
+
+    p: float | None
+    interval: tuple[float, float]
+
+
+class Ratio(TypedDict):
+    """Median CPU time of a variant, and its ratio to native's, repeat by repeat."""
+
+    program: str
+    variant: str
+    repeats: int
+    cpu_s: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    requests_per_cpu_s: list[float] | None
+    requests_per_s: list[float] | None
+    transactions: dict[str, int] | None
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
@@ -44,12 +82,13 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 def analyse(folder: Path) -> Findings:
     """The files of a run."""
-    manifest = manifest_if_any(folder)
-    injections = read_table(folder / INJECTIONS_FILE, INJECTIONS).to_dicts()
+    manifest = cast(BitflipsManifest, manifest_if_any(folder))
+    table = read_table(folder / INJECTIONS_FILE, INJECTIONS)
+    injections = cast(list[Injection], table.to_dicts())
     prices = json.loads((folder / PRICES_FILE).read_text(encoding="utf-8"))
     asked = manifest["spec"]["bitflips"]
     rows = [row_of(program, variant, found) for (program, variant), found in _split(injections)]
-    by_variant: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_variant: dict[str, list[Injection]] = defaultdict(list)
     for one in injections:
         by_variant[one["variant"]].append(one)
     pooled = [row_of("all", variant, found) for variant, found in by_variant.items()]
@@ -68,16 +107,16 @@ def analyse(folder: Path) -> Findings:
 
 
 def _split(
-    injections: Sequence[Mapping[str, Any]],
-) -> list[tuple[tuple[str, str], list[Mapping[str, Any]]]]:
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    injections: Iterable[Injection],
+) -> Iterable[tuple[tuple[str, str], list[Injection]]]:
+    found: dict[tuple[str, str], list[Injection]] = defaultdict(list)
     for one in injections:
         found[one["program"], one["variant"]].append(one)
-    return list(found.items())
+    return found.items()
 
 
-def row_of(program: str, variant: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts, shares and intervals; injections that the run never came to count for nothing."""
+def row_of(program: str, variant: str, found: Sequence[Injection]) -> Shares:
+    """The outcomes of a program's variant."""
     counts = Counter(one["outcome"] for one in found)
     fired = sum(counts[outcome] for outcome in OUTCOMES)
     return {
@@ -94,7 +133,7 @@ def row_of(program: str, variant: str, found: Sequence[Mapping[str, Any]]) -> di
     }
 
 
-def for_planner(row: Mapping[str, Any]) -> dict[str, Any]:
+def for_planner(row: Shares) -> dict[str, Probability]:
     """As PCRAFT's integrity model has them: corrupt, crash (a stop is one), retry; the rest is
     masked. With the bounds of each."""
     counts, of = row["counts"], row["injections"]
@@ -109,7 +148,7 @@ def for_planner(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def silent_origins(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def silent_origins(found: Sequence[Injection]) -> list[dict[str, object]]:
     """The origins at which the silent corruptions of a variant began, the most frequent first."""
     origins = Counter(
         (one["program"], one["function"], one["line"], one["stream"], one["opcode"])
@@ -123,12 +162,12 @@ def silent_origins(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def price_rows(prices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Median CPU time of each program and variant, and its ratio to native's, repeat by repeat."""
+def price_rows(prices: Sequence[Price]) -> list[Ratio]:
+    """The price of each program and variant."""
     times: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for one in prices:
         times[one["program"], one["variant"]][one["repeat"]] = one["cpu_s"]
-    rows = []
+    rows: list[Ratio] = []
     for (program, variant), own in times.items():
         native = times.get((program, "native"), {})
         ratios = sorted(own[n] / native[n] for n in own if native.get(n, 0.0) > 0.0)
@@ -138,16 +177,14 @@ def price_rows(prices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "ratio": median(ratios) if ratios else None,
             "ratio_low": ratios[0] if ratios else None,
             "ratio_high": ratios[-1] if ratios else None,
-            "requests_per_cpu_s": _rate(prices, program, variant, "cpu_s"),
-            "requests_per_s": _rate(prices, program, variant, "took_s"),
+            "requests_per_cpu_s": _rate(prices, program, variant, lambda one: one["cpu_s"]),
+            "requests_per_s": _rate(prices, program, variant, lambda one: one["took_s"]),
             "transactions": _transactions(prices, program, variant),
         })  # fmt: skip
     return rows
 
 
-def _transactions(
-    prices: Sequence[Mapping[str, Any]], program: str, variant: str
-) -> dict[str, int] | None:
+def _transactions(prices: Sequence[Price], program: str, variant: str) -> dict[str, int] | None:
     """Hardware transactions begun in all repeats, and aborts by reason; None where it had none."""
     found = [
         one["transactions"]
@@ -158,18 +195,18 @@ def _transactions(
 
 
 def _rate(
-    prices: Sequence[Mapping[str, Any]], program: str, variant: str, over: str
+    prices: Sequence[Price], program: str, variant: str, over: Callable[[Price], float]
 ) -> list[float] | None:
     """Least, median and greatest of a service's requests over a time; None for a kernel."""
     rates = sorted(
-        one["requests"] / one[over]
+        one["requests"] / over(one)
         for one in prices
         if (one["program"], one["variant"]) == (program, variant) and "requests" in one
     )
     return [rates[0], median(rates), rates[-1]] if rates else None
 
 
-def _answers(folder: Path) -> list[dict[str, Any]]:
+def _answers(folder: Path) -> list[dict[str, object]]:
     """The frequency of each wrong answer of a service: under load, or read back."""
     if not (folder / ANSWERS_FILE).exists():
         return []
@@ -183,13 +220,13 @@ def _answers(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def speed_of(price: Sequence[Mapping[str, Any]], variant: str) -> float | None:
+def speed_of(price: Sequence[Ratio], variant: str) -> float | None:
     """The variant's speed as a share of native's: the geometric mean over programs."""
     ratios = [one["ratio"] for one in price if one["variant"] == variant and one["ratio"]]
     return math.exp(-sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
-def _missing(rows: Sequence[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
+def _missing(rows: Sequence[Shares], asked: Mapping[str, Any]) -> list[str]:
     """Why the campaign is not what was asked for."""
     pairs = {(row["program"], row["variant"]): row for row in rows}
     reasons = []
@@ -202,7 +239,7 @@ def _missing(rows: Sequence[Mapping[str, Any]], asked: Mapping[str, Any]) -> lis
     return reasons
 
 
-def _silent_shares(pooled: Sequence[Mapping[str, Any]]) -> str:
+def _silent_shares(pooled: Sequence[Shares]) -> str:
     return "silent: " + ", ".join(
         f"{one['variant']} {percent(one['shares']['silent'])}" for one in pooled
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.kinds.bitflips.inject import OUTCOMES
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
@@ -39,7 +39,7 @@ def outcome_figure(
     return drawn(identity, title, caption, legend, lambda size: _bars(bars, size))
 
 
-def _bars(bars: list[dict[str, Any]], size: Size) -> Any:
+def _bars(bars: Rows, size: Size) -> Any:
     names = list(dict.fromkeys(bar["bar"] for bar in bars))
     return (
         alt.Chart(data(bars))

@@ -10,7 +10,7 @@ import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from core.errors import MeasurementFailed
 from experiments.kinds.bitflips import record, service_run
@@ -53,6 +53,26 @@ class Golden:
     output: bytes
     results: int
     cpu_s: float
+
+
+class Injection(TypedDict):
+    """A line of the journal; of a service also its answer."""
+
+    program: str
+    variant: str
+    number: int
+    outcome: str
+    at: int
+    bit: int
+    width: int
+    stream: str
+    function: str
+    line: int
+    opcode: str
+    status: int | None
+    corrected: int
+    fault: NotRequired[str]
+    phase: NotRequired[str]
 
 
 def run(program: Path, asked: record.FlipOrder, wall_s: float, folder: Path) -> Ran:
@@ -146,17 +166,18 @@ def outcome_of(ran: Ran, whole: Golden) -> str:
 
 def inject(
     built: Built, whole: Golden, limits: Limits, folder: Path, *, seed: int, number: int, bits: int
-) -> dict[str, Any]:
-    """Injection `number`, as a line of the journal."""
+) -> Injection:
+    """Injection `number`."""
     at, draw = drawn(seed, built.program, built.variant, number, whole.results)
     asked = record.FlipOrder(at, draw, bits, limits.cpu_s, limits.memory_bytes, limits.output_bytes)
     ran = execute(built, asked, limits, folder, whole.output)
     told = ran.told
-    line = {
+    line: Injection = {
         "program": built.program, "variant": built.variant, "number": number,
         "outcome": outcome_of(ran, whole), "at": at, "bit": told.bit, "width": told.width,
         "stream": told.stream, "function": told.function, "line": told.line,
         "opcode": told.opcode, "status": ran.status, "corrected": told.corrected,
     }  # fmt: skip
-    answers = {"fault": ran.fault, "phase": ran.phase}
-    return line | answers if built.program in SERVICES else line
+    if built.program in SERVICES:
+        line["fault"], line["phase"] = ran.fault, ran.phase
+    return line

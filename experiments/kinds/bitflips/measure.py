@@ -15,18 +15,19 @@ import resource
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import polars as pl
 
 from core.errors import MeasurementFailed
 from core.runfiles.events import json_lines
+from core.runfiles.manifest import Manifest
 from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.compared import serving_of
-from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
+from experiments.kinds.bitflips.inject import Golden, Injection, Limits, golden, inject
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.service_run import cpu_time
 from experiments.kinds.bitflips.services import SERVICES
@@ -53,6 +54,41 @@ ANSWERS = pl.Schema(
 )  # fmt: skip
 
 
+class Program(TypedDict):
+    """A program as it was compiled, and its undisturbed run."""
+
+    program: str
+    variant: str
+    results: int
+    cpu_s: float
+    digest: str
+    limit_cpu_s: int
+
+
+class BitflipsManifest(Manifest, total=False):
+    """The manifest with this kind's own key."""
+
+    programs: list[Program]
+
+
+class Cost(TypedDict):
+    """CPU time of a run; of a service also its requests, and how long they took; of one that had
+    hardware transactions, how many were begun and aborted, by reason (runtime/rtm.c)."""
+
+    cpu_s: float
+    took_s: NotRequired[float]
+    requests: NotRequired[int]
+    transactions: NotRequired[dict[str, int]]
+
+
+class Price(Cost):
+    """The cost of a program's variant in one repeat."""
+
+    program: str
+    variant: str
+    repeat: int
+
+
 class Campaign:
     """Measures; `testbed.keep` makes sure that what was found is written, whatever happens."""
 
@@ -60,10 +96,10 @@ class Campaign:
         self._testbed = testbed
         self._section = section
         self._seed = testbed.design.experiment.design.seed
-        self._programs: list[dict[str, Any]] = []
+        self._programs: list[Program] = []
         self._outputs: dict[str, bytes] = {}
-        self._injections: list[dict[str, Any]] = []
-        self._prices: list[dict[str, Any]] = []
+        self._injections: list[Injection] = []
+        self._prices: list[Price] = []
         testbed.keep(self._write)
 
     def measure(self) -> None:
@@ -120,11 +156,11 @@ class Campaign:
 
     def _injected(
         self, built: Built, whole: Golden, limits: Limits, numbers: Sequence[int], work: Path
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Injection]:
         """Each injection when it is over, `workers` at a time, each worker in its own folder."""
         own = threading.local()
 
-        def one(number: int) -> dict[str, Any]:
+        def one(number: int) -> Injection:
             if not hasattr(own, "folder"):
                 own.folder = Path(tempfile.mkdtemp(dir=work))
             return inject(
@@ -149,17 +185,20 @@ class Campaign:
                         **price_of(built, section.price_rounds, section.wall_s, work),
                     })  # fmt: skip
 
-    def _write(self, folder: Path) -> dict[str, Any] | None:
+    def _write(self, folder: Path) -> Mapping[str, object] | None:
         if not self._injections:
             return None
-        table = pl.DataFrame([{name: one[name] for name in INJECTIONS} for one in self._injections])
-        write_table(folder / INJECTIONS_FILE, table.cast(INJECTIONS), INJECTIONS)
+        _write_rows(folder / INJECTIONS_FILE, self._injections, INJECTIONS)
         answers = [one for one in self._injections if one["program"] in SERVICES]
         if answers:
-            table = pl.DataFrame([{name: one[name] for name in ANSWERS} for one in answers])
-            write_table(folder / ANSWERS_FILE, table.cast(ANSWERS), ANSWERS)
+            _write_rows(folder / ANSWERS_FILE, answers, ANSWERS)
         write_json(folder / PRICES_FILE, self._prices)
         return {"programs": self._programs}
+
+
+def _write_rows(file: Path, rows: Sequence[Mapping[str, object]], schema: pl.Schema) -> None:
+    table = pl.DataFrame([{name: one[name] for name in schema} for one in rows])
+    write_table(file, table.cast(schema), schema)
 
 
 def journal_name(built: Built, whole: Golden, seed: int, section: BitflipsSection) -> str:
@@ -184,11 +223,11 @@ class Journal:
             self._file.truncate(len(whole[0]) + len(whole[1]))
             self._file.seek(0, 2)
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[Injection]:
         """Those there are."""
-        return [line for _, line in json_lines(self._path)]
+        return [cast(Injection, line) for _, line in json_lines(self._path)]
 
-    def append(self, line: dict[str, Any]) -> None:
+    def append(self, line: Injection) -> None:
         """One more."""
         with space_for(self._path):
             self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
@@ -198,16 +237,14 @@ class Journal:
         self._file.close()
 
 
-def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> dict[str, Any]:
-    """CPU time of a run; of a service also its requests, and how long they took; of one that had
-    hardware transactions, how many were begun and aborted, by reason (runtime/rtm.c)."""
+def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> Cost:
+    """The cost of a run of `rounds`."""
     counts = work / "transactions"
     counts.unlink(missing_ok=True)
     environment = {"SPARECRAFT_TX_COUNTS": str(counts)}
     service = SERVICES.get(built.program)
-    price: dict[str, Any]
     if service is None:
-        price = {"cpu_s": cpu_time_s(built.plain, rounds, wall_s, environment)}
+        price: Cost = {"cpu_s": cpu_time_s(built.plain, rounds, wall_s, environment)}
     else:
         if service.clock_s is not None:
             environment["LD_PRELOAD"] = str(built.flipped.with_name("steady.so"))

@@ -10,20 +10,21 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from core.errors import InputError
 from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.bitflips.build import build, make_compiler
-from experiments.kinds.bitflips.inject import Limits, golden, inject
+from experiments.kinds.bitflips.inject import Injection, Limits, golden, inject
+from experiments.kinds.bitflips.measure import BitflipsManifest
 
 
-def replay(folder: Path, program: str, variant: str, number: int) -> dict[str, Any]:
+def replay(folder: Path, program: str, variant: str, number: int) -> Injection:
     """Compile, run undisturbed and inject `number`, all as the run in `folder` did.
 
     Raises: InputError where the run has no such program, or it compiles to another one now.
     """
-    manifest = manifest_if_any(folder)
+    manifest = cast(BitflipsManifest, manifest_if_any(folder))
     asked = manifest["spec"]["bitflips"]
     known = {(one["program"], one["variant"]): one for one in manifest["programs"]}
     made = known.get((program, variant))

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
@@ -126,7 +126,7 @@ def _upright(rate: float, x: Any) -> Any:
     return mark.mark_rule(stroke=palette.MARKER.light, strokeWidth=1.6).encode(x=x)
 
 
-def _cpu(rows: list[dict[str, Any]], size: Size) -> Any:
+def _cpu(rows: Rows, size: Size) -> Any:
     top = max(row["cores"] for row in rows) * 1.1 or 1.0
     axis = alt.Axis(title="CPU, cores", tickCount=6)
     y = alt.Y("cores:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
@@ -135,13 +135,13 @@ def _cpu(rows: list[dict[str, Any]], size: Size) -> Any:
     )
 
 
-def _rate_axis(rows: list[dict[str, Any]]) -> Any:
+def _rate_axis(rows: Rows) -> Any:
     top = max(row["rate"] for row in rows) * 1.08 or 1.0
     axis = alt.Axis(title="answers per second", tickCount=8)
     return alt.X("rate:Q", scale=alt.Scale(domain=[0, top], nice=False, clamp=True), axis=axis)
 
 
-def _points(rows: list[dict[str, Any]], x: Any, y: Any) -> Any:
+def _points(rows: Rows, x: Any, y: Any) -> Any:
     return (
         alt.Chart(data(rows))
         .mark_point(filled=True, size=64, opacity=0.9, stroke=palette.PAPER.light, strokeWidth=0.8)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from core.json_object import JsonObject
 from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import time_out_of
 from experiments.kinds.capacity.analysis import (
@@ -98,8 +99,8 @@ def _workload(
     max_error_share: float,
     steps: Sequence[Step],
     seed: int,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {
+) -> JsonObject:
+    body: JsonObject = {
         "limit_ms": limit_ms,
         "percentile": 95,
         "steps": [step.figures() for step in steps],
@@ -134,8 +135,8 @@ def _workload(
         body["idle_cores"] = cost.idle_cores
     body["cv2"] = _cv2([sweep[0] for sweep in sweeps])
     body["doubts"] = _doubts(steps, sweeps)
-    if cost is not None and body["nodt_per_s"] is not None:
-        used = cost.idle_cores + cost.processing_s.value * body["nodt_per_s"]["value"]
+    if cost is not None and not late and found.nodt_per_s is not None:
+        used = cost.idle_cores + cost.processing_s.value * found.nodt_per_s.value
         body["utilisation"] = used / machine["cpus"]
     return body
 
@@ -213,7 +214,7 @@ def _json(found: Interval | None) -> dict[str, float] | None:
     return None if found is None else asdict(found)
 
 
-def _generator_cores(manifest: dict[str, Any]) -> dict[int, float]:
+def _generator_cores(manifest: Mapping[str, Any]) -> dict[int, float]:
     """CPU of each block's busiest load worker [cores]; blocks of which it is not known are out."""
     found = {}
     for block in (manifest.get("load") or {}).get("blocks") or ():

@@ -76,7 +76,7 @@ class Step:
     def _sorted(self) -> Any:
         return np.sort(self.requests["latency_ms"].to_numpy())
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """The step in the result."""
         ordered = self._sorted
         quantiles = {

@@ -106,7 +106,7 @@ class CompareKind(Kind[SectionT]):
         return found if planned is None else {**found, "plan": f"{usd(planned)} a month"}
 
 
-def _compared(body: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def _compared(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Mapping[str, Any]]]:
     """The arm that is held against the baseline, of many the best, and its factors."""
     compared = body.get("compared") or {}
     _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)

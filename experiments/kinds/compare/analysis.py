@@ -9,7 +9,6 @@ import datetime
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from core.errors import SparecraftError
 from core.runfiles.manifest import against, manifest_if_any
@@ -34,14 +33,11 @@ def analyse(folder: Path) -> Findings:
     write_json(folder / "histograms.json", histograms(requests, time_out_of(manifest)))
     found = summarize_run(folder)
     write_plan_files(folder, against(result_of("compare", manifest, found)))
-    found.body["plan"] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     write_simulated(folder, found.body["compared"]["baseline"])
-    return replace(found, slo=_with_availability(found))
-
-
-def _with_availability(found: Findings) -> dict[str, Any] | None:
-    """The SLO's part of the result, with the plan's word on the measured fleet's availability."""
-    return {**found.slo, "availability": modelled(found.body["plan"])} if found.slo else None
+    # The SLO's part has the plan's word on the measured fleet's availability.
+    slo = {**found.slo, "availability": modelled(plan)} if found.slo else None
+    return replace(found, body={**found.body, "plan": plan}, slo=slo)
 
 
 def write_plan_files(run_folder: Path, against_run: str) -> None:
@@ -92,7 +88,7 @@ def write_simulated(run_folder: Path, baseline: str) -> None:
     try:
         found = fidelity(run_folder, baseline)
     except SparecraftError as error:
-        body: dict[str, Any] = {"fitted_arm": baseline, "reason": str(error)}
+        body: dict[str, object] = {"fitted_arm": baseline, "reason": str(error)}
     else:
         if not found:
             return

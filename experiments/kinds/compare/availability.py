@@ -11,7 +11,7 @@ def nines(share: float) -> str:
     return f"{100.0 * share:.9g} %"
 
 
-def modelled(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+def modelled(plan: Mapping[str, Any]) -> dict[str, object] | None:
     """The availability asked for, the one that the model gives the measured fleet, and whether
     that keeps it (`met` null: not decided); None where the plan does not say.
 

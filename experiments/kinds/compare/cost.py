@@ -73,7 +73,7 @@ def _shown(per_month: float) -> list[tuple[float, int]]:
     return [(round(value, digits), digits) for value, digits in both]
 
 
-def _counted(machines: list[dict[str, Any]]) -> str:
+def _counted(machines: list[dict[str, object]]) -> str:
     """ "4 web, 3 db and 1 db standby"."""
     count = Counter(f"{one['tier']}{' standby' if one.get('standby') else ''}" for one in machines)
     return ", ".join(f"{machines} {name}" for name, machines in count.items())

@@ -78,7 +78,7 @@ def _compared(entry: Mapping[str, Any]) -> Cell:
     )  # fmt: skip
 
 
-def decided_values(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+def decided_values(manifest: Mapping[str, Any]) -> dict[str, object] | None:
     """Sentence and table of a run that was to decide; None of any other."""
     decided = manifest.get("decided")
     if not decided:

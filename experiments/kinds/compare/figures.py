@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -57,7 +57,7 @@ def fronts(run: RunFolder) -> list[Figure]:
     return [_front(body) for body in run.plan.get("pareto") or () if body["points"]]
 
 
-def _front(body: dict[str, Any]) -> Figure:
+def _front(body: Mapping[str, Any]) -> Figure:
     title, caption = front_words(body)
     key = body["limit"].removesuffix("_ms")
     return drawn(

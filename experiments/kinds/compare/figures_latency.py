@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Row, Rows, data
 from core.runfiles.requests import measured
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.distribution import box_plot, ccdf
@@ -24,7 +24,7 @@ _COMPARED = (
 _SHOWN_QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01), ("p99_9", 0.001))
 
 
-def box_rows(run: RunFolder) -> list[dict[str, Any]]:
+def box_rows(run: RunFolder) -> Rows:
     """The box of each arm, in each phase where there are several; empty ones are left out."""
     main = measured(run.requests)
     phases = main.sort("intended_s")["phase"].unique(maintain_order=True).to_list()
@@ -93,7 +93,8 @@ def _ticks(domain: list[float], size: Size) -> list[float]:
 def latency_tail(run: RunFolder, size: Size) -> Any:
     """CCDF: the share of requests slower than x, both axes logarithmic, with the SLO's corners."""
     main = measured(run.requests)
-    curve, marks = [], []
+    curve: list[Row] = []
+    marks: list[Row] = []
     for arm in run.arms:
         latencies_ms = main.filter(pl.col("arm") == arm)["latency_ms"].to_numpy()
         latencies_ms = latencies_ms[latencies_ms > 0]
@@ -141,7 +142,7 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
     )
 
 
-def _curve_rows(steps: list[dict[str, Any]], arm: str, colour: str) -> list[dict[str, Any]]:
+def _curve_rows(steps: Rows, arm: str, colour: str) -> Rows:
     """The curve in two parts, that with enough samples beyond and the rest, joined at one point."""
     rows = []
     for part, keep in (("full", True), ("few", False)):
@@ -157,7 +158,7 @@ def _curve_rows(steps: list[dict[str, Any]], arm: str, colour: str) -> list[dict
     return rows
 
 
-def _quantile_rows(run: RunFolder, arm: str, colour: str, count: int) -> list[dict[str, Any]]:
+def _quantile_rows(run: RunFolder, arm: str, colour: str, count: int) -> Rows:
     figures = (run.summary.get("arms") or {}).get(arm) or {}
     return [
         {"ms": figures[f"{name}_ms"], "share": share, "colour": colour,
@@ -167,7 +168,7 @@ def _quantile_rows(run: RunFolder, arm: str, colour: str, count: int) -> list[di
     ]  # fmt: skip
 
 
-def _slo_rows(run: RunFolder) -> list[dict[str, Any]]:
+def _slo_rows(run: RunFolder) -> Rows:
     slo = run.spec.get("slo") or {}
     return [
         {"ms": float(slo[key]), "share": share, "label": f"SLO {key.removesuffix('_ms')}"}
@@ -238,14 +239,14 @@ def comparison_factors(run: RunFolder, size: Size) -> Any:
     )
 
 
-def _factor_row(entry: dict[str, Any]) -> dict[str, Any]:
+def _factor_row(entry: Row) -> Row:
     """Bounds far outside what can be measured are cut."""
     low, high = max(entry["ci_low"], 0.02), min(entry["ci_high"], 200.0)
     filled = not entry.get("insufficient")
     return {"factor": entry["factor"], "low": low, "high": high, "filled": filled}
 
 
-def _factors(rows: list[dict[str, Any]], base: Any, title: str, area: int, size: Size) -> Any:
+def _factors(rows: Rows, base: Any, title: str, area: int, size: Size) -> Any:
     """Factors with their intervals beside the line of 1; a hollow point rests on few samples."""
     domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
               max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.kinds.compare.figures_disturbed import disturbances_of, shading
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
@@ -76,7 +76,7 @@ def hosts_over_time(run: RunFolder, size: Size) -> Any:
     return _grid(panels, size, "CPU, % of the machine's cap")
 
 
-def _panel(run: RunFolder, machine: str, points: list[dict[str, Any]], y: Any, size: Size) -> Any:
+def _panel(run: RunFolder, machine: str, points: Rows, y: Any, size: Size) -> Any:
     blocks = blocks_of(run)
     domain = time_domain(run, blocks)
     scale = alt.Scale(domain=domain, nice=False)

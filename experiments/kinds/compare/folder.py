@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from core.errors import InputError, SparecraftError
+from core.json_object import JsonObject
 from core.runfiles.events import Event, Window, read_events, run_end_s, windows, without_discarded
 from core.runfiles.manifest import spec_of
 from core.runfiles.result import FILE, read_result
@@ -27,10 +28,10 @@ class RunFolder:
     """The content of a run's folder; `notes` names what is missing."""
 
     path: Path
-    manifest: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)  # result.json, head and body in one
-    plan: dict[str, Any] = field(default_factory=dict)
-    simulated: dict[str, Any] = field(default_factory=dict)  # of older runs there is none
+    manifest: JsonObject = field(default_factory=dict)
+    summary: JsonObject = field(default_factory=dict)  # result.json, head and body in one
+    plan: JsonObject = field(default_factory=dict)
+    simulated: JsonObject = field(default_factory=dict)  # of older runs there is none
     requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
     arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
     hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
@@ -40,7 +41,7 @@ class RunFolder:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> JsonObject:
         """The experiment as it was asked for; empty if the manifest has none."""
         return spec_of(self.manifest)
 
@@ -105,7 +106,7 @@ def _read(run: RunFolder, name: str, read: Callable[[Path], T], otherwise: T) ->
         return otherwise
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: Path) -> JsonObject:
     value = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")

@@ -14,10 +14,21 @@ from core.statistics.percentiles import time_out_of
 from experiments.design.experiment import Order
 from experiments.record.manifest import spec_json
 from experiments.record.metrics.frames import prepared
-from experiments.record.metrics.looks import OPEN, levels, look, look_words
+from experiments.record.metrics.looks import OPEN, Look, levels, look, look_words
 from experiments.record.metrics.summary import compared_arms
 from experiments.run.block import BlockRun
 from experiments.testbed.testbed import Testbed
+
+
+class DatedLook(Look):
+    """A look, after so many repeats, at its levels."""
+
+    look: int
+    repeats: int
+    blocks: int
+    at_s: float
+    level: float
+    slo_level: float
 
 
 @dataclass
@@ -26,7 +37,7 @@ class Looks:
 
     order: Order
     since: float  # when the first block began [monotonic s]
-    done: list[dict[str, Any]] = field(default_factory=list)
+    done: list[DatedLook] = field(default_factory=list)
     over: str = ""  # why the run ends: "figure", "slo", "repeats" or "budget"
 
     def due(self, repeats: int, now: float) -> bool:
@@ -60,12 +71,12 @@ class Looks:
             **found,
         })  # fmt: skip
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """`decided` of the manifest."""
-        last = self.done[-1] if self.done else {}
-        by = last.get("decided_by")
-        open_ones = [arm for arm, one in (last.get("comparisons") or {}).items()
-                     if one["decided"] == OPEN]  # fmt: skip
+        last = self.done[-1] if self.done else None
+        by = last["decided_by"] if last else None
+        compared = last["comparisons"] if last else {}
+        open_ones = [arm for arm, one in compared.items() if one["decided"] == OPEN]
         return {
             "figure": self.order.decide,
             "planned": list(self.order.looked_after),

@@ -132,7 +132,7 @@ def verdicts(run: RunFolder) -> list[Verdict]:
     return chips(found, questions)
 
 
-def predicted_words(run: RunFolder) -> dict[str, Any] | None:
+def predicted_words(run: RunFolder) -> dict[str, object] | None:
     """The prediction of this fleet's plan beside the measurement; None without such a plan."""
     found = run.summary.get("predicted")
     if not found:

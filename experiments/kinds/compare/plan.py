@@ -9,7 +9,7 @@ from experiments.report.tables import Cell, Table, named
 from experiments.report.text import milliseconds, number, percent, plain, usd
 
 
-def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
+def plan_words(plan: Mapping[str, Any]) -> dict[str, object]:
     """The plan in words: cost, what binds it, why it cannot be."""
     lists = {
         name: [_words(item) for item in plan.get(name) or []]
@@ -110,7 +110,7 @@ def planned_value(key: str, value: Any) -> str:
     return milliseconds(value) if key.endswith("_ms") else number(value)
 
 
-def _flat(tier: Any) -> dict[str, Any]:
+def _flat(tier: Any) -> dict[str, object]:
     """The scalar entries of a planned tier."""
     if not isinstance(tier, Mapping):
         return {"nodes": tier}

@@ -77,7 +77,7 @@ def _stage_words(stages: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, Any]]:
+def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, object]]:
     """An arm's settings of each tier."""
     return dict(((run.spec.get("arms") or {}).get(arm) or {}).get("settings") or {})
 

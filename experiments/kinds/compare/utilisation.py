@@ -66,7 +66,7 @@ def calibration_words(found: Mapping[str, Any]) -> str:
     )
 
 
-def predicted_utilisation(design: Design, results: Path) -> dict[str, Any]:
+def predicted_utilisation(design: Design, results: Path) -> dict[str, object]:
     """Utilisation by arm and tier that a run of the design will have.
 
     By the work of the newest valid run of the same tiers' roles and user in `results`, whose name
@@ -79,7 +79,11 @@ def predicted_utilisation(design: Design, results: Path) -> dict[str, Any]:
     }
     first = next(iter(copies.values()))
     run, work_s = earlier_work(design, results / fleet.experiment)
-    found: dict[str, Any] = {"asked": load.utilisation, "run": run, "rate_per_s": load.rate_per_s}
+    found: dict[str, object] = {
+        "asked": load.utilisation,
+        "run": run,
+        "rate_per_s": load.rate_per_s,
+    }
     if not work_s:
         asked = load.utilisation
         most = {} if asked is None else {a: most_used(asked, first, c) for a, c in copies.items()}

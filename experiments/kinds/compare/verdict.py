@@ -192,7 +192,7 @@ def gain(run: RunFolder) -> str:
     return text
 
 
-def headline_arms(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
+def headline_arms(run: RunFolder) -> tuple[str, str | None, Mapping[str, Mapping[str, Any]]]:
     """The two arms of the headline, and their factors."""
     return headline(*compared_arms(run.arms), run.summary)
 

@@ -52,7 +52,7 @@ def _url(service: Mapping[str, Any]) -> str:
     return f"{service['scheme']}://{in_url(service['host'])}:{service['port']}"
 
 
-def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, object]]:
     """Figures of each block, in order."""
     length_s = float((spec.get("phases") or {}).get("measure") or 0.0)
     ideal = Ideal(None, "")
@@ -62,7 +62,7 @@ def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def _without_availability(slo: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _without_availability(slo: Mapping[str, Any] | None) -> dict[str, object] | None:
     if slo is None:
         return None
     asked = {key: value for key, value in (slo.get("asked") or {}).items() if key != "availability"}

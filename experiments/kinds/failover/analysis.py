@@ -12,17 +12,25 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 from scipy import stats
 
+from core.json_object import JsonObject
 from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import percentile
 from experiments.kinds.failover.availability_gain import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
-from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
+from experiments.kinds.failover.measure import (
+    HISTORY_FILE,
+    INVOCATIONS_FILE,
+    STRIKES_FILE,
+    BlockDone,
+    FailoverManifest,
+    StrikeMade,
+)
 from experiments.kinds.failover.section import FailoverSection
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.records import read_table
@@ -36,7 +44,7 @@ _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 
 def analyse(folder: Path) -> Findings:
     """A row for each arm, fault and number of clients."""
-    manifest = manifest_if_any(folder)
+    manifest = cast(FailoverManifest, manifest_if_any(folder))
     section = section_of(manifest)
     blocks = manifest.get("blocks") or []
     invocations = read_invocations(folder)
@@ -79,9 +87,7 @@ def section_of(manifest: Mapping[str, Any]) -> FailoverSection:
     return FailoverSection.model_validate(manifest["spec"]["failover"])
 
 
-def _cells(
-    section: FailoverSection, blocks: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, str, int]]:
+def _cells(section: FailoverSection, blocks: Sequence[BlockDone]) -> list[tuple[str, str, int]]:
     """Arm, fault and clients, in the design's order; blocks have one of their own."""
     measured = {(b["arm"], b["fault"], b["clients"]) for b in blocks}
     planned_cells = [
@@ -105,13 +111,13 @@ def read_invocations(folder: Path) -> pl.DataFrame:
     return read_table(folder / INVOCATIONS_FILE, INVOCATIONS)
 
 
-def strikes(folder: Path) -> list[dict[str, Any]]:
+def strikes(folder: Path) -> list[StrikeMade]:
     """Every strike, in order."""
-    found = json.loads((folder / STRIKES_FILE).read_text(encoding="utf-8"))
+    found: list[StrikeMade] = json.loads((folder / STRIKES_FILE).read_text(encoding="utf-8"))
     return sorted(found, key=lambda one: (one["block"], one["asked_s"]))
 
 
-def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def failovers(invocations: pl.DataFrame, struck: Sequence[StrikeMade]) -> pl.DataFrame:
     """The longest fail-over of each strike and client: `strike` is its index in `struck`. It is of
     the last strike that was asked for before the client knew that there would be no reply. One from
     before the first strike of its block is of none."""
@@ -134,10 +140,10 @@ def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) ->
 def _figures(
     invocations: pl.DataFrame,
     found: pl.DataFrame,
-    struck: Sequence[Mapping[str, Any]],
+    struck: Sequence[StrikeMade],
     history: Sequence[Mapping[str, Any]],
     section: FailoverSection,
-) -> dict[str, Any]:
+) -> JsonObject:
     times = _worst_ms(found)
     beyond = int((times > 1e3 * section.bound_s).sum())
     undisturbed = invocations.filter((pl.col("sent") == 1) & (pl.col("outcome") == "ok"))
@@ -192,7 +198,7 @@ def share_most(beyond: int, count: int, confidence: float) -> float | None:
 
 
 def server_side(
-    struck: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+    struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
     """When, on average, the server side did its part after a strike [s]; None where it never
     did."""
@@ -201,7 +207,7 @@ def server_side(
 
 
 def server_times_s(
-    struck: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+    struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float]]:
     """When the server side did its part after each strike [s], as far as it did."""
     found: dict[str, list[float]] = {what: [] for what in _SERVER_SIDE}

@@ -32,7 +32,7 @@ def bought(
     ready_s: Sequence[float],
     section: FailoverSection,
     manifest: Mapping[str, Any],
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """The yearly cost of this fault with this strategy; None where no rate is stated.
 
     Parameters: failover_s (n,) [s], of each strike; ready_s [s], from a strike until its server is
@@ -62,7 +62,7 @@ def bought(
         return {**found, "reason": str(error)}
 
 
-def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, object] | None:
     """The basis of the figures; None where the design states no rate."""
     if not section.rates:
         return None
@@ -88,7 +88,7 @@ def _sized(
     nodes: int,
     section: FailoverSection,
     manifest: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The least servers for the wanted availability, and what the fleet costs with them; None where
     no number of servers makes up for the strategy."""
     extra = least_pool(_NEEDED, section.availability, rates).extra

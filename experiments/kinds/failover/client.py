@@ -109,7 +109,7 @@ class Client:
 
 def plan_of(
     told: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The program's orders; README.md has the keys.
 
     Parameters: told, what its service adds.

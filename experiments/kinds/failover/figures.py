@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.kinds.failover.analysis import PARTS
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
@@ -44,7 +44,7 @@ def timeline_figure(
     return drawn(identity, title, caption, legend, lambda size: _timeline(rows, marks, size))
 
 
-def _timeline(rows: list[dict[str, Any]], marks: list[dict[str, Any]], size: Size) -> Any:
+def _timeline(rows: Rows, marks: Rows, size: Size) -> Any:
     top = max(row["ms"] for row in rows) * 1.4
     domain = [min(row["ms"] for row in rows) * 0.7, top]
     x = alt.X("t:Q", axis=alt.Axis(title="time, s", tickCount=8, grid=False))
@@ -77,7 +77,7 @@ def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -
     return drawn(identity, title, caption, legend, lambda size: _parts(bars, size))
 
 
-def _parts(bars: list[dict[str, Any]], size: Size) -> Any:
+def _parts(bars: Rows, size: Size) -> Any:
     names = list(dict.fromkeys(bar["arm"] for bar in bars))
     return (
         alt.Chart(data(bars))
@@ -119,9 +119,7 @@ def distribution_figure(
     )
 
 
-def _distribution(
-    rows: list[dict[str, Any]], arms: Sequence[str], bound_s: float, size: Size
-) -> Any:
+def _distribution(rows: Rows, arms: Sequence[str], bound_s: float, size: Size) -> Any:
     low = 10 ** math.floor(math.log10(min(row["ms"] for row in rows)))
     domain = [low, max(max(row["ms"] for row in rows), 1e3 * bound_s) * 1.4]
     x = alt.X(

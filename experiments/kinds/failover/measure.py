@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import polars as pl
 
 from core.errors import MeasurementFailed
+from core.runfiles.manifest import Manifest
 from experiments.design.experiment import Experiment
 from experiments.design.injections import Step
 from experiments.design.inventory import Machine
@@ -35,6 +36,32 @@ _LOOK_S = 0.02  # at the replication manager's orders
 _ALL_S = 60.0  # until all servers are registered
 
 
+class BlockDone(TypedDict):
+    """What a block's records are of."""
+
+    arm: str
+    fault: str
+    clients: int
+    block: int
+    audit: dict[str, int] | None
+
+
+class FailoverManifest(Manifest, total=False):
+    """The manifest with this kind's own key."""
+
+    blocks: list[BlockDone]
+
+
+class StrikeMade(TypedDict):
+    """When a server was struck, on the run's clock."""
+
+    block: int
+    server: str
+    asked_s: float
+    since_s: float
+    ended_s: float
+
+
 class Blocks:
     """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
 
@@ -42,8 +69,8 @@ class Blocks:
         self._testbed = testbed
         self._section = section
         self._work = testbed.folder / "clients"
-        self._done: list[dict[str, Any]] = []  # of each block, what its records are of
-        self._strikes: list[dict[str, Any]] = []
+        self._done: list[BlockDone] = []
+        self._strikes: list[StrikeMade] = []
         self._history: list[Happened] = []
         self._host: list[HostBlock] = []
         self._service = _service(testbed, section)
@@ -68,7 +95,7 @@ class Blocks:
             plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
             strategy = section.strategies[block.arm]
             write_json(plan, plan_of(self._service.plan_view(), clients, strategy, section))
-            done: dict[str, Any] = {
+            done: BlockDone = {
                 "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
                 "audit": None,
             }  # fmt: skip
@@ -160,7 +187,7 @@ class Blocks:
             time.sleep(_LOOK_S)
         return True
 
-    def _write(self, folder: Path) -> dict[str, Any] | None:
+    def _write(self, folder: Path) -> dict[str, object] | None:
         if not self._done:
             return None
         t0 = self._testbed.clock.monotonic
@@ -168,8 +195,16 @@ class Blocks:
         for one in self._done:
             records = self._work / f"{one['block']:03d}.jsonl"
             if records.is_file():
-                block = {key: value for key, value in one.items() if key != "audit"}
-                found.append(read_records(records, t0, **block))
+                found.append(
+                    read_records(
+                        records,
+                        t0,
+                        arm=one["arm"],
+                        fault=one["fault"],
+                        clients=one["clients"],
+                        block=one["block"],
+                    )
+                )
         table = pl.concat(found) if found else pl.DataFrame(schema=INVOCATIONS)
         write_table(folder / INVOCATIONS_FILE, table, INVOCATIONS)
         write_json(folder / STRIKES_FILE, self._strikes)

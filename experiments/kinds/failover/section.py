@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from core.config_file import Positive, Strict, refusal
 from core.errors import InputError
+from core.json_object import JsonObject
 from core.tolerances import U_FLOOR
 from experiments.design import Design
 from experiments.design.contracts import CPU, FAULT_KINDS, KINDS, OneOf
@@ -35,7 +36,7 @@ class Strike(Strict):
 
     kind: Annotated[str, OneOf((*FAULT_KINDS, CPU))]
     """Which fault, or neighbours on its processor."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: JsonObject = Field(default_factory=dict)
     """Of the kind."""
     tier: TierName | None = None
     """Whose machines, one after the other; none: the server in use."""

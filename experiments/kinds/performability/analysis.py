@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import polars as pl
 
 from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import OK, rank_of
-from experiments.kinds.performability.compared import COMPARED, cost_of, over_all, paired
+from experiments.kinds.performability.compared import (
+    COMPARED,
+    Difference,
+    cost_of,
+    over_all,
+    paired,
+)
+from experiments.kinds.performability.fill import FilledManifest
 from experiments.kinds.performability.folder import Measured, Run, between, read_run
 from experiments.kinds.performability.paper import compare_with_paper
 from experiments.kinds.performability.phases import PHASES
 from experiments.kinds.performability.section import fault_name
 from experiments.kinds.performability.year import year_of
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
-from experiments.record.metrics.performability import user_metrics
+from experiments.record.metrics.performability import UserMetrics, user_metrics
 from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import Findings, not_measured
 from experiments.report.text import number
@@ -28,9 +35,44 @@ _WARMTH_OFF_MAX = 0.05  # of a source's share of replies
 _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+class Spread(TypedDict):
+    """Over repeats."""
+
+    median: float
+    min: float
+    max: float
+
+
+class ArmFigures(TypedDict):
+    """An arm under a fault, all repeats together."""
+
+    repeats: int
+    fault_s: Spread
+    failure_s: Spread
+    recovered: int
+    detected_s: Spread | None
+    detected: int
+    reset_s: Spread | None
+    reset: int
+    phases: dict[str, UserMetrics]
+    failure: UserMetrics
+    box_ms: dict[str, float] | None
+    cost: dict[str, Spread]
+
+
+class FaultFigures(TypedDict):
+    """A fault, and the failures that it brought to each arm."""
+
+    name: str
+    kind: str
+    asked_s: float
+    arms: dict[str, ArmFigures]
+    comparison: dict[str, dict[str, Difference]]
+
+
 def analyse(folder: Path) -> Findings:
     """Every figure of a run."""
-    manifest = manifest_if_any(folder)
+    manifest = cast(FilledManifest, manifest_if_any(folder))
     run = read_run(folder, manifest)
     load = generator_blocks(read_table(folder / "requests.parquet", REQUESTS), manifest)
     faults = [_fault(run, index) for index in range(len(run.faults))]
@@ -53,7 +95,7 @@ def analyse(folder: Path) -> Findings:
     return Findings(body, verdicts, slo=_slo(run, year), found=_longest_failures(faults))
 
 
-def _missing_blocks(run: Run, faults: Sequence[Mapping[str, Any]]) -> list[str]:
+def _missing_blocks(run: Run, faults: Sequence[FaultFigures]) -> list[str]:
     return [
         f"{fault['name']}, {arm}: no block of it was measured"
         for fault in faults
@@ -102,7 +144,7 @@ def _before(rows: pl.DataFrame) -> tuple[float, float]:
     return float(rows["waited_ms"].to_numpy().mean()), rows.filter(outcome=OK).height / rows.height
 
 
-def _longest_failures(faults: Sequence[Mapping[str, Any]]) -> str:
+def _longest_failures(faults: Sequence[FaultFigures]) -> str:
     """The longest failure of each arm, in few words."""
     longest: dict[str, tuple[float, str]] = {}
     for fault in faults:
@@ -115,7 +157,7 @@ def _longest_failures(faults: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _fault(run: Run, index: int) -> dict[str, Any]:
+def _fault(run: Run, index: int) -> FaultFigures:
     fault = run.faults[index]
     of_arm = {
         arm: [one for one in run.blocks if one.fault == index and one.arm == arm]
@@ -130,8 +172,7 @@ def _fault(run: Run, index: int) -> dict[str, Any]:
     }
 
 
-def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
-    """An arm under a fault, all repeats together."""
+def _figures(run: Run, blocks: Sequence[Measured]) -> ArmFigures:
     phases = {}
     for phase in PHASES:
         spans = [one.course.spans[phase] for one in blocks if phase in one.course.spans]
@@ -145,8 +186,8 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
     costs = [cost_of(run, one) for one in blocks]
     return {
         "repeats": len(blocks),
-        "fault_s": _spread([one.course.end_s - one.course.start_s for one in blocks]),
-        "failure_s": _spread([one.course.failure_s for one in blocks]),
+        "fault_s": _range([one.course.end_s - one.course.start_s for one in blocks]),
+        "failure_s": _range([one.course.failure_s for one in blocks]),
         "recovered": sum(one.course.recovered for one in blocks),
         "detected_s": _spread([s for s in detected if s is not None]),
         "detected": sum(s is not None for s in detected),
@@ -155,11 +196,11 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
         "phases": phases,
         "failure": user_metrics(failing, sum(lasted_s), run.ideal),
         "box_ms": _box(failing),
-        "cost": {name: _spread([one[name] for one in costs]) for name in COMPARED},
+        "cost": {name: _range([one[name] for one in costs]) for name in COMPARED},
     }
 
 
-def _undisturbed(run: Run) -> dict[str, Any]:
+def _undisturbed(run: Run) -> dict[str, UserMetrics]:
     """The service of each arm's users without a fault: all of its blocks until theirs."""
     found = {}
     for arm in run.arms:
@@ -171,9 +212,11 @@ def _undisturbed(run: Run) -> dict[str, Any]:
     return found
 
 
-def _spread(values: Sequence[float]) -> dict[str, Any] | None:
-    if not values:
-        return None
+def _spread(values: Sequence[float]) -> Spread | None:
+    return _range(values) if values else None
+
+
+def _range(values: Sequence[float]) -> Spread:
     return {"median": float(np.median(values)), "min": min(values), "max": max(values)}
 
 
@@ -187,7 +230,7 @@ def _box(requests: pl.DataFrame) -> dict[str, float] | None:
     return {**found, "mean": float(values.mean())}
 
 
-def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, object] | None:
     """True where the last arm's year keeps what the design asks for; null where it asks nothing,
     not known where not every fault that a year has was measured."""
     asked = run.section.slo.model_dump(exclude_none=True)
@@ -196,11 +239,11 @@ def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
     judged = {arm: _check_limits(asked, one) for arm, one in (year["arms"] if year else {}).items()}
     last = run.arms[-1]
     reason = f"{last}: not every fault of a year was measured"
-    unknown: dict[str, Any] = {"met": None, "reasons": [reason]}
+    unknown: dict[str, object] = {"met": None, "reasons": [reason]}
     return {"asked": asked, "arm": last, "arms": judged, **judged.get(last, unknown)}
 
 
-def _check_limits(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
+def _check_limits(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, object]:
     reasons = []
     for key, found, what in (
         ("lost_share", one["lost"], "of a year's requests lost to faults"),

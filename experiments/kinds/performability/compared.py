@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from scipy import stats
@@ -23,13 +23,47 @@ from experiments.record.metrics.performability import user_metrics
 
 REPEATS_MIN = 3  # for Student's interval
 PAIRS_MIN = 6  # for the other: 2 of 2^6 cases are below 5 %
-COMPARED = ("failure_s", "lost", "waited_s", "demerits")  # of one fault, in all
+COMPARED: tuple[Literal["failure_s", "lost", "waited_s", "demerits"], ...] = (
+    "failure_s",
+    "lost",
+    "waited_s",
+    "demerits",
+)  # of one fault, in all
 
 
-def cost_of(run: Run, one: Measured) -> dict[str, Any]:
-    """The whole cost of one fault to its users, which does not depend on how long the failure is
-    said to have lasted, as means of a failure do: requests lost, waiting above the ideal, demerits;
-    and how long that was."""
+class FaultCost(TypedDict):
+    """The whole cost of one fault to its users: requests lost, waiting above the ideal, demerits;
+    and how long it failed them."""
+
+    pair: int
+    failure_s: float
+    lost: float
+    waited_s: float
+    demerits: float
+
+
+class Difference(TypedDict):
+    """Mean of paired differences, with its interval."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+
+
+class Typical(TypedDict):
+    """The median of all pairwise means, its interval and probability of none."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    pairs: int
+
+
+def cost_of(run: Run, one: Measured) -> FaultCost:
+    """The cost of a block's fault, which does not depend on how long the failure is said to have
+    lasted, as means of a failure do."""
     rows = between(one.requests, *one.course.failure)
     metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
     ideal_ms = run.ideal.latency_ms or 0.0
@@ -43,14 +77,12 @@ def cost_of(run: Run, one: Measured) -> dict[str, Any]:
     }
 
 
-def paired(
-    run: Run, first: Sequence[Measured], other: Sequence[Measured]
-) -> dict[str, dict[str, Any]]:
+def paired(run: Run, first: Sequence[Measured], other: Sequence[Measured]) -> dict[str, Difference]:
     """Other minus first under one fault."""
     return {name: difference(found) for name, found in _changes(run, first, other).items()}
 
 
-def over_all(run: Run, arm: str) -> dict[str, dict[str, Any]]:
+def over_all(run: Run, arm: str) -> dict[str, Typical]:
     """An arm minus the first, all faults and repeats together."""
     first, other = ([one for one in run.blocks if one.arm == of] for of in (run.arms[0], arm))
     return {name: typical(found) for name, found in _changes(run, first, other).items()}
@@ -65,7 +97,7 @@ def _changes(
     return {name: [after[pair][name] - before[pair][name] for pair in pairs] for name in COMPARED}
 
 
-def difference(change: Sequence[float]) -> dict[str, Any]:
+def difference(change: Sequence[float]) -> Difference:
     """Mean of paired differences, with Student's 95 % interval from 3 of them on."""
     count = len(change)
     mean = float(np.mean(change)) if count else None
@@ -76,7 +108,7 @@ def difference(change: Sequence[float]) -> dict[str, Any]:
     return {"mean": mean, "low": mean - half, "high": mean + half, "pairs": count}
 
 
-def typical(change: Sequence[float]) -> dict[str, Any]:
+def typical(change: Sequence[float]) -> Typical:
     """The median of all pairwise means of n differences, its interval and probability of none.
 
     Source: Hollander, Wolfe and Chicken 2014, Nonparametric Statistical Methods, 3.1 to 3.3.
@@ -87,12 +119,12 @@ def typical(change: Sequence[float]) -> dict[str, Any]:
     values = np.asarray(change)
     rows, columns = np.triu_indices(count)
     walsh = np.sort((values[rows] + values[columns]) / 2.0)
-    found: dict[str, Any] = {"median": float(np.median(walsh)), "low": None, "high": None}
-    found |= {"p": None, "pairs": count}
+    median = float(np.median(walsh))
+    found: Typical = {"median": median, "low": None, "high": None, "p": None, "pairs": count}
     if count >= PAIRS_MIN:
         below = _rank_sums(count).cumsum()
         cut = int(np.searchsorted(below, (1.0 - CONFIDENCE) / 2.0, side="right"))  # P(W < cut)
-        found |= {"low": float(walsh[cut - 1]), "high": float(walsh[walsh.size - cut])}
+        found["low"], found["high"] = float(walsh[cut - 1]), float(walsh[walsh.size - cut])
         positive = _positive_ranks(values)
         least = min(positive, count * (count + 1) / 2.0 - positive)
         found["p"] = float(min(1.0, 2.0 * below[math.floor(least)]))

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Row, Rows, data
 from experiments.kinds.performability.folder import Run, between
 from experiments.kinds.performability.tables import waited_s
 from experiments.record.metrics.weights import performability_weights
@@ -114,7 +114,7 @@ def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) 
     return _dots("thresholds", "How often a request exceeds a threshold", caption, rows, arms)
 
 
-def _marks(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> dict[str, Any]:
+def _marks(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> Row:
     return {
         "fault": fault["name"],
         "arm": arm,
@@ -127,7 +127,7 @@ def _dots(
     identity: str,
     title: str,
     caption: str,
-    rows: list[dict[str, Any]],
+    rows: Rows,
     arms: Sequence[str],
     top: float | None = 1.0,
 ) -> Figure:
@@ -140,7 +140,7 @@ def _dots(
     return drawn(identity, title, caption, legend, lambda size: _panels(rows, top, size))
 
 
-def _panels(rows: list[dict[str, Any]], top: float | None, size: Size) -> Any:
+def _panels(rows: Rows, top: float | None, size: Size) -> Any:
     whats = list(dict.fromkeys(row["what"] for row in rows))
     names = list(dict.fromkeys(row["fault"] for row in rows))
     across = 1 if size.small else min(3, len(whats))
@@ -195,7 +195,7 @@ def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figu
     return drawn("box", title, caption, legend, lambda size: _boxes(rows, size))
 
 
-def _boxes(rows: list[dict[str, Any]], size: Size) -> Any:
+def _boxes(rows: Rows, size: Size) -> Any:
     names = [row["line"] for row in rows]
     low = max(min(row["q5"] for row in rows) * 0.7, 0.01)
     domain = [low, max(max(row["q95"], row["mean"]) for row in rows) * 1.4]
@@ -247,7 +247,7 @@ def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
     return drawn("exceedance", title, caption, legend, lambda size: _curves(rows, size))
 
 
-def _curves(rows: list[dict[str, Any]], size: Size) -> Any:
+def _curves(rows: Rows, size: Size) -> Any:
     across = 1 if size.small else 2
     axis = alt.Axis(title="latency, ms (log scale)", values=[1, 10, 100, 1000], format=",~g")
     x = alt.X("ms:Q", axis=axis, scale=alt.Scale(type="log", domain=[1, 8000], nice=False))

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from core.statistics.percentiles import OK
 from experiments.kinds.performability.folder import Measured, Run
 from experiments.kinds.performability.phases import periods
@@ -52,7 +52,7 @@ def course_figure(run: Run, fault: int, name: str) -> Figure:
     return drawn(identity, title, caption, legend, lambda size: _courses(rows, of_arm, size))
 
 
-def _periods(run: Run, blocks: Sequence[Measured]) -> list[dict[str, Any]]:
+def _periods(run: Run, blocks: Sequence[Measured]) -> Rows:
     """A row for each period that is whole in every repeat: from where to where each outcome's
     requests a second are stacked, and the mean latency."""
     period_s = run.section.period_s
@@ -92,9 +92,7 @@ def _stacked(outcomes: Sequence[str], seconds: float) -> list[tuple[str, float, 
     return [one for one in found if one[2] > one[1]]
 
 
-def _courses(
-    rows: dict[str, list[dict[str, Any]]], blocks: dict[str, list[Measured]], size: Size
-) -> Any:
+def _courses(rows: dict[str, Rows], blocks: dict[str, list[Measured]], size: Size) -> Any:
     every = [row for of_arm in rows.values() for row in of_arm]
     domain = [min(row["t"] for row in every), max(row["end"] for row in every)]
     top = max(row["all"] for row in every) * 1.1
@@ -129,7 +127,7 @@ def _marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
     return [*marks, line.encode(x=x)] if resets else marks
 
 
-def _rates(rows: list[dict[str, Any]], domain: Sequence[float], top: float) -> Any:
+def _rates(rows: Rows, domain: Sequence[float], top: float) -> Any:
     axis = alt.Axis(title="requests/s", tickCount=4, minExtent=52, maxExtent=52)
     boxes = [
         {"t": row["t"], "end": row["end"], "colour": colour, "low": low, "high": high}
@@ -145,7 +143,7 @@ def _rates(rows: list[dict[str, Any]], domain: Sequence[float], top: float) -> A
     )
 
 
-def _latencies(rows: list[dict[str, Any]], x: Any, slow: list[float]) -> Any:
+def _latencies(rows: Rows, x: Any, slow: list[float]) -> Any:
     ticks = log_ticks(slow)
     axis = alt.Axis(title="ms", values=ticks, format=",~g", minExtent=52, maxExtent=52)
     y = alt.Y("ms:Q", scale=alt.Scale(type="log", domain=slow, nice=False), axis=axis)

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
 
 from core.errors import MeasurementFailed
+from core.json_object import JsonObject
+from core.runfiles.manifest import Manifest
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, arrivals, block_length_s, operation_choices
 from experiments.design.workloads import Population, population_of
@@ -43,6 +44,12 @@ class Filled:
     failed: int
     took_s: float
     sources: dict[str, float]
+
+
+class FilledManifest(Manifest, total=False):
+    """The manifest with the fills of its blocks."""
+
+    fills: list[JsonObject]
 
 
 class Filler:
@@ -77,7 +84,7 @@ class Filler:
         shares = shares_of(got[-max(1, len(got) // _TOLD) :])
         self._done.append(Filled(block.repeat, block.arm, len(paths), failed, took_s, shares))
 
-    def _write(self, _: Path) -> dict[str, Any] | None:
+    def _write(self, _: Path) -> dict[str, object] | None:
         return {"fills": [asdict(one) for one in self._done]} if self._done else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from core.json_object import JsonObject
 from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
 from core.runfiles.requests import measured
 from core.statistics.percentiles import OK, time_out_of
@@ -45,7 +46,7 @@ class Run:
     """All blocks of a run, and what they are measured against."""
 
     arms: list[str]
-    faults: list[dict[str, Any]]
+    faults: list[JsonObject]
     section: PerformabilitySection
     nodes: dict[str, int]  # of each tier
     blocks: list[Measured]

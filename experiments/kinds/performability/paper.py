@@ -32,7 +32,7 @@ _MIRRORS = -0.5  # a rank correlation that is called one
 Faults = Sequence[Mapping[str, Any]]
 
 
-def compare_with_paper(run: Run, faults: Faults) -> dict[str, Any] | None:
+def compare_with_paper(run: Run, faults: Faults) -> dict[str, object] | None:
     """The report's Table 2 by fault and arm, and its statements; None where no arm is of it."""
     versions = run.section.versions
     if not versions:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from core.config_file import Positive, Strict
 from core.errors import InputError
+from core.json_object import JsonObject
 from experiments.design import Design
 from experiments.design.disturbance import Disturbance, Times
 from experiments.design.experiment import PHASE_S_MAX
@@ -192,7 +193,7 @@ class PerformabilitySection(Strict):
         ]
 
 
-def fault_name(fault: dict[str, Any]) -> str:
+def fault_name(fault: JsonObject) -> str:
     """A fault as tables name it: "net.limp (factor 100) on store-2"."""
     parameters = ", ".join(f"{key} {value}" for key, value in (fault["parameters"] or {}).items())
     select = fault["select"]
@@ -203,7 +204,7 @@ def fault_name(fault: dict[str, Any]) -> str:
     return f"{fault['kind']}{f' ({parameters})' if parameters else ''} on {where}"
 
 
-def tiers_of(select: dict[str, Any], tiers: Iterable[str]) -> list[str]:
+def tiers_of(select: JsonObject, tiers: Iterable[str]) -> list[str]:
     """The tiers that a fault strikes, of these: its machine's, or all of them."""
     if select.get("all"):
         return list(tiers)

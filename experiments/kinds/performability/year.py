@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from core.json_object import JsonObject
 from experiments.kinds.performability.folder import Measured, Run
 from experiments.kinds.performability.section import FaultRate, fault_name, tiers_of
 from experiments.record.metrics.performability import user_metrics
 from optimizer.performability import Fault, Level, Stage, Year, expected_year
 
 
-def year_of(run: Run) -> dict[str, Any] | None:
+def year_of(run: Run) -> dict[str, object] | None:
     """Expectation of each arm: over all repeats, and the least and most of single ones. None
     without rates, or where nothing was answered.
 
@@ -42,7 +42,7 @@ def year_of(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _json(whole: Year, single: Sequence[Year]) -> dict[str, Any]:
+def _json(whole: Year, single: Sequence[Year]) -> dict[str, object]:
     # Of a run that was cut short, no single repeat may have all faults.
     lost = [one.lost for one in single] or [whole.lost]
     demerits = [one.demerits_added for one in single] or [whole.demerits_added]
@@ -117,10 +117,14 @@ def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
     if total == 0:
         return None
     found = user_metrics(pl.concat(rows), 1.0, run.ideal)
-    return Level(found["goodput"], found["mean_ms"], found["demerits_per_request"])
+    goodput, mean_ms, demerits = found["goodput"], found["mean_ms"], found["demerits_per_request"]
+    assert goodput is not None  # as there were requests
+    assert mean_ms is not None
+    assert demerits is not None
+    return Level(goodput, mean_ms, demerits)
 
 
-def _machines(run: Run, fault: dict[str, Any]) -> int:
+def _machines(run: Run, fault: JsonObject) -> int:
     """The number of targets: all machines of the tier, or the one switch of all."""
     if fault["select"].get("all"):
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,7 @@ class SchemesKind(CompareKind[NoSection]):
         from experiments.kinds.schemes.strength import strength_of
 
         found = super().analyse(folder)
-        found.body["strength"] = strength_of(folder)
-        return found
+        return replace(found, body={**found.body, "strength": strength_of(folder)})
 
     def write_page(self, folder: Path) -> Path:
         """The page of a comparison with a section on fail-over."""

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from core.chart_style import data
+from core.json_object import JsonObject
 from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
@@ -29,7 +30,7 @@ STAGES = (
 )
 
 
-def failovers_of(run: RunFolder) -> list[dict[str, Any]]:
+def failovers_of(run: RunFolder) -> list[JsonObject]:
     """The run's fail-overs that came to their end, in time."""
     return list((run.summary.get("strength") or {}).get("failovers") or [])
 
@@ -77,7 +78,7 @@ def members_over_time(run: RunFolder, size: Size) -> Any:
 def _panel(
     run: RunFolder,
     tier: str,
-    entry: dict[str, Any],
+    entry: JsonObject,
     blocks: list[Window],
     domain: list[float],
     size: Size,
@@ -105,7 +106,7 @@ def _panel(
     return alt.layer(needed, line).properties(width=size.plot_width, height=130)
 
 
-def _steps(served: list[Window], block: Window) -> list[dict[str, Any]]:
+def _steps(served: list[Window], block: Window) -> list[dict[str, object]]:
     own = [w for w in served if w.repeat == block.repeat]
     inner = {t for w in own for t in (w.start_s, w.end_s) if block.start_s < t < block.end_s}
     times = sorted({block.start_s, block.end_s, *inner})

@@ -44,7 +44,7 @@ class Cycle:
     below_s: float
 
 
-def strength_of(folder: Path) -> dict[str, Any]:
+def strength_of(folder: Path) -> dict[str, object]:
     """`strength` of the files in a run's folder."""
     manifest = manifest_if_any(folder)
     events = without_discarded(read_events(folder / "events.jsonl"))
@@ -60,7 +60,7 @@ def strength(
     manifest: Mapping[str, Any],
     fleet: Fleet,
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Fail-overs and time at full strength by tier, ready for JSON."""
     settings = manifest["spec"]["failover"]
     tiers = settings.get("tiers") or fleet.tiers
@@ -74,7 +74,7 @@ def strength(
     }
 
 
-def _listed(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _listed(events: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
     """Every fail-over that came to its end, with its parts [s]."""
     return [
         {
@@ -88,7 +88,7 @@ def _listed(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _pool_empty(found: Sequence[Window]) -> dict[str, Any]:
+def _pool_empty(found: Sequence[Window]) -> dict[str, object]:
     waits = [w for w in of_kind(found, "failover") if w.kind == "standby_pool_empty"]
     return {"count": len(waits), "total_s": sum(w.duration_s for w in waits)}
 
@@ -100,7 +100,7 @@ def _tier(
     fleet: Fleet,
     settings: Mapping[str, Any],
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     spec, kind = fleet.tiers[tier], mechanism(fleet, tier)
     needed = int((settings.get("needed") or {}).get(tier, spec.nodes))
     mine = frozenset(f"{tier}-{i}" for i in range(1, spec.nodes + spec.standby + 1))
@@ -162,7 +162,7 @@ def cycles_of(
     return [*found, Cycle(length_s, below_s)] if length_s else found
 
 
-def _measured(cycles: Sequence[Cycle], rng: np.random.Generator) -> dict[str, Any]:
+def _measured(cycles: Sequence[Cycle], rng: np.random.Generator) -> dict[str, object]:
     length_s = np.array([cycle.length_s for cycle in cycles])
     below_s = np.array([cycle.below_s for cycle in cycles])
     share = 1.0 - float(below_s.sum() / length_s.sum()) if length_s.sum() else None
@@ -177,7 +177,7 @@ def _measured(cycles: Sequence[Cycle], rng: np.random.Generator) -> dict[str, An
     }  # fmt: skip
 
 
-def _times(samples_s: Sequence[float]) -> dict[str, Any]:
+def _times(samples_s: Sequence[float]) -> dict[str, object]:
     if not samples_s:
         return {"samples": 0}
     values = np.asarray(samples_s)
@@ -198,7 +198,7 @@ def _predicted(
     exposure_s: float,
     horizon_s: float,
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The model's share with the measured rates, and its interval over what these leave open."""
     wanted = {"cloud": ("failover_s",), "ara": ("repair_s",), "pf": ("failover_s", "repair_s")}
     table = {name: value for name, value in times.rates().items() if name in wanted[kind]}

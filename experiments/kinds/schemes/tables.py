@@ -80,7 +80,7 @@ def recovery_table(summary: Mapping[str, Any]) -> Table | None:
     return Table("recovery-table", "Times to recover", head, tuple(rows))
 
 
-def scheme_words(run: RunFolder) -> dict[str, Any]:
+def scheme_words(run: RunFolder) -> dict[str, object]:
     """Remarks of the section beside its figures and tables."""
     found = run.summary["strength"]
     empty = found["pool_empty"]

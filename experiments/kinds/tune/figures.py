@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Row, Rows, data
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -77,7 +77,7 @@ def _label(replicas: Sequence[int]) -> str:
     return f"({', '.join(map(str, replicas))})"
 
 
-def _trajectory_rows(tuning: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _trajectory_rows(tuning: Mapping[str, Any]) -> Rows:
     start = tuning["start"]
     if start is None:
         return []
@@ -90,7 +90,7 @@ def _trajectory_rows(tuning: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(iteration: int, point: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _row(iteration: int, point: Mapping[str, Any], what: str) -> Row:
     colour, shape = _LOOKS[what]
     label = _label(point["replicas"])
     return {
@@ -103,7 +103,7 @@ def _row(iteration: int, point: Mapping[str, Any], what: str) -> dict[str, Any]:
     }
 
 
-def _points(rows: list[dict[str, Any]], size: Size, target: str) -> Any:
+def _points(rows: Rows, size: Size, target: str) -> Any:
     last = max(row["iteration"] for row in rows)
     x = alt.X(
         "iteration:Q",
@@ -134,7 +134,7 @@ def _points(rows: list[dict[str, Any]], size: Size, target: str) -> Any:
     )
 
 
-def _dots(rows: list[dict[str, Any]], size: Size, target: str) -> Any:
+def _dots(rows: Rows, size: Size, target: str) -> Any:
     scale = alt.Scale(domain=[0, max(row["high"] for row in rows) * 1.05], nice=False)
     axis = alt.Axis(title=f"{target} latency, ms", tickCount=5 if size.small else 8)
     y = alt.Y(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.tune.evidence import Ratio, ratio
@@ -41,7 +40,7 @@ def result_json(
     rounds: Sequence[Sequence[Measured]],
     *,
     complete: bool,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Everything of a tune, also of one that was cut short (`complete` is then False).
 
     `iterations` counts as in the paper's Tables 4 and 6: the points measured, the start among them.
@@ -71,7 +70,7 @@ def result_json(
     }
 
 
-def _tier(load: TierLoad) -> dict[str, Any]:
+def _tier(load: TierLoad) -> dict[str, object]:
     return {
         "tier": load.name,
         "servers": load.servers,
@@ -90,7 +89,7 @@ def _collisions(loads: Sequence[TierLoad], replicas: Replicas) -> tuple[float, .
     return collision_probabilities([load.servers for load in loads], replicas)
 
 
-def _point(point: Point | None) -> dict[str, Any] | None:
+def _point(point: Point | None) -> dict[str, object] | None:
     if point is None:
         return None
     return {
@@ -105,7 +104,7 @@ def _point(point: Point | None) -> dict[str, Any] | None:
     }
 
 
-def _step(number: int, step: Contest) -> dict[str, Any]:
+def _step(number: int, step: Contest) -> dict[str, object]:
     return {
         "iteration": number,
         "current": _point(step.current),
@@ -122,7 +121,7 @@ def _step(number: int, step: Contest) -> dict[str, Any]:
 
 def _exhaustive(
     replicator: Replicator, rounds: Sequence[Sequence[Measured]]
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Every feasible r over the complete rounds, and the chosen one against the least of them.
 
     The least of several noisy figures looks lower than it is, so the ratio errs upwards.

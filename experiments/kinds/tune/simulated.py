@@ -9,13 +9,13 @@ server the share of its cores that is not theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from experiments.design.experiment import Interference
 from experiments.kinds.tune.loads import TierWindow
 from experiments.kinds.tune.section import Target
 from optimizer.replication import Replicas, TierLoad
 from optimizer.simulation import program
+from optimizer.simulation.forms import Report, Scenario, TierScenario
 
 _REQUESTS = 20_000  # of each simulation: some seconds for a dozen of them
 _IPERF_SPEED = 0.5  # a stream's interrupts cost about as much as the service (sPARE section 2)
@@ -65,11 +65,11 @@ def _scenario(
     policy: str,
     replicas: Replicas,
     seed: int,
-) -> dict[str, Any]:
+) -> Scenario:
     """One r as the simulator reads it; the same seed for all."""
-    tiers: list[dict[str, Any]] = []
+    tiers: list[TierScenario] = []
     for index, (load, r) in enumerate(zip(loads, replicas, strict=True)):
-        tier: dict[str, Any] = {
+        tier: TierScenario = {
             "name": load.name,
             "servers": load.servers,
             "cores": load.cores,
@@ -106,8 +106,8 @@ def _speed(interference: Interference) -> float:
     return sum(left[kind] for kind in interference.kinds) / len(interference.kinds)
 
 
-def _value_s(report: dict[str, Any], target: Target) -> float:
+def _value_s(report: Report, target: Target) -> float:
     latency = report["latency"]
     if target == "mean":
-        return float(latency["mean_s"])
+        return latency["mean_s"]
     return program.percentile_s(latency, {"p95": 95.0, "p99": 99.0}[target])

@@ -5,9 +5,10 @@ measured."""
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import httpx
+
+from core.json_object import JsonObject
 
 _LIMIT_S = 2.0
 _CLIENT = httpx.Client(timeout=_LIMIT_S, trust_env=False)
@@ -18,12 +19,12 @@ def page(url: str, **asked: str) -> str:
     return _CLIENT.get(url, params=asked or None).raise_for_status().text
 
 
-def bean(host: str, port: int, name: str) -> dict[str, Any]:
+def bean(host: str, port: int, name: str) -> JsonObject:
     """A bean's attributes; none where there is no such bean, or no answer. As `beans`."""
     return next(iter(beans(host, port, name)), {})
 
 
-def beans(host: str, port: int, pattern: str) -> list[dict[str, Any]]:
+def beans(host: str, port: int, pattern: str) -> list[JsonObject]:
     """Beans as a server's `/jmx` has them; none where it does not answer.
 
     Parameters: host, mostly an address on the control network; pattern, a name or one with `*`.

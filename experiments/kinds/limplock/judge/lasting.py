@@ -28,7 +28,7 @@ Course = Mapping[str, Any]
 
 def courses(
     left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Of each repeat under a fault: operations done per second, in bins of BIN_S from the fault on,
     what it did without the fault, and when servers died.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import polars as pl
@@ -41,8 +41,68 @@ from experiments.kinds.limplock.windows import (
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured
 
-CLASSES = ("operation", "node", "cluster")
+CLASSES: tuple[Literal["operation", "node", "cluster"], ...] = ("operation", "node", "cluster")
 _LETTERS = {"operation": "O", "node": "N", "cluster": "C"}
+
+
+class Judged(TypedDict):
+    """The verdicts of a scenario and what they rest on."""
+
+    slowdown: dict[str, object] | None
+    operation: Verdict
+    reason: str
+    node: Verdict
+    cluster: Verdict
+    scope: list[str]
+    nodes: list[dict[str, object]]
+    streams: list[dict[str, object]]
+
+
+class JudgedScenario(Judged):
+    """A row under one severity: its repeats, and how many were cut short, moved, begun anew."""
+
+    arm: str
+    row: str
+    part: str
+    scenario: str
+    repeats: int
+    count: int
+    base_s: float
+    base_all_s: list[float]
+    closing_all_s: list[float]
+    took_all_s: list[float]
+    died_s: list[dict[str, float]]
+    dose: dict[str, object] | None
+    cut: int
+    bases_cut: int
+    timeout_factor: float
+    limping: str
+    moved: int
+    anew: int
+    stuck: int
+    cold: int
+    bases_cold: int
+    errors: int
+    endures: NotRequired[bool]
+
+
+class RowSummary(TypedDict):
+    """A row of an arm over its severities, as in the paper's Table 1."""
+
+    arm: str
+    row: str
+    part: str
+    protocol: str
+    limpware: str
+    workload: dict[str, object]
+    count: int
+    base_s: float
+    repeats: int
+    operation: Verdict
+    node: Verdict
+    cluster: Verdict
+    paper: dict[str, object] | None
+    agrees: dict[str, bool | None]
 
 
 def analyse(folder: Path) -> Findings:
@@ -130,14 +190,14 @@ def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> 
 
 def _zones(
     windows: Sequence[Window], search: Mapping[str, Any] | None
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """Of a search; None where the design has none."""
     return None if search is None else searched(windows, Search.model_validate(search))
 
 
-def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[dict[str, Any]]:
+def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[JudgedScenario]:
     """Of each row that has no scenario, for its bases were cut short: that."""
-    found = []
+    found: list[JudgedScenario] = []
     for arm, name, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
         mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
         base = later_bases(mine)
@@ -168,7 +228,9 @@ def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[dict[str, Any]
             "bases_cold": sum(w.cold for w in base.values()),
             "errors": sum(w.errors for w in base.values()),
             "slowdown": None,
-            **dict.fromkeys(CLASSES, "insufficient"),
+            "operation": "insufficient",
+            "node": "insufficient",
+            "cluster": "insufficient",
             "reason": "the base was cut short",
             "scope": [],
             "nodes": [],
@@ -189,7 +251,7 @@ def _remedies(
     found: Sequence[Mapping[str, Any]],
     reference: str | None,
     rule: Rule,
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """Of arms that are remedies, each side with its verdicts of node and cluster; None where the
     design does not say so.
 
@@ -209,7 +271,7 @@ def _remedies(
 def _scenario(
     windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: RunInputs,
     doses: _Doses,
-) -> dict[str, Any]:  # fmt: skip
+) -> JudgedScenario:  # fmt: skip
     arm, name, part, scenario = key
     mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
     faulty = {w.repeat: w for w in mine if w.scenario == scenario}
@@ -308,7 +370,7 @@ def _probes(
     )
 
 
-def _json(found: Limplock) -> dict[str, Any]:
+def _json(found: Limplock) -> Judged:
     return {
         "slowdown": found.operation.slowdown and asdict(found.operation.slowdown),
         "operation": found.operation.verdict,
@@ -336,7 +398,7 @@ def _json(found: Limplock) -> dict[str, Any]:
     }
 
 
-def _judged(judgement: Judgement) -> dict[str, Any]:
+def _judged(judgement: Judgement) -> dict[str, object]:
     return {
         "verdict": judgement.verdict,
         "reason": judgement.reason,
@@ -345,20 +407,21 @@ def _judged(judgement: Judgement) -> dict[str, Any]:
 
 
 def _summary(
-    found: Sequence[Mapping[str, Any]], known: Mapping[str, Row], reference: str | None
-) -> list[dict[str, Any]]:
-    """Each row of each arm over its severities, as in the paper's Table 1; a crash is beside.
+    found: Sequence[JudgedScenario], known: Mapping[str, Row], reference: str | None
+) -> list[RowSummary]:
+    """Each row of each arm; a crash is beside.
 
     Parameters: reference, the release as it is: arms that are remedies beside it are held against
     it, and not against the paper, which had none.
     """
-    result = []
+    result: list[RowSummary] = []
     for arm, name, part in dict.fromkeys((f["arm"], f["row"], f["part"]) for f in found):
         mine = [f for f in found if (f["arm"], f["row"], f["part"]) == (arm, name, part)]
         limping = [f for f in mine if f["scenario"] != CRASH]
         row = known[name]
         paper = None if row.paper is None else row.paper.model_dump(mode="json")
         beside = paper if reference in (None, arm) else None
+        verdicts = {name: over([f[name] for f in limping]) for name in CLASSES}
         result.append({
             "arm": arm,
             "row": name,
@@ -369,11 +432,11 @@ def _summary(
             "count": mine[0]["count"],
             "base_s": mine[0]["base_s"],
             "repeats": min(f["repeats"] for f in mine),
-            **{name: over([f[name] for f in limping]) for name in CLASSES},
+            "operation": verdicts["operation"],
+            "node": verdicts["node"],
+            "cluster": verdicts["cluster"],
             "paper": paper,
-            "agrees": {
-                name: _agrees(beside, name, over([f[name] for f in limping])) for name in CLASSES
-            },
+            "agrees": {name: _agrees(beside, name, one) for name, one in verdicts.items()},
         })  # fmt: skip
     return result
 

@@ -106,7 +106,7 @@ def relative(base: Window, faulty: Window, rule: Search) -> Duration | None:
     )
 
 
-def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
+def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, object]]:
     """The findings of a run: of each arm the points in order of the axis, the zones, and what a
     budget left open."""
     return [
@@ -121,7 +121,7 @@ def _series(window: Window) -> tuple[str, str, str]:
     return window.arm, window.row, window.part
 
 
-def _summarise(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
+def _summarise(windows: Sequence[Window], rule: Search) -> dict[str, object]:
     base = later_bases(windows)
     waits: dict[float, list[Duration]] = {}
     for window in windows:

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -55,7 +54,7 @@ class Rows:
         self._lanes: list[tuple[str, Lane]] = []  # with their purpose
         self._whitebox: list[pl.DataFrame] = []  # of each block
         self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
-        self._shown: dict[str, dict[str, Any]] = {}
+        self._shown: dict[str, dict[str, object]] = {}
         self._cold: dict[str, bool] = {}  # by system, as its last repeat left it
         testbed.keep(self._write)
 
@@ -207,7 +206,7 @@ class Rows:
         for lane in lanes:
             clients.stop(lane)
 
-    def _write(self, folder: Path) -> dict[str, Any] | None:
+    def _write(self, folder: Path) -> dict[str, object] | None:
         if not self._windows:
             return None
         counts = {row.name: self._section.count_of(row) for row in self._rows}

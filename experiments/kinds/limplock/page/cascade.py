@@ -15,7 +15,7 @@ from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
-Rows = list[dict[str, Any]]
+Rows = list[dict[str, object]]
 Scenario = Mapping[str, Any]  # of a result
 LineStyle = tuple[str, str]  # colour and kind of line of an arm: arms may lie on each other
 _ROOM = 1.1

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window
@@ -25,7 +25,6 @@ _TOP, _BOTTOM = 2000.0, 0.3  # of slowdowns: what is beyond is drawn at the edge
 _LIMIT_ROOM = 4.0  # a limit further above the largest value is told, not drawn
 DASHES: Mapping[str, list[float]] = {"line": [1, 0], "dashed": [6, 3], "dotted": [1.5, 2.5]}
 """By the legend's kind of line."""
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def _probed(
     ]  # fmt: skip
 
 
-def _drawn_as(name: str, looks: Mapping[str, LineStyle]) -> dict[str, Any]:
+def _drawn_as(name: str, looks: Mapping[str, LineStyle]) -> dict[str, object]:
     return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import RunInputs, Window, client_log, later_bases
@@ -243,7 +243,7 @@ _DASHED: Mapping[str, Any] = {"strokeWidth": 1.3, "strokeDash": [4, 3]}
 _SOLID: Mapping[str, Any] = {"strokeWidth": 1.9}
 
 
-def _points(course: Course, colours: Mapping[str, str]) -> list[dict[str, Any]]:
+def _points(course: Course, colours: Mapping[str, str]) -> Rows:
     """Of its parts that have a colour."""
     return [
         {"t": time_s, "value": share, "colour": colours[part], "line": f"{job} {part}"}
@@ -285,7 +285,7 @@ def _jobs_figure(
     )  # fmt: skip
 
 
-def _steps(courses: Sequence[Course]) -> list[dict[str, Any]]:
+def _steps(courses: Sequence[Course]) -> Rows:
     """Of each course how many were done, until its operation was."""
     return [
         {"t": time_s, "value": done, "line": str(one.window.repeat)}

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -75,7 +76,7 @@ class _Measuring(Kind[NoSection]):
         self.then()
 
     def analyse(self, folder: Path) -> Findings:
-        manifest = manifest_if_any(folder)
+        manifest: Any = manifest_if_any(folder)
         return Findings({"measured": manifest["measured"]}, manifest["verdicts"])
 
     def write_page(self, folder: Path) -> Path:

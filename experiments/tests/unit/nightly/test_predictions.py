@@ -154,7 +154,7 @@ def test_coverage_and_error_are_of_the_figures_that_have_them() -> None:
 def test_a_run_that_is_not_valid_is_listed_and_counts_for_nothing() -> None:
     many = (prediction(1), prediction(2, valid=False, promise="undecided"))
     history = History(predictions=many)
-    values = predictions_values(history, frozenset())
+    values: Any = predictions_values(history, frozenset())
     assert cells(values["tables"][0])["p95"][0] == "1"
     assert [row[0].text for row in values["list"].rows] == ["2", "1"]
     assert list_table(()) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_a_tier_that_behaves_as_the_model_is_measured_as_the_model_says() -> Non
     length_s, crash_s, recovery_s = 20_000.0, 60.0, 10.0
     events = cloud_events(3, crash_s, recovery_s, length_s)
     manifest = {"spec": {"failover": {"heartbeat_s": 1.0, "needed": {"web": 2}}}}
-    found = strength(events.lines, windows(events.lines, length_s), manifest,
+    found: Any = strength(events.lines, windows(events.lines, length_s), manifest,
                      fleet_of("cloud", 2, 0), np.random.default_rng(1))  # fmt: skip
     assert found is not None
     web = found["tiers"]["web"]
@@ -55,7 +57,7 @@ def test_without_enough_fail_overs_there_is_no_prediction_and_it_says_why() -> N
     events.add(BLOCK_S, "phase", "measure", "end")
     manifest = {"spec": {"failover": {"heartbeat_s": 1.0}}}
     lines = events.lines
-    found = strength(
+    found: Any = strength(
         lines, windows(lines, BLOCK_S), manifest, fleet_of("cloud", 1, 0), np.random.default_rng(1)
     )
     assert found is not None

@@ -42,7 +42,7 @@ def figure(**changes: Any) -> dict[str, Any]:
     return {"covered": None, "samples": 900, "samples_with_faults": 900, "in_all": in_all} | changes
 
 
-def compared(*, errors: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
+def compared(*, errors: tuple[str, ...] = (), **changes: Any) -> Any:
     return {
         "latency": {"p50_ms": figure(covered=True), "p95_ms": figure(covered=False)},
         "utilisation": {"web": {"covered": True}, "db": {"covered": None}},
@@ -50,7 +50,7 @@ def compared(*, errors: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def slo(**met: bool | None) -> dict[str, Any]:
+def slo(**met: bool | None) -> Any:
     """The SLO's verdict on the planned arm, by clause."""
     share = {"share": 0.03, "low": 0.02, "high": 0.045, "allowed": 0.05, "requests": 900}
     arm = {
@@ -94,7 +94,8 @@ def test_a_plan_that_the_simulator_left_undecided_claims_nothing(
 
 
 def test_a_clause_has_the_share_as_predicted_and_as_measured() -> None:
-    clause = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))["clauses"]["p95_ms"]
+    found = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))
+    clause: Any = found["clauses"]["p95_ms"]
     assert (clause["limit"], clause["allowed"], clause["share"]) == (600.0, 0.05, 0.03)
     assert (clause["low"], clause["high"]) == (0.02, 0.045)
     assert [clause[key] for key in ("predicted_low", "predicted", "predicted_high")] == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -117,7 +118,7 @@ def test_histograms_hold_each_block_without_warm_up_and_what_failed_at_the_time_
          {"repeat": 3, "phase": "fault", "latency_ms": 6000.0},
          {"arm": "replicated", "repeat": 1, "latency_ms": 0.0}]
     )  # fmt: skip
-    arms = histograms(table, 6000.0)["arms"]
+    arms: Any = histograms(table, 6000.0)["arms"]
     found = {arm: list(of) for arm, of in arms.items()}
     assert found == {"baseline": ["0", "3"], "replicated": ["1"]}
     first = HdrHistogram.decode(arms["baseline"]["0"].encode())

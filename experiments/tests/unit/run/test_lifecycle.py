@@ -53,7 +53,7 @@ def test_a_run_of_another_kind_than_the_designs_own_has_a_folder_of_that_kind(
     assert [outcome.folder] == folders(tmp_path)
     assert read_result(outcome.folder)["counting"] == {"counted": 3}
     assert (tmp_path / "tst-small" / "counting" / "latest").resolve() == outcome.folder
-    manifest = manifest_if_any(outcome.folder)
+    manifest: Any = manifest_if_any(outcome.folder)
     assert (manifest["counted"], manifest["cut_short"]) == (3, False)
 
 

@@ -25,6 +25,7 @@ from experiments.kinds.bitflips.analysis import price_rows
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
 from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.inject import Golden, Limits, Ran, golden, inject, outcome_of
+from experiments.kinds.bitflips.measure import Price
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.services import SERVICES, Service
 from experiments.tests.harden_fixture import need_compiler, trouble
@@ -249,7 +250,7 @@ def test_outcomes_behind_the_arbiter_are_what_the_client_saw(
 
 
 def test_the_rates_of_a_service_are_its_requests_over_both_times() -> None:
-    prices = [
+    prices: list[Price] = [
         {"program": "redis", "variant": "native", "repeat": n, "cpu_s": 2.0, "took_s": 4.0 + n,
          "requests": 800}
         for n in range(3)

@@ -18,7 +18,7 @@ from experiments.kinds.bitflips.inject import (
     drawn,
     outcome_of,
 )
-from experiments.kinds.bitflips.measure import Journal, journal_name
+from experiments.kinds.bitflips.measure import Journal, Price, journal_name
 from experiments.kinds.bitflips.record import FlipReport
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.tables import transactions_table
@@ -70,7 +70,7 @@ def test_an_outcome_is_told_by_status_and_output(
 
 def test_for_the_planner_a_stop_is_a_crash_and_the_rest_is_masked() -> None:
     outcomes = [*OUTCOMES, "missed", "silent", "correct"]
-    lines = [{"outcome": outcome, "stream": "master"} for outcome in outcomes]
+    lines: Any = [{"outcome": outcome, "stream": "master"} for outcome in outcomes]
     row = row_of("p", "ilr", lines)
     assert (row["injections"], row["missed"]) == (8, 1)
     assert {name: one["p"] for name, one in for_planner(row).items()} == {
@@ -83,7 +83,7 @@ def test_a_line_that_was_cut_short_is_left_out_and_written_anew(tmp_path: Path) 
     path.write_bytes(b'{"number": 0}\n{"number": 1}\n{"num')
     journal = Journal(path)
     assert [line["number"] for line in journal.lines()] == [0, 1]
-    journal.append({"number": 2})
+    journal.append({"number": 2})  # type: ignore[typeddict-item]
     journal.close()
     assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [0, 1, 2]
 
@@ -104,7 +104,7 @@ def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> N
 
 
 def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
-    prices: list[dict[str, Any]] = [
+    prices: list[Price] = [
         {"program": "kmeans", "variant": "tx", "repeat": repeat, "cpu_s": 1.0,
          "transactions": {"begun": 500_000, "difference": 0, "conflict": 3, "capacity": 0,
                           "other": 40}}

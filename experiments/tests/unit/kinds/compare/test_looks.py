@@ -171,7 +171,7 @@ def test_an_end_by_time_spends_the_error_that_is_left_and_says_what_is_missing()
     ])  # fmt: skip
     assert looks.due(2, 90.0)
     looks.add(2, frame, {"seed": 1, "spec": SPEC}, 90.0)
-    found = looks.to_json()
+    found: Any = looks.to_json()
     assert (found["ended_by"], found["decided_by"]) == ("budget", None)
     assert found["missing"] == ["replicated"]
     assert found["looks"][0]["level"] == pytest.approx(0.05)
@@ -189,7 +189,7 @@ def test_the_page_has_a_row_for_each_look() -> None:
     ]  # fmt: skip
     decided = {"figure": "p95", "planned": [2, 3, 4], "budget_s": None, "ended_by": "figure",
                "decided_by": "figure", "missing": [], "looks": looks}  # fmt: skip
-    found = decided_values({"decided": decided})
+    found: Any = decided_values({"decided": decided})
     assert found is not None
     assert len(found["table"].rows) == 2
     assert [row[3].mood for row in found["table"].rows] == ["unknown", "good"]

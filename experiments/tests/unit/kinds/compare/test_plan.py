@@ -82,7 +82,8 @@ def test_thin_evidence_and_a_run_that_does_not_count_deny_no_fleet(
 def test_a_plan_is_said_with_who_says_that_it_keeps_the_slo(verdict: str | None) -> None:
     simulation = {} if verdict is None else {"verdict": verdict, "reason": "no time"}
     plan = {**example_plan(), "simulation": simulation}
-    words, said = plan_words(plan), _planned(plan)
+    words: Any = plan_words(plan)
+    said = _planned(plan)
     assert ("simulation" in " ".join(words["claim"])) is (verdict in ("kept", "undecided"))
     assert ("no time" in said) is (verdict in ("undecided", "not-simulated"))
 

@@ -86,7 +86,7 @@ def test_what_was_foreseen_stands_beside_it_and_nights_watch_the_rate(tmp_path: 
 
 
 def test_without_an_earlier_run_an_asked_share_bounds_each_arms(tmp_path: Path) -> None:
-    found = predicted_utilisation(asked(tmp_path), tmp_path / "results")
+    found: Any = predicted_utilisation(asked(tmp_path), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (True, None)
     assert found["arms"]["baseline"] == {"web": 0.12, "db": 0.12}
     assert found["arms"]["replicated"] == pytest.approx({"web": 0.24, "db": 0.24})
@@ -98,7 +98,7 @@ def test_without_an_earlier_run_an_asked_share_bounds_each_arms(tmp_path: Path) 
 def test_an_earlier_run_says_what_a_rate_will_use(tmp_path: Path) -> None:
     folder = beside(tmp_path / "results", short_run())
     offered = read_result(folder)["compare"]["arms"]["baseline"]["offered_per_s"]
-    found = predicted_utilisation(design(tmp_path / "design"), tmp_path / "results")
+    found: Any = predicted_utilisation(design(tmp_path / "design"), tmp_path / "results")
     assert (found["at_most"], found["run"]) == (False, folder.name)
     at_5 = ON_WEB_AND_DB * (4 * 0.4) / offered * 5.0 / (4 * 0.6)  # the design has larger machines
     assert found["arms"]["baseline"]["web"] == pytest.approx(at_5, rel=1e-6)
@@ -109,7 +109,7 @@ def test_an_earlier_calibration_says_the_rate_of_an_asked_share(tmp_path: Path) 
     run = short_run()
     run.manifest["calibration"] = CALIBRATION
     beside(tmp_path / "results", run)
-    found = predicted_utilisation(asked(tmp_path), tmp_path / "results")
+    found: Any = predicted_utilisation(asked(tmp_path), tmp_path / "results")
     assert found["rate_per_s"] == pytest.approx(0.12 * 4 * 0.6 / 0.06)
     assert found["arms"]["baseline"]["web"] == pytest.approx(0.12)
 
@@ -125,7 +125,7 @@ def test_runs_that_are_not_valid_or_of_other_users_say_nothing(tmp_path: Path) -
 
 def test_a_full_tier_is_warned_of_where_copies_fill_it(tmp_path: Path) -> None:
     beside(tmp_path / "results", short_run())
-    found = summary_of(design(tmp_path / "design"), tmp_path / "results")
+    found: Any = summary_of(design(tmp_path / "design"), tmp_path / "results")
     arms = found["utilisation"]["arms"]
     assert arms["baseline"]["web"] > 0.4
     busy = [note["tier"] for note in found["notes"] if note["code"] == "busy-with-copies"]

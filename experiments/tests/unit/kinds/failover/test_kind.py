@@ -37,6 +37,7 @@ from experiments.kinds.failover.measure import (
     INVOCATIONS_FILE,
     STRIKES_FILE,
     Blocks,
+    StrikeMade,
     cells,
     delays_s,
 )
@@ -63,7 +64,7 @@ def call(
             "server": "lots-1", **{f"{part}_ms": part_ms for part in PARTS}}  # fmt: skip
 
 
-def struck(block: int, number: int) -> dict[str, Any]:
+def struck(block: int, number: int) -> StrikeMade:
     at_s = 100.0 * block + EVERY_S * number
     return {"block": block, "server": f"lots-{number % 2 + 1}", "asked_s": at_s,
             "since_s": at_s + 0.03, "ended_s": at_s + 1.5}  # fmt: skip

@@ -106,7 +106,8 @@ def test_a_repeat_whose_base_was_cut_short_is_no_value(tmp_path: Path) -> None:
     _, windows = read_windows(tmp_path / "run")
     cut = {0, 1, 2, 3}  # all repeats of the first value, and one of the second
     bases = [replace(one, cut=one.scenario == BASE and one.repeat in cut) for one in windows]
-    [found] = searched(bases, SLOWER)
+    zones: Any = searched(bases, SLOWER)
+    [found] = zones
     assert [point["at"] for point in found["points"]] == VALUES[1:]
     assert [len(point["waits"]) for point in found["points"]] == [2, 3, 3, 3, 3, 3]
 

@@ -49,7 +49,7 @@ def test_measured_and_predicted_are_said_with_their_intervals() -> None:
     sentence = strength_sentence(found)
     assert "Tier web was at full strength" in sentence
     assert "PCRAFT's model says" in sentence
-    words = scheme_words(run)
+    words: Any = scheme_words(run)
     cells = [cell.text for cell in words["strength"].rows[0]]
     assert cells[0] == "web: cloud"
     assert cells[1] == "2 needed"
@@ -64,7 +64,7 @@ def test_an_empty_pool_is_said_and_not_hidden() -> None:
     run = _run()
     run.summary["strength"]["pool_empty"] = {"count": 2, "total_s": 12.5}
     run.summary["strength"]["errors"] = 1
-    words = scheme_words(run)
+    words: Any = scheme_words(run)
     assert any("empty 2 times" in note and "12.5 s" in note for note in words["notes"])
     assert any("1 steps of fail-overs failed" in note for note in words["notes"])
 
