@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench import (
     availability,
@@ -25,6 +24,7 @@ from bench import (
     simulator,
     stalls,
 )
+from core.json_object import JsonObject
 from experiments.record.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -36,7 +36,7 @@ def main() -> None:
     runs = FOLDER / "runs"
     runs.mkdir(exist_ok=True)
     kept = runs / f"{date:%Y%m%dT%H%M%SZ}.json"
-    result: dict[str, Any] = {
+    result: JsonObject = {
         "date": date.isoformat(timespec="seconds"),
         "command": "make bench",
         "host": host(),
@@ -52,8 +52,8 @@ def main() -> None:
         sys.stdout.write(line + "\n")
 
 
-def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
-    def chosen() -> dict[str, Any]:
+def _parts(work: Path) -> list[tuple[str, Callable[[], JsonObject]]]:
+    def chosen() -> JsonObject:
         found = choice.measure()
         return {"select": found, "select_ns": found["policies"]["tad"]["1"]["ns"]}
 
@@ -74,7 +74,7 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
     ]
 
 
-def _lines(result: dict[str, Any]) -> list[str]:
+def _lines(result: JsonObject) -> list[str]:
     web, one = result["http"], result["select"]
     lines = [_http_line(count, web[str(count)]) for count in http.CONNECTIONS]
     lines += [_added_line(key, web["added_us"]) for key in ("p50", "p99")]
@@ -109,7 +109,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _http_line(count: int, row: dict[str, Any]) -> str:
+def _http_line(count: int, row: JsonObject) -> str:
     (low, high), (low_2, high_2) = row["ratio_range"], row["ratio_r2_range"]
     return (
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
@@ -119,7 +119,7 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
     )
 
 
-def _schedule_line(hours: str, found: dict[str, Any]) -> str:
+def _schedule_line(hours: str, found: JsonObject) -> str:
     rows = found[hours]
     seconds, gaps = [row["seconds"] for row in rows], [row["gap"] for row in rows]
     worst = "none found" if None in gaps else f"{max(gaps):.2%}"
@@ -129,7 +129,7 @@ def _schedule_line(hours: str, found: dict[str, Any]) -> str:
     )
 
 
-def _added_line(key: str, row: dict[str, Any]) -> str:
+def _added_line(key: str, row: JsonObject) -> str:
     sides = [
         f"{name} {row[key][side]:.0f} us ({row[key][f'{side}_range'][0]:.0f} to "
         f"{row[key][f'{side}_range'][1]:.0f})"
@@ -138,7 +138,7 @@ def _added_line(key: str, row: dict[str, Any]) -> str:
     return f"http at {row['rate_per_s']:.0f}/s, added to {key}: {', '.join(sides)}"
 
 
-def _load_line(row: dict[str, Any]) -> str:
+def _load_line(row: JsonObject) -> str:
     (low, high), (low_wrk, high_wrk) = row["ratio_locust_range"], row["ratio_wrk_range"]
     return (
         f"load worker, in time: {row['ours_per_s']:.0f}/s, {row['ours_per_cpu_s']:.0f} per second "
@@ -149,7 +149,7 @@ def _load_line(row: dict[str, Any]) -> str:
     )
 
 
-def _stall_lines(found: dict[str, Any]) -> list[str]:
+def _stall_lines(found: JsonObject) -> list[str]:
     head = f"a server that stops for {found['stopped_s']:g} s in {found['every_s']:g}, in ms: "
     lines = []
     for name in ("ours", "wrk2", "locust", "wrk"):
@@ -164,7 +164,7 @@ def _stall_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _cooperative_lines(found: dict[str, Any]) -> list[str]:
+def _cooperative_lines(found: JsonObject) -> list[str]:
     lines = []
     for count, row in found["one"].items():
         low, high = row["ratio_range"]
@@ -185,7 +185,7 @@ def _cooperative_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _mysql_line(count: str, row: dict[str, Any]) -> str:
+def _mysql_line(count: str, row: JsonObject) -> str:
     low, high = row["ratio_range"]
     return (
         f"mysql, {count:>3} connections: arbiter {row['arbiter_per_s']:.0f}/s, HAProxy "
@@ -195,7 +195,7 @@ def _mysql_line(count: str, row: dict[str, Any]) -> str:
     )
 
 
-def _collision_line(row: dict[str, Any]) -> str:
+def _collision_line(row: JsonObject) -> str:
     low, high = row["p_c_interval"]
     avoids = "avoided" if row["avoids"] else "not avoided"
     return (
@@ -204,7 +204,7 @@ def _collision_line(row: dict[str, Any]) -> str:
     )
 
 
-def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
+def _keyvalue_line(name: str, found: JsonObject) -> str:
     rows = [(pipeline, found[pipeline]) for pipeline in found["ratio"]]
     return f"{name}: requests/s over twemproxy's " + "; ".join(
         f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
@@ -214,7 +214,7 @@ def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
     )
 
 
-def _comparing(row: dict[str, Any]) -> str:
+def _comparing(row: JsonObject) -> str:
     words = [
         f"{mode} {row[f'ratio_{mode}']:.2f} ({_between(row[f'ratio_{mode}_range'])}), per second "
         f"of its CPU {row[f'ratio_cpu_{mode}']:.2f}"
@@ -227,7 +227,7 @@ def _between(ends: list[float]) -> str:
     return f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
-def _solver_line(name: str, row: dict[str, Any]) -> str:
+def _solver_line(name: str, row: JsonObject) -> str:
     line = f"availability, {name}: {row['ours']['seconds'] * 1e3:.1f} ms"
     if "ratio" in row:
         line += f", Storm {row['ratio']:.0f} times that, {row['apart']:.0e} apart"
@@ -238,7 +238,7 @@ def _solver_line(name: str, row: dict[str, Any]) -> str:
     return line
 
 
-def _spread(row: dict[str, Any]) -> str:
+def _spread(row: JsonObject) -> str:
     low, high = row["range"]
     return f"{low:.1f} to {high:.1f}"
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from core.json_object import JsonObject
 from optimizer.availability import (
     HORIZON_S,
     Availability,
@@ -36,7 +37,7 @@ LARGE: _Model = (1_000, 300, HOUR_S)
 SLOW_REPAIR: _Model = (1_000, 300, 30 * 24 * HOUR_S)
 
 
-def measure() -> dict[str, Any]:
+def measure() -> JsonObject:
     """Seconds per model, medians over turns with their range; each peer on the same model."""
     dense = _timed(_dense)
     small = _beside_storm(SMALL)
@@ -54,7 +55,7 @@ def measure() -> dict[str, Any]:
     return {"limit_of_storm_s": STORM_LIMIT_S, "turns": TURNS, "models": found}
 
 
-def _beside_storm(model: _Model) -> dict[str, Any]:
+def _beside_storm(model: _Model) -> JsonObject:
     ours, peer = _timed(lambda: _pf(model)), _storm(model)
     found = {"ours": ours, "storm": peer}
     if peer["seconds"] is None:
@@ -78,7 +79,7 @@ def _tables() -> None:
         list(tables.all_cells(reading))
 
 
-def _timed(call: Callable[[], Any]) -> dict[str, Any]:
+def _timed(call: Callable[[], Any]) -> JsonObject:
     """Without what earlier calls left in the caches."""
     seconds, found = [], None
     for _ in range(TURNS):
@@ -87,7 +88,7 @@ def _timed(call: Callable[[], Any]) -> dict[str, Any]:
         began = time.perf_counter()
         found = call()
         seconds.append(time.perf_counter() - began)
-    result: dict[str, Any] = {"seconds": statistics.median(seconds), "range": _range(seconds)}
+    result: JsonObject = {"seconds": statistics.median(seconds), "range": _range(seconds)}
     if isinstance(found, Availability):
         result |= {
             "unavailability": found.unavailability,
@@ -101,7 +102,7 @@ def _range(seconds: list[float]) -> list[float]:
     return [min(seconds), max(seconds)]
 
 
-def _storm(model: _Model) -> dict[str, Any]:
+def _storm(model: _Model) -> JsonObject:
     needed, pool, repair_s = model
     command = [str(STORM), "bench/storm.py", str(needed), str(pool), str(repair_s or "none")]
     try:
@@ -110,7 +111,7 @@ def _storm(model: _Model) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"seconds": None, "unavailability": None}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: JsonObject = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

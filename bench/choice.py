@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
 from bench.process import ROOT
 from bench.turns import spread
+from core.json_object import JsonObject
 
 SERVERS = 64
 TURNS = 5
 
 
-def measure() -> dict[str, Any]:
+def measure() -> JsonObject:
     """Per policy and r: nanoseconds, median over turns, and their range."""
     command = ["cargo", "run", "-q", "--release", "--locked", "-p", "policy"]
     command += ["--example", "select_ns", "--", str(SERVERS), str(TURNS)]
@@ -29,7 +29,7 @@ def measure() -> dict[str, Any]:
         check=True,
         timeout=900,
     )
-    found: dict[str, Any] = {"servers": SERVERS, "turns": TURNS, "policies": {}}
+    found: JsonObject = {"servers": SERVERS, "turns": TURNS, "policies": {}}
     for line in done.stdout.splitlines():
         row = json.loads(line)
         of_policy = found["policies"].setdefault(row["policy"], {})

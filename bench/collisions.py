@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from typing import Any
 
 from bench.process import ROOT
+from core.json_object import JsonObject
 from optimizer.replication.closed_forms import collision_probability
 
 UPSTREAM = 2
@@ -19,7 +19,7 @@ REQUESTS = 400
 POLICIES = ("random", "round-robin", "tad")
 
 
-def measure() -> list[dict[str, Any]]:
+def measure() -> list[JsonObject]:
     """One row per M2, r2, policy, with and without avoidance: P_c, its 95 % interval, Eq. 1."""
     command = ["cargo", "run", "-q", "--locked", "-p", "arbiter", "--example", "collisions", "--"]
     done = subprocess.run(
@@ -33,7 +33,7 @@ def measure() -> list[dict[str, Any]]:
     return [_row(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def _row(case: dict[str, Any]) -> dict[str, Any]:
+def _row(case: JsonObject) -> JsonObject:
     return {
         "r1": UPSTREAM,
         **case,

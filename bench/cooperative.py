@@ -17,7 +17,6 @@ from importlib import util
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit
 from types import ModuleType
-from typing import Any
 
 import httpx
 import numpy as np
@@ -26,6 +25,7 @@ import psutil
 from bench.http import CONNECTIONS, wrk_figures
 from bench.process import ROOT, cpu_s, program, running, takes_connections
 from bench.turns import Turns, medians, ratio
+from core.json_object import JsonObject
 from experiments.design.workloads import PAGE_ZIPF
 
 ROLE = ROOT / "infra" / "roles" / "press"
@@ -54,7 +54,7 @@ end
 """
 
 
-def measure(work: Path) -> dict[str, Any]:
+def measure(work: Path) -> JsonObject:
     """Requests per second of both comparisons, with the share of pages by where they came from."""
     root = work / "pages"
     root.mkdir()
@@ -85,14 +85,14 @@ def measure(work: Path) -> dict[str, Any]:
 Targets = dict[str, list[tuple[int, int]]]  # ports and process numbers
 
 
-def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> dict[str, Any]:
+def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> JsonObject:
     turns = _measure_turns(work, drawn, targets, connections)
     found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
     found |= ratio("ratio", turns, "press", "nginx", "rps")
     return found | ratio("ratio_cpu", turns, "press", "nginx", "per_cpu_s")
 
 
-def _four(work: Path, drawn: Path, clusters: Targets) -> dict[str, Any]:
+def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
     """Both are warm before; pages by source are those of the turns alone."""
     for nodes in clusters.values():
         _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)

@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from bench.process import ROOT, arbiter, haproxy, program, running
 from bench.turns import compared, measure_turns, medians, ratio, spread
+from core.json_object import JsonObject
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
@@ -29,7 +29,7 @@ BODY_BYTES = 1024
 _UNIT_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
-def measure(work: Path) -> dict[str, Any]:
+def measure(work: Path) -> JsonObject:
     """Per connection count: requests per second, also per second of the proxy's CPU, wrk's p50 and
     p99; beside them what a proxy adds to latency at half load, and the memory of many connections.
     """
@@ -44,15 +44,15 @@ def measure(work: Path) -> dict[str, Any]:
         for mode, port in COMPARING.items():
             pid = stack.enter_context(_arbiter(work, port, 2, f'compare.mode = "{mode}"\n'))
             proxies[f"arbiter_r2_{mode}"] = (port, pid)
-        rows: dict[str, Any] = {str(count): _compare(proxies, count) for count in CONNECTIONS}
+        rows: JsonObject = {str(count): _compare(proxies, count) for count in CONNECTIONS}
         capacity = rows[str(HALF_LOAD_CONNECTIONS)]["haproxy_rps"]
         return {**rows, "added_us": _added(capacity / 2), "many": _many(work)}
 
 
-def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
+def _compare(targets: dict[str, tuple[int, int]], connections: int) -> JsonObject:
     turns = measure_turns(targets, TURNS, lambda port: wrk(port, connections))
     keys = ("rps", "per_cpu_s", "p50_us", "p99_us")
-    found: dict[str, Any] = {"turns": TURNS, **medians(turns, keys)}
+    found: JsonObject = {"turns": TURNS, **medians(turns, keys)}
     for name, runs in turns.items():
         found[f"{name}_errors"] = sum(run["errors"] for run in runs)
     for name, ours, key in (
@@ -65,14 +65,14 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
     return found | compared(turns, COMPARING)
 
 
-def _added(rate_per_s: float) -> dict[str, Any]:
+def _added(rate_per_s: float) -> JsonObject:
     """Latency [us] that a proxy adds at a fixed rate: its p50 and p99 less nginx's own."""
     targets = {"nginx": SERVERS[0], "haproxy": HAPROXY, "arbiter": ARBITER_1}
-    turns: dict[str, list[dict[str, Any]]] = {name: [] for name in targets}
+    turns: dict[str, list[JsonObject]] = {name: [] for name in targets}
     for turn in range(TURNS):
         for name, port in targets.items():
             turns[name].append(_at_rate(port, rate_per_s, turn))
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "rate_per_s": rate_per_s,
         "connections": HALF_LOAD_CONNECTIONS,
         "turns": TURNS,
@@ -87,8 +87,8 @@ def _added(rate_per_s: float) -> dict[str, Any]:
     return found
 
 
-def _at_rate(port: int, rate_per_s: float, seed: int) -> dict[str, Any]:
-    options: dict[str, Any] = {
+def _at_rate(port: int, rate_per_s: float, seed: int) -> JsonObject:
+    options: JsonObject = {
         "address": f"127.0.0.1:{port}",
         "path": "/body",
         "connections": HALF_LOAD_CONNECTIONS,
@@ -102,7 +102,7 @@ def _at_rate(port: int, rate_per_s: float, seed: int) -> dict[str, Any]:
     return found
 
 
-def _many(work: Path) -> dict[str, Any]:
+def _many(work: Path) -> JsonObject:
     """Memory [KiB] of a fresh arbiter: 10,000 client connections, idle, then all asking at once."""
     with _arbiter(work, ARBITER_MANY, 1) as pid:
         address = f"127.0.0.1:{ARBITER_MANY}"
@@ -110,14 +110,14 @@ def _many(work: Path) -> dict[str, Any]:
         return _testkit("hold", options)
 
 
-def _testkit(command: str, options: dict[str, Any]) -> dict[str, Any]:
+def _testkit(command: str, options: JsonObject) -> JsonObject:
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [str(TESTKIT), command, *words], capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode != 0:
         raise RuntimeError(f"testkit {command}: expected success, got {done.stderr.strip()}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: JsonObject = json.loads(done.stdout)
     return found
 
 

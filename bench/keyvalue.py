@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
 
 from bench.process import ROOT, arbiter, program, running, takes_connections
 from bench.turns import compared, measure_turns, medians, ratio
+from core.json_object import JsonObject
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)
@@ -33,7 +33,7 @@ KVLOAD = ROOT / "build" / "bin" / "kvload"
 _Client = Callable[[int, int], dict[str, float]]
 
 
-def measure_all(work: Path) -> dict[str, Any]:
+def measure_all(work: Path) -> JsonObject:
     """Both protocols."""
     return {
         "redis": _measure(work, "redis", 19201, _redis_benchmark),
@@ -41,7 +41,7 @@ def measure_all(work: Path) -> dict[str, Any]:
     }
 
 
-def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str, Any]:
+def _measure(work: Path, protocol: str, port: int, client: _Client) -> JsonObject:
     """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1 and 2, and at
     r = 2 with replies compared in each way."""
     servers = (port, port + 1)
@@ -70,7 +70,7 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
     }
 
 
-def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> dict[str, Any]:
+def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> JsonObject:
     turns = measure_turns(targets, TURNS, lambda port: client(port, pipeline))
     costs = compared(turns, COMPARING)
     for run in itertools.chain(*turns.values()):

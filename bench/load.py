@@ -16,7 +16,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -49,13 +48,13 @@ class Sent:
     per_cpu_s: float
 
 
-def measure(work: Path) -> dict[str, Any]:
+def measure(work: Path) -> dict[str, object]:
     """Requests per second of a worker, of Locust's closed loop and of wrk; ratios turn by turn."""
     folder = work / "load"
     folder.mkdir()
     with nginx(work):
         turns = [{**_ours(folder), "locust": _locust(), "wrk": _wrk()} for _ in range(TURNS)]
-    found: dict[str, Any] = {"turns": TURNS, "lag_ms_p99_max": LAG_MS_MIN, "users": USERS}
+    found: dict[str, object] = {"turns": TURNS, "lag_ms_p99_max": LAG_MS_MIN, "users": USERS}
     for name in ("ours", "locust", "wrk"):
         found |= spread(f"{name}_per_s", [turn[name] for turn in turns])
     for name in ("ours_per_cpu_s", "half_lag_ms_p50", "half_lag_ms_p99"):

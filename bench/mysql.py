@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from bench.process import arbiter, haproxy, program, running
 from bench.turns import measure_turns, medians, ratio
@@ -38,7 +37,7 @@ GRANT ALL ON *.* TO wiki@'%';
 """
 
 
-def measure(work: Path) -> dict[str, Any]:
+def measure(work: Path) -> dict[str, object]:
     """Statements per second, also per second of the proxy's CPU, medians over turns."""
     with ExitStack() as stack:
         for port in SERVERS:
@@ -59,9 +58,9 @@ def measure(work: Path) -> dict[str, Any]:
     }
 
 
-def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
+def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, object]:
     turns = measure_turns(proxies, TURNS, lambda port: _turn(port, connections))
-    found: dict[str, Any] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
+    found: dict[str, object] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
     for name, ours, key in (
         ("ratio", "arbiter", "per_cpu_s"),
         ("ratio_wall", "arbiter", "per_s"),

@@ -12,9 +12,9 @@ import statistics
 import sys
 import time
 from dataclasses import replace
-from typing import Any
 
 from core.errors import PlannerError
+from core.json_object import JsonObject
 from optimizer.availability import models
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.problem import Problem
@@ -30,7 +30,7 @@ SIZES = (  # of the chains that both ways are held against
 LIMIT_S = 120.0
 
 
-def measure() -> dict[str, Any]:
+def measure() -> JsonObject:
     """Seconds from the inputs to the proved plan, per drawn instance, without caches."""
     found = [_one(seed) for seed in SEEDS]
     seconds = [one["seconds"] for one in found]
@@ -42,7 +42,7 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _one(seed: int) -> dict[str, Any]:
+def _one(seed: int) -> JsonObject:
     case = plan_instance(seed)
     for cached in (models.passive_failover_by_pool, models._by_extra, models._pool):
         cached.cache_clear()
@@ -55,7 +55,7 @@ def _one(seed: int) -> dict[str, Any]:
     }
 
 
-def _solved(problem: Problem, began: float) -> dict[str, Any]:
+def _solved(problem: Problem, began: float) -> JsonObject:
     try:
         found = solve(problem, limit_s=LIMIT_S)
     except PlannerError:  # no plan, and no proof that there is none

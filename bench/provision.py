@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import subprocess
 import time
-from typing import Any
 
 from bench.turns import spread
 from experiments.design import load_design
@@ -15,7 +14,7 @@ from experiments.testbed.platforms.local.platform import LocalPlatform
 TURNS = 3
 
 
-def measure() -> dict[str, Any]:
+def measure() -> dict[str, object]:
     """Seconds until every machine runs, and until everything is gone; medians over turns."""
     design = load_design("mediawiki-noisy")
     platform = LocalPlatform(design.fleet.experiment)

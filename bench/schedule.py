@@ -14,7 +14,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from bench import program
 from optimizer.plan.inputs.load import Load
@@ -39,7 +38,7 @@ WAYS = (  # beside on demand
 )
 
 
-def measure() -> dict[str, Any]:
+def measure() -> dict[str, object]:
     """Seconds and gap per drawn instance: free hours, and hours tied by starts, run times and a
     quota; and enumeration beside the search on one that is small."""
     free = [_solved(_instance(seed, None), seed) for seed in SEEDS]
@@ -73,7 +72,7 @@ def _instance(seed: int, stated: DeclaredSchedule | None) -> Hours:
     return found
 
 
-def _solved(hours: Hours, seed: int) -> dict[str, Any]:
+def _solved(hours: Hours, seed: int) -> dict[str, object]:
     began, cpu = time.perf_counter(), time.process_time()
     found = cheapest_schedule(hours.problem, limit_s=LIMIT_S)
     assert found.schedule is None or not violations(hours.problem, found.schedule)
@@ -88,7 +87,7 @@ def _solved(hours: Hours, seed: int) -> dict[str, Any]:
     }
 
 
-def _beside_enumeration() -> dict[str, Any]:
+def _beside_enumeration() -> dict[str, object]:
     """All numbers of two kinds of machine in three periods, by plain loops."""
     kinds = (
         Instance("m@reserved", 2.0, 8.0, 0.05, usd_per_month_off=0.05 * 730.0, purchase="reserved"),
@@ -118,7 +117,7 @@ def _beside_enumeration() -> dict[str, Any]:
     }
 
 
-def _written_down(tiers: int, kinds: int, periods: int) -> dict[str, Any]:
+def _written_down(tiers: int, kinds: int, periods: int) -> dict[str, object]:
     """The same program in Pyomo, as the planner writes it down, and in linopy."""
     machines = tuple(
         Instance(f"m{k + 1}", k + 1.0, 8.0, program.price(k) / 730.0) for k in range(kinds)
@@ -138,7 +137,7 @@ def _written_down(tiers: int, kinds: int, periods: int) -> dict[str, Any]:
     began, cpu = time.perf_counter(), time.process_time()
     model = ScheduleModel(problem, pools)
     model.hand_over()
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "seconds": time.perf_counter() - began,
         "cpu_s": time.process_time() - cpu,
     }

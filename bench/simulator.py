@@ -11,8 +11,8 @@ import json
 import statistics
 import subprocess
 from pathlib import Path
-from typing import Any
 
+from core.json_object import JsonObject
 from optimizer.simulation import simulate
 
 ROOT = Path(__file__).parents[1]
@@ -25,15 +25,15 @@ LIMIT_S = 120.0
 EVENTS = 3  # a request: its arrival and two ends of work
 
 
-def measure() -> dict[str, Any]:
+def measure() -> JsonObject:
     """Events per second, medians over turns with their range, and the ratios."""
-    turns: dict[str, list[dict[str, Any]]] = {"ours": [], "ciw": [], "simpy": [], "large": []}
+    turns: dict[str, list[JsonObject]] = {"ours": [], "ciw": [], "simpy": [], "large": []}
     for turn in range(TURNS):
         turns["ours"].append(_ours(_same_model(turn)))
         turns["ciw"].append(_peer("ciw", turn))
         turns["simpy"].append(_peer("simpy", turn))
         turns["large"].append(_ours(_large(turn)))
-    found: dict[str, Any] = {"turns": TURNS, "model": "two stations of 10 cores, 70 % load"}
+    found: JsonObject = {"turns": TURNS, "model": "two stations of 10 cores, 70 % load"}
     for name, runs in turns.items():
         speeds = [run["events_per_s"] for run in runs]
         found[name] = {
@@ -50,7 +50,7 @@ def measure() -> dict[str, Any]:
     return found
 
 
-def _same_model(seed: int) -> dict[str, Any]:
+def _same_model(seed: int) -> JsonObject:
     station = {
         "servers": 1,
         "cores": CORES,
@@ -68,7 +68,7 @@ def _same_model(seed: int) -> dict[str, Any]:
     }
 
 
-def _large(seed: int) -> dict[str, Any]:
+def _large(seed: int) -> JsonObject:
     tier = {"servers": LARGE_SERVERS, "work": {"kind": "exponential", "mean_s": 1.0}}
     return {
         "seed": seed + 1,
@@ -81,7 +81,7 @@ def _large(seed: int) -> dict[str, Any]:
     }
 
 
-def _ours(scenario: dict[str, Any]) -> dict[str, Any]:
+def _ours(scenario: JsonObject) -> JsonObject:
     found = simulate(json.dumps(scenario), threads=1)
     report = found["reports"][0]
     return {
@@ -90,7 +90,7 @@ def _ours(scenario: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _peer(name: str, seed: int) -> dict[str, Any]:
+def _peer(name: str, seed: int) -> JsonObject:
     command = [str(PEERS), "bench/queues.py", name, str(CORES), str(RATE_PER_S)]
     done = subprocess.run(
         [*command, str(PEER_REQUESTS), str(seed + 1)],
@@ -100,5 +100,5 @@ def _peer(name: str, seed: int) -> dict[str, Any]:
         timeout=LIMIT_S,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: JsonObject = json.loads(done.stdout.splitlines()[-1])
     return {**found, "events_per_s": EVENTS * found["requests"] / found["seconds"]}

@@ -43,7 +43,7 @@ _UNIT_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 Found = dict[str, float]
 
 
-def measure(work: Path) -> dict[str, Any]:
+def measure(work: Path) -> dict[str, object]:
     """Each generator's quantiles [ms] beside the truth's, and the largest relative error of them;
     `wrk2` is None where `build/peers/wrk2` is not there."""
     folder = work / "stalls"
@@ -54,14 +54,18 @@ def measure(work: Path) -> dict[str, Any]:
         "locust": _locust,
         "wrk": _wrk,
     }
-    found: dict[str, Any] = {"rate_per_s": RATE_PER_S, "stopped_s": STOPPED_S, "every_s": PERIOD_S}
+    found: dict[str, object] = {
+        "rate_per_s": RATE_PER_S,
+        "stopped_s": STOPPED_S,
+        "every_s": PERIOD_S,
+    }
     with nginx(work):
         for name, ask in asked.items():
             found[name] = _beside_the_truth(work, ask) if ask else None
     return found
 
 
-def _beside_the_truth(work: Path, ask: Callable[[], Found]) -> dict[str, Any]:
+def _beside_the_truth(work: Path, ask: Callable[[], Found]) -> dict[str, object]:
     with _stopping(_worker(work)) as stops_s:
         said = ask()
     truth = _truth(stops_s)

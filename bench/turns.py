@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from bench.process import cpu_s
 
@@ -26,30 +25,30 @@ def measure_turns(
     return found
 
 
-def spread(name: str, values: Sequence[float]) -> dict[str, Any]:
+def spread(name: str, values: Sequence[float]) -> dict[str, object]:
     """The median as `name`, least and greatest as `name`_range."""
     return {name: statistics.median(values), f"{name}_range": [min(values), max(values)]}
 
 
-def medians(turns: Turns, keys: Sequence[str]) -> dict[str, Any]:
+def medians(turns: Turns, keys: Sequence[str]) -> dict[str, object]:
     """The spread of each of `keys`, for each proxy."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, runs in turns.items():
         for key in keys:
             found |= spread(f"{name}_{key}", [run[key] for run in runs])
     return found
 
 
-def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str, Any]:
+def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str, object]:
     """The spread of ours over theirs."""
     pairs = zip(turns[ours], turns[theirs], strict=True)
     return spread(name, [run[key] / peer[key] for run, peer in pairs])
 
 
-def compared(turns: Turns, modes: Iterable[str]) -> dict[str, Any]:
+def compared(turns: Turns, modes: Iterable[str]) -> dict[str, object]:
     """The arbiter's cost of comparing replies at r = 2: requests per second, also per second of
     its CPU, over those of one that compares nothing."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for mode in modes:
         for name, key in (("ratio", "rps"), ("ratio_cpu", "per_cpu_s")):
             found |= ratio(f"{name}_{mode}", turns, f"arbiter_r2_{mode}", "arbiter_r2", key)
