@@ -87,7 +87,7 @@ Targets = dict[str, list[tuple[int, int]]]  # ports and process numbers
 
 def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> JsonObject:
     turns = _measure_turns(work, drawn, targets, connections)
-    found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
+    found: JsonObject = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
     found |= ratio("ratio", turns, "press", "nginx", "rps")
     return found | ratio("ratio_cpu", turns, "press", "nginx", "per_cpu_s")
 
@@ -98,7 +98,7 @@ def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
         _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
     before = {name: _sources(nodes) for name, nodes in clusters.items()}
     turns = _measure_turns(work, drawn, clusters, 32)
-    found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
+    found: JsonObject = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
     found |= ratio("ratio", turns, "sharing", "apart", "rps")
     for name, nodes in clusters.items():
         asked = {key: n - before[name][key] for key, n in _sources(nodes).items()}

@@ -75,7 +75,7 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
     costs = compared(turns, COMPARING)
     for run in itertools.chain(*turns.values()):
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
-    found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
+    found: JsonObject = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
     found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]

@@ -93,7 +93,7 @@ class Watcher:
                 if points:
                     yield _named(query.alias, series.get("tags") or {}, column), points
 
-    def _arms(self, view: View) -> list[dict[str, object]]:
+    def _arms(self, view: View) -> list[JsonObject]:
         """Each arm over the whole run, and what is now."""
         whole = self._table(view)
         recent = {minutes: self._table(_last_minutes(view, minutes)) for minutes in WINDOWS_MIN}

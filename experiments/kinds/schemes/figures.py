@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from core.chart_style import Rows, data
 from core.json_object import JsonObject
 from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
@@ -106,7 +106,7 @@ def _panel(
     return alt.layer(needed, line).properties(width=size.plot_width, height=130)
 
 
-def _steps(served: list[Window], block: Window) -> list[dict[str, object]]:
+def _steps(served: list[Window], block: Window) -> Rows:
     own = [w for w in served if w.repeat == block.repeat]
     inner = {t for w in own for t in (w.start_s, w.end_s) if block.start_s < t < block.end_s}
     times = sorted({block.start_s, block.end_s, *inner})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -83,7 +83,7 @@ class JudgedScenario(Judged):
     cold: int
     bases_cold: int
     errors: int
-    endures: NotRequired[bool]
+    endures: bool
 
 
 class RowSummary(TypedDict):
@@ -235,6 +235,7 @@ def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[JudgedScenario
             "scope": [],
             "nodes": [],
             "streams": [],
+            "endures": False,
         })  # fmt: skip
     return found
 
@@ -306,6 +307,7 @@ def _scenario(
         "bases_cold": sum(w.cold for w in base.values()),
         "errors": sum(w.errors for w in faulty.values()),
         **_json(found),
+        "endures": False,
     }
 
 
@@ -372,7 +374,7 @@ def _probes(
 
 def _json(found: Limplock) -> Judged:
     return {
-        "slowdown": found.operation.slowdown and asdict(found.operation.slowdown),
+        "slowdown": asdict(found.operation.slowdown) if found.operation.slowdown else None,
         "operation": found.operation.verdict,
         "reason": found.operation.reason,
         "node": found.node,

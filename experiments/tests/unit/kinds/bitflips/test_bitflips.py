@@ -18,7 +18,7 @@ from experiments.kinds.bitflips.inject import (
     drawn,
     outcome_of,
 )
-from experiments.kinds.bitflips.measure import Journal, Price, journal_name
+from experiments.kinds.bitflips.measure import Journal, journal_name
 from experiments.kinds.bitflips.record import FlipReport
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.tables import transactions_table
@@ -104,7 +104,7 @@ def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> N
 
 
 def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
-    prices: list[Price] = [
+    prices: Any = [
         {"program": "kmeans", "variant": "tx", "repeat": repeat, "cpu_s": 1.0,
          "transactions": {"begun": 500_000, "difference": 0, "conflict": 3, "capacity": 0,
                           "other": 40}}
