@@ -44,7 +44,7 @@ class Counting(Kind[NoSection]):
         self.then()
 
     def analyse(self, folder: Path) -> Findings:
-        manifest = manifest_if_any(folder)
+        manifest: Any = manifest_if_any(folder)
         return Findings({"counted": manifest["counted"]}, manifest["verdicts"])
 
     def write_page(self, folder: Path) -> Path:

@@ -221,7 +221,7 @@ def _fault(
 
 def test_the_worst_of_all_undos_is_told_with_its_machine() -> None:
     events = [*_fault(1, 1.0, 9.2, 9.0), *_fault(2, 2.0, 8.75, 8.0), *_fault(3, 3.0, 9.1, 9.0)]
-    found = revert_time_json(events, None, LEASE_S)
+    found: Any = revert_time_json(events, None, LEASE_S)
     assert found == {"count": 3, "unconfirmed": 0,
                      "worst": {"seconds": 0.75, "kind": "net.limp", "machine": "web-2"},
                      "lease_s": LEASE_S}  # fmt: skip
@@ -239,12 +239,12 @@ def test_the_worst_of_all_undos_is_told_with_its_machine() -> None:
 )
 def test_a_stop_asks_from_its_own_time_on(at_s: float, asked_s: float, seconds: float) -> None:
     events = [*_fault(1, 1.0, 11.0, asked_s), *_fault(2, 1.0, 5.25, 5.0)]
-    found = revert_time_json(events, {"by": "halt", "at_s": at_s}, LEASE_S)
+    found: Any = revert_time_json(events, {"by": "halt", "at_s": at_s}, LEASE_S)
     assert (found["count"], found["worst"]["seconds"]) == (2, seconds)
 
 
 def test_what_was_never_confirmed_is_said() -> None:
-    found = revert_time_json(
+    found: Any = revert_time_json(
         [*_fault(1, 1.0, None, None), *_fault(2, 1.0, 5.0, 4.0)], None, LEASE_S
     )
     assert (found["count"], found["unconfirmed"]) == (1, 1)
@@ -257,7 +257,7 @@ def test_what_was_never_confirmed_is_said() -> None:
 def test_a_machine_that_its_scheme_mends_is_asked_of_by_a_stop_alone() -> None:
     events = [*_fault(1, 1.0, 6.0, None), *_fault(2, 7.0, 11.5, None)]
     assert revert_time_json(events, None, LEASE_S)["count"] == 0
-    found = revert_time_json(events, {"by": "guard", "at_s": 10.0}, LEASE_S)
+    found: Any = revert_time_json(events, {"by": "guard", "at_s": 10.0}, LEASE_S)
     assert (found["count"], found["worst"]["seconds"]) == (1, 1.5)
 
 

@@ -158,10 +158,8 @@ def frame(slow: list[int], failed: int = 0, size: int = 300) -> pl.DataFrame:
     return requests(rows)
 
 
-def judged(found: pl.DataFrame, asked: dict[str, float] | None = None) -> dict[str, Any]:
-    arm: dict[str, Any] = slo_verdict(found, ["baseline"], asked or ASKED, block_s=10.0)["arms"][
-        "baseline"
-    ]
+def judged(found: pl.DataFrame, asked: dict[str, float] | None = None) -> Any:
+    arm: Any = slo_verdict(found, ["baseline"], asked or ASKED, block_s=10.0)["arms"]["baseline"]
     return arm
 
 

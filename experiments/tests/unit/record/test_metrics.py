@@ -73,15 +73,15 @@ def test_order_of_arrival_changes_nothing(values: list[float], random: object) -
 
 @given(LATENCIES)
 def test_a_slower_clock_scales_every_latency_figure(values: list[float]) -> None:
-    once = latency_statistics(np.array(values))
-    doubled = latency_statistics(np.array(values) * 2.0)
+    once: Any = latency_statistics(np.array(values))
+    doubled: Any = latency_statistics(np.array(values) * 2.0)
     for key in ("mean_ms", "trimmed_mean_ms", "p50_ms", "p99_ms", "max_ms"):
         assert doubled[key] == pytest.approx(2.0 * once[key])
 
 
 @given(LATENCIES)
 def test_percentiles_never_fall_with_the_quantile(values: list[float]) -> None:
-    found = latency_statistics(np.array(values))
+    found: Any = latency_statistics(np.array(values))
     ladder = [found[f"{name}_ms"] for name in ("p50", "p90", "p95", "p99", "p99_9")]
     assert ladder == sorted(ladder)
     assert ladder[-1] <= found["max_ms"]
@@ -289,7 +289,8 @@ def test_an_slo_of_a_part_is_judged_by_its_requests_and_counts_for_the_whole(
     asked = {"max_error_share": 0.5, **limits}
     found = slo_verdict(frame, ["baseline"], asked, block_s=10.0)
     ((table, parts),) = limits.items()
-    (part,) = found["arms"]["baseline"][table].values()
+    arm: Any = found["arms"]["baseline"]
+    (part,) = arm[table].values()
     assert (part["met"], found["met"]) == (met, met)
     assert bool(found["reasons"]) == (met is not True)
     if met is not True:
@@ -313,7 +314,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_claim(
     for trial in range(trials):
         rng = np.random.default_rng((pairs, round(drift_sd * 100), trial))
         sample = [bursty(rng, drift_sd) for _ in range(pairs)]
-        found = improvement(sample, block_s=10.0, rng=rng)["mean"]
+        found: Any = improvement(sample, block_s=10.0, rng=rng)["mean"]
         covered += found["ci_low"] <= truth <= found["ci_high"]
     # Nominal 95 %. Fewer than 49 of 60 has a chance of 4e-5 at 95 %, 5 % at 88 %, 55 % at 80 %.
     assert covered >= 49, f"{covered} of {trials} intervals covered {truth:.3f}"

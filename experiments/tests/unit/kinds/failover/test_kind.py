@@ -488,7 +488,7 @@ def test_the_table_has_nines_and_what_they_rest_on() -> None:
     table = bought_table(rows, section().availability)
     assert table.rows[0][4].text == "7.94 nines"
     assert table.rows[1][2].text == "insufficient"
-    rests = planned(section(), manifest())
+    rests: Any = planned(section(), manifest())
     assert rests is not None
     assert rests["prices"]["as_of"]
     assert rests["rates"][FAULT]["source"]

@@ -298,7 +298,8 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
     left = RunInputs(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
     did = [(ROW, "c", "set", 100.0 + k / 90, 100.0 + (k + 0.5) / 90, "ok") for k in range(2700)]
     did += [(ROW, "c", "set", 131.0, 140.0, "error")]
-    [course] = courses(left, some, pl.DataFrame(did, ASKED, orient="row"))
+    found: Any = courses(left, some, pl.DataFrame(did, ASKED, orient="row"))
+    [course] = found
     assert course["base_per_s"] == pytest.approx(6000 / 64)
     assert course["died_s"] == {"leader": 31.0}
     assert len(course["done_per_s"]) == 60 / BIN_S
