@@ -144,7 +144,7 @@ def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) ->
     def drawn(figure: str, cores: float) -> list[float]:
         tiers = [SimulatedTier(2, cores, settings), SimulatedTier(2, 1.0, settings)]
         events = [world.scenario(tiers, n)["tiers"][0]["faults"] for n in range(60)]
-        return [float(some[0][figure]) for some in events if some]
+        return [float(some[0][figure]) for some in events if some]  # type: ignore[literal-required]
 
     here, there = drawn("jobs", 0.35), drawn("jobs", 1.0)
     assert set(here) == {arms[0].crowd_threads}
