@@ -73,7 +73,7 @@ class Law:
         """The CPU time of a page under a cap of `cores`, of that under the run's."""
         if self.work_s <= cores * QUOTA_PERIOD_S:
             return 1.0  # it fits into a period
-        return max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power
+        return float(max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power)
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""
