@@ -222,7 +222,7 @@ def test_wrong_input_is_refused_by_name(words: tuple[str, ...], named: str) -> N
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [(("--figures", "here"), "--figures: expected with --pareto, or [load] day"),
+    [(("--figures", "here"), "--figures: expected --pareto, or [load] day"),
      (("--availability", "1.0"), "slo.availability"), (("--p99-ms", "-5"), "slo.p99_ms"),
      (("--p95-ms", "500"), "slo.p99_ms"), (("--p99-ms", "nan"), "slo.p99_ms"),
      (("--p99-ms", "0.5"), "p99_ms: expected at least"),
