@@ -118,7 +118,7 @@ def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
 def look_words(decided: Mapping[str, Any], index: int) -> tuple[str, str]:
     """The name of a look, "look 2 of 4", and its answers.
 
-    Parameters: decided, as the manifest has it; place of the look, from 0.
+    Parameters: decided, as the manifest has it; index of the look, from 0.
     """
     looks = decided["looks"]
     one = looks[index]
