@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Load, Reading, Scale};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned};
 use crate::machine::{processes, Machine};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Load, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned};
 use crate::machine::command::run;

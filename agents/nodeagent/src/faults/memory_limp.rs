@@ -15,7 +15,7 @@ use anyhow::{bail, Context, Result};
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{Load, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Load, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::memory::Memory;

@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dose::{Lasted, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Lasted, Reading, Scale};
 use super::process_hang::Nothing;
 use super::{Fault, Planned, Refusal};
 use crate::machine::command::run;

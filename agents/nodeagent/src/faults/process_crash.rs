@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::{ServiceState, LEASE_S_MAX};
 
-use super::dose::{Lasted, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Lasted, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
 use crate::machine::Machine;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
-use super::dose::{Lasted, DoseReader, Reading, Scale};
+use super::dose::{DoseReader, Lasted, Reading, Scale};
 use super::{Fault, Planned, Refusal};
 use crate::machine::processes::{self, Process};
 use crate::machine::Machine;
