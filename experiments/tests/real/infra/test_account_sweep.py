@@ -86,13 +86,13 @@ def test_a_restart_makes_no_machine_younger(sweep: ModuleType) -> None:
     attached = [{"Ebs": {"AttachTime": made}}]
     tags = [{"Key": "sparecraft:experiment", "Value": "tst"}]
     begun: dict[str, Any] = {"LaunchTime": NOW, "BlockDeviceMappings": attached}
-    one = sweep._held("machine", "i-1", tags, sweep._beginnings(begun))
+    one = sweep._expiring("machine", "i-1", tags, sweep._beginnings(begun))
     assert sweep.outlived([one], NOW) == [one]
 
 
 def test_a_later_end_of_one_machine_is_the_end_of_all_of_its_experiment(sweep: ModuleType) -> None:
     kinds = [("i-1", NOW - timedelta(hours=1)), ("i-2", NOW + timedelta(hours=1))]
-    things = [sweep.Held("machine", name, "tst", NOW, end) for name, end in kinds]
+    things = [sweep.Resource("machine", name, "tst", NOW, end) for name, end in kinds]
     assert sweep.outlived(things, NOW) == []
 
 

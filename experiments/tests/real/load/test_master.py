@@ -252,4 +252,4 @@ def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked(tmp_pat
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 3
-    assert f"expected a Locust master at 127.0.0.1:{port} within 0.5 s" in done.stderr
+    assert f"--master 127.0.0.1:{port}: expected a Locust master within 0.5 s" in done.stderr
