@@ -235,6 +235,9 @@ impl<'a, R: BufRead> Lines<'a, R> {
 /// Of a line that may be long.
 fn shortened(line: &str) -> String {
     const SHOWN: usize = 80;
+    if line.is_empty() {
+        return "an empty file".into();
+    }
     let shown: String = line.chars().take(SHOWN).collect();
     let more = if shown.len() < line.len() { "..." } else { "" };
     shown + more

@@ -426,6 +426,8 @@ def _counted(problem: HourlyProblem, one: Bought, measure: Measure) -> float:
     cost = measure.of(one.machine, problem.watts_per_vcpu)
     found = cost.standing * one.standing
     found += cost.running * math.fsum(n * problem.share(p) for p, n in enumerate(one.running))
+    if committed(one.machine):
+        return found  # it is there in all hours, and ready
     waiting_h = problem.starting_h * sum(starts(one.running))
     return found + cost.running * waiting_h / problem.hours
 

@@ -93,7 +93,7 @@ fn what_is_not_a_trace_is_refused_with_the_line_what_was_expected_and_what_came(
     for (text, message) in [
         (
             String::new(),
-            "1: expected the first line of a trace (got )",
+            "1: expected the first line of a trace (got an empty file)",
         ),
         ("{}\n".into(), "1: expected a line of a trace (got "),
         (

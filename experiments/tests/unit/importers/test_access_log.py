@@ -188,7 +188,7 @@ def test_a_device_is_no_file_to_read(read: Callable[..., object]) -> None:
 def test_values_of_a_long_log_keep_their_frequencies_where_it_repeats_itself(
     tmp_path: Path,
 ) -> None:
-    lines = [combined(f"/items/{n}?page={n % 3}") for n in range(9_000)]
+    lines = [combined(f"/items/{n}?page={n % 3}") for n in range(9_999)]
     read = read_access_log(saved(tmp_path, *lines), None, None)
     pages = Counter(operations_of(read.traffic).columns["page"])
     assert all(3_000 < pages[page] < 3_700 for page in "012"), pages

@@ -98,7 +98,7 @@ def test_software_that_is_built_for_x86_runs_on_no_arm_machine() -> None:
         ([{"instance_types": ["c6g.large"], "per_core": 0.0, "source": "x"}], {}, "per_core"),
         (2 * [{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}], {}, "again"),
         ([{"instance_types": ["c6g.large"], "per_core": 1.1, "source": "x"}], {"p95_ms": 500.0},
-         "without latency limits"),
+         "no latency limits beside it"),
     ],
 )  # fmt: skip
 def test_a_speed_that_cannot_be_is_refused(

@@ -89,6 +89,14 @@ def test_a_design_alone_costs_by_screening_curves_what_the_program_finds() -> No
         assert violations(tied, found.schedule) == []
 
 
+def test_a_committed_machine_that_stands_still_for_an_hour_has_no_start() -> None:
+    reserved = machine("m1", 1.0, 4.8, committed=True, purchase="reserved")
+    tier = HourlyTier("t", (machine("m1", 1.0, 8.0), reserved), (10.0, 10.0), 11.0, 1, 4, lost)
+    problem = HourlyProblem((tier,), (Period(1.0, 1), Period(0.2, 1)), starting_h=0.25)
+    found = cheapest_schedule(problem, measure=NODES, limit_s=math.inf)
+    assert found.value == pytest.approx(1.5)
+
+
 def test_machines_that_start_earlier_and_run_longer_cost_more() -> None:
     hourly = HourlyTier("t", (machine("m1", 1.0, 10.0),), (10.0,), 95.0, 1, 200, lost)
     shares = [0.2] * 6 + [1.0] * 2 + [0.2] * 4 + [1.0] * 2 + [0.2] * 10
