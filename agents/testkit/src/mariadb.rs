@@ -161,7 +161,7 @@ fn spawn(directory: &Path, address: SocketAddr, init: bool, arguments: &[&str]) 
     command
         .args(["--no-defaults", "--user=root", "--bind-address=127.0.0.1"])
         .args(["--skip-name-resolve", "--performance-schema=OFF"])
-        .args(["--innodb-buffer-pool-size=8M", "--max-connections=500"])
+        .args(["--innodb-buffer-pool-size=8M", "--max-connections=2000"])
         .arg("--max-allowed-packet=64M")
         .args(arguments)
         .arg(format!("--port={}", address.port()))
