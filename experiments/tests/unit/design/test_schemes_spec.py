@@ -47,7 +47,8 @@ def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fleet", "old", "new", "said"),
     [
-        ((), "[failover]\n", "[failover]\nretries = 3\n", r"failover\.retries: .*keys heartbeat_s, misses"),
+        ((), "[failover]\n", "[failover]\nretries = 3\n",
+         r"failover\.retries: .*keys heartbeat_s, misses"),
         ((), "[failover]\n", '[failover]\ntiers = ["db"]\n', "failover.tiers: .*the tiers web"),
         ((), "[failover]\n", '[failover]\ntiers = ["db"]\nneeded = { web = 1 }\n',
          r"failover.needed: .*one of failover.tiers \(db\)"),
