@@ -24,9 +24,7 @@ from core.json_object import JsonObject
 Key = tuple[str | int, ...]
 # A key that has another name now. The old one is refused with it.
 RENAMED = {
-    "after_s": "post_response_s",
     "again": "repeat",
-    "held_mib_max": "buffered_mib_max",
     "law": "distribution",
     "rehearse": "trial_run",
     "set": "preregistered",

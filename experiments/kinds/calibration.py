@@ -241,7 +241,7 @@ def calibration_json(
     pieces: Sequence[Piece],
     reads: float,
 ) -> Calibration:
-    """What was asked and found, and what each arm will use."""
+    """The asked utilisation, the rate and work found, and the use expected of each arm."""
     rate, work = found
     first = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
     per_copy = {tier: one.cpu_s / first[tier] for tier, one in work.items()}

@@ -127,7 +127,7 @@ class Station:
 
     @property
     def parts(self) -> tuple[tuple[float, Station], ...]:
-        """What is copied and what is not, with their shares, where there is both; or the whole."""
+        """The copied and the single requests with their shares, where there are both; or all."""
         share = self.tier.unspread
         if not share or self.replicas == 1 or self.sent is not None:
             return ((1.0, self),)

@@ -1,4 +1,4 @@
-"""What a neighbour or a fault does to a server of a tier, as an event of a scenario.
+"""Effects of neighbours and faults on a tier's server, as events of a scenario.
 
 A run tells how much longer a copy takes meanwhile. A limping part of the machine is a slower
 server. Threads of a neighbour are jobs beside the server's own, where its work takes more than a

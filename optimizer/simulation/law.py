@@ -41,7 +41,6 @@ _BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine
 # 32 ms under 0.35 cores, 37 and 37 under 0.25, so 0.5 to 0.6. Above the run's cap it may take 0.9
 # times as much (28 ms on a whole core), and is taken to take the same. MediaWiki on the local
 # platform, docs/results/closed-loop.md.
-CAP_POWER = 0.55
 CAP_POWERS = (0.3, 0.8)  # within which it is drawn
 _PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
 
@@ -57,7 +56,7 @@ class Law:
     correlation: float | None  # of the work of a request's copies; None: not told
     delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
-    cap_power: float = CAP_POWER  # stated
+    cap_power: float = 0.0  # drawn for a fleet that may have other caps than the run's
 
     @property
     def after_s(self) -> float:

@@ -12,7 +12,7 @@ use crate::state::{Connection, Copy, Disturbances, Slab, NONE};
 use crate::tier::{Tier, NS};
 use rand::rngs::SmallRng;
 
-/// What an event is: the upper 4 bits; the lower ones number a server, copy, connection or fault.
+/// Kind of an event: the upper 4 bits; the lower ones number a server, copy, connection or fault.
 pub(crate) const WORK_ENDS: u32 = 0;
 pub(crate) const NEIGHBOUR_COMES: u32 = 1 << 28;
 pub(crate) const NEIGHBOUR_GOES: u32 = 2 << 28;

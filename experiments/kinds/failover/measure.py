@@ -37,7 +37,7 @@ _ALL_S = 60.0  # until all servers are registered
 
 
 class BlockDone(TypedDict):
-    """What a block's records are of."""
+    """A measured block, and the counts of its audit."""
 
     arm: str
     fault: str

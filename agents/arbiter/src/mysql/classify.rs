@@ -31,7 +31,7 @@ pub enum Class {
     Refuse(&'static str),
 }
 
-/// What a statement does to data.
+/// Effect of a statement on data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Does {
     /// Nothing, or nobody knows.

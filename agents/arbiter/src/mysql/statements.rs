@@ -81,7 +81,7 @@ impl Statements {
         self.open.contains_key(&id).then_some(id)
     }
 
-    /// What an execution of it does.
+    /// Effect of its execution on data.
     pub fn does(&self, id: u32) -> Does {
         self.open.get(&id).map_or(Does::Nothing, |one| one.does)
     }

@@ -1,4 +1,4 @@
-"""What `check` notes or refuses of a sound design, and which platform has which fault."""
+"""Notes and refusals of `check` for a sound design, and the faults of each platform."""
 
 from __future__ import annotations
 

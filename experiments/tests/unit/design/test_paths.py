@@ -1,4 +1,4 @@
-"""Which design a word means, its seed and its places on the network."""
+"""A word names a design; its seed and its addresses on the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the load's clients wait for, read, and may ask."""
+"""Waits, reads and permitted requests of the load's clients."""
 
 from __future__ import annotations
 

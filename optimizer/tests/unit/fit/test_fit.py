@@ -1,4 +1,4 @@
-"""What is fitted of a run: rates, times, tables, fail-overs."""
+"""Fits to a run: rates, times, tables, fail-overs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What neighbours do to a server: jobs beside a page's, waits at each piece of its work."""
+"""Effects of neighbours on a server: jobs beside a page's, waits at each piece of its work."""
 
 from __future__ import annotations
 

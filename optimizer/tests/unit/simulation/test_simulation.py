@@ -17,7 +17,7 @@ from core.errors import EnvironmentMissing, InputError
 from optimizer.fit import fit, read_results
 from optimizer.simulation import fidelity, program, reports, simulate
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.law import CAP_POWER, SPEED_LEAST, Law, call_s, fitted
+from optimizer.simulation.law import SPEED_LEAST, Law, call_s, fitted
 from optimizer.tests.command_line import invoke
 
 QUEUE = {
@@ -214,8 +214,9 @@ def test_the_run_tells_the_work_and_not_its_calibration(run_dir: Path) -> None:
 
 
 def test_a_page_takes_more_cpu_time_under_a_lower_cap_and_no_less_under_a_higher_one() -> None:
-    page, query = Law(0.02, 0.3, 0.03, {}, None, {}, {}), Law(0.001, 0.3, 0.001, {}, None, {}, {})
-    assert page.more_work(0.35, 0.25) == pytest.approx(1.4**CAP_POWER)
+    page = Law(0.02, 0.3, 0.03, {}, None, {}, {}, cap_power=0.5)
+    query = replace(page, work_s=0.001, whole_s=0.001)
+    assert page.more_work(0.35, 0.25) == pytest.approx(math.sqrt(1.4))
     assert (
         page.more_work(0.35, 0.35) == page.more_work(0.35, 4.0) == page.more_work(2.0, 1.5) == 1.0
     )

@@ -266,7 +266,7 @@ def held(blocks: Sequence[int]) -> dict[str, Any]:
 
 @pytest.fixture
 def tasks() -> list[Task]:
-    """What `roomy` asked several clients at once."""
+    """The requests of `roomy` to several clients at once."""
     return []
 
 
