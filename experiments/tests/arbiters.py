@@ -1,10 +1,13 @@
 """Servers and arbiters that tests start as programs of their own."""
 
+import json
 import os
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from experiments.paths import ROOT
 from experiments.tests.started import until_listening
@@ -23,3 +26,10 @@ def started(port: int, *command: str) -> Iterator[None]:
             yield
         finally:
             program.kill()
+
+
+def stats(admin: int) -> dict[str, Any]:
+    """The counters of the arbiter whose admin port that is."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/stats", timeout=10) as reply:
+        found: dict[str, Any] = json.load(reply)
+    return found

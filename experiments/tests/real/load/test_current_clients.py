@@ -1,11 +1,9 @@
 """Current clients of Redis, MySQL and memcached: how many of their reads the arbiter clones."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.arbiters import ARBITER, started
+from experiments.tests.arbiters import ARBITER, started, stats
 from experiments.tests.started import free_port
 
 CLIENTS = ROOT / "experiments" / "tests" / "clients"
@@ -136,12 +134,6 @@ def config(case: Case, clients: int, admin: int, ports: list[int]) -> str:
         f'admin = "127.0.0.1:{admin}"\ntier = "test"\npolicy = "round-robin"\n'
         f"replicas = 2\ntokens = 64\n{own.get(case.protocol, '')}{''.join(listed)}"
     )
-
-
-def stats(admin: int) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/stats", timeout=10) as reply:
-        found: dict[str, Any] = json.load(reply)
-    return found
 
 
 def run(case: Case, port: int) -> str:

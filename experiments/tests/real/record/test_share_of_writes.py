@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,7 @@ from experiments.load.client import ByteClient
 from experiments.load.protocols.memcached import MemcachedClient
 from experiments.load.protocols.redis import RedisClient
 from experiments.record.records import ARBITERS, arbiter_rows, write_table
-from experiments.tests.arbiters import ARBITER, started
+from experiments.tests.arbiters import ARBITER, started, stats
 from experiments.tests.started import free_port
 from experiments.tests.stores import MEMCACHED, REDIS
 from experiments.tests.stores import started as server
@@ -40,12 +39,6 @@ def config(protocol: str, clients: int, admin: int, ports: list[int]) -> str:
         f'protocol = "{protocol}"\nlisten = "127.0.0.1:{clients}"\nadmin = "127.0.0.1:{admin}"\n'
         f'tier = "store"\npolicy = "round-robin"\nreplicas = 2\ntokens = 64\n{"".join(listed)}'
     )
-
-
-def stats(admin: int) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/stats", timeout=10) as reply:
-        found: dict[str, Any] = json.load(reply)
-    return found
 
 
 def asked(client: ByteClient, admin: int, write: str, read: str) -> Iterator[dict[str, Any]]:
