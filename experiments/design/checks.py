@@ -45,6 +45,7 @@ def experiment_problems(
     yield from arms or feasibility_problems(experiment, fleet)
     yield from _fault_problems(experiment, fleet)
     yield from _order_problems(experiment)
+    yield from _phase_problems(experiment)
     yield from _stage_problems(experiment)
     if experiment.failover is not None:
         yield from failover_problems(fleet, experiment.failover)
@@ -225,6 +226,13 @@ def _order_problems(experiment: Experiment) -> Iterator[Problem]:
         )
     if experiment.design.decide is not None:
         yield from _decide_problems(experiment)
+
+
+def _phase_problems(experiment: Experiment) -> Iterator[Problem]:
+    if experiment.phases.requests is not None and experiment.load.utilisation is None:
+        hint = "At a stated rate, state how long to measure."
+        expected = "none without `[load] utilisation`, which leaves the rate to a calibration"
+        yield Problem(("phases", "requests"), expected, f"{experiment.phases.requests}", hint)
 
 
 def _stage_problems(experiment: Experiment) -> Iterator[Problem]:

@@ -45,6 +45,7 @@ User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workl
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 Utilisation = Annotated[float, Field(ge=0.01, le=0.9)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
+LONGER_MOST = 2.0  # times `measure`, for the sake of `requests`
 Pattern = Literal["none", "front", "back", "both"]
 Figure = Literal["mean", "p50", "p95", "p99"]
 
@@ -272,8 +273,20 @@ class Phases(Strict):
     """Load that is not counted, in every block [s]."""
     measure: Seconds
     """Load that is counted, in every block [s]."""
+    requests: Annotated[int, Field(ge=1)] | None = None
+    """Measure longer where the calibration finds a rate too low for so many in a block."""
     settle: Annotated[float, Field(ge=0, le=PHASE_S_MAX)] = 0.0
     """The same load once, before the first block, undisturbed and not counted [s]."""
+
+    def at(self, rate_per_s: float) -> Phases:
+        """The same for a calibrated rate [1/s]: `measure` is long enough for `requests`, and at
+        most LONGER_MOST times as long as stated."""
+        if self.requests is None:
+            return self
+        wanted_s = min(self.requests / rate_per_s, LONGER_MOST * self.measure)
+        return self.model_copy(
+            update={"measure": max(self.measure, round(wanted_s, 1)), "requests": None}
+        )
 
 
 class Interference(Strict):

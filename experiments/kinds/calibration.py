@@ -183,7 +183,8 @@ def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
             f"{rate.per_s:g}/s",
             "Ask for a lower utilisation, more workers, or smaller machines.",
         )
-    at_rate = experiment.model_copy(update={"load": load.at(rate.per_s)})
+    phases = experiment.phases.at(rate.per_s)
+    at_rate = experiment.model_copy(update={"load": load.at(rate.per_s), "phases": phases})
     for problem in guard_problems(at_rate, fleet):
         key = ".".join(map(str, problem.key))
         wrong = wrong or (f"{key} of {problem.expected}", problem.got, problem.hint)

@@ -31,7 +31,8 @@ def _words(found: Mapping[str, Any], shown: Mapping[str, Any] | None) -> Iterato
     counts = {
         word: sum(one["verdict"] == word for one in fleets) for word in ("broken", "undecided")
     }
-    text = f"Of {len(fleets)} fleets that were simulated {counts['broken']} are shown to break it"
+    text = f"Of {found['screened']} fleets in short simulated runs the best of each cost were"
+    text += f" tested, {len(fleets)}: {counts['broken']} are shown to break it"
     text += f" and {counts['undecided']} are not shown to keep it"
     if found["not_looked_at"]:
         text += f"; {found['not_looked_at']} cheaper ones were not looked at"

@@ -133,6 +133,13 @@ class Arm:
         return float((self.results.manifest.get("host") or {}).get("cores") or 1)
 
     @property
+    def core_speeds(self) -> list[float]:
+        """The host's, in each block of the run, of the mean block's; empty where none was taken."""
+        blocks = (self.results.manifest.get("host") or {}).get("blocks") or ()
+        speeds = [block["core_speed"] for block in blocks if block.get("core_speed")]
+        return [float(speed / np.mean(speeds)) for speed in speeds]
+
+    @property
     def crowd_threads(self) -> int:
         """Threads of a neighbour that takes CPU time, at least 1."""
         stated = (self.results.manifest.get("spec") or {}).get("interference") or {}
@@ -264,7 +271,7 @@ def tier_scenario(
             "period_s": QUOTA_PERIOD_S,
             "burst_cores": max(cores, burst_cores),
         },
-        "work": {"kind": "exponential", "mean_s": call_s(service, index)},
+        "work": {"kind": "exponential", "mean_s": law.slower * call_s(service, index)},
         "delay_s": law.delay_s.get(tier.spec.name, 0.0),
         "card_s": card_s(service, index),
         "copies": "same",
@@ -274,7 +281,7 @@ def tier_scenario(
         "hold": tier.spec.token_hold,
     }
     if index == 0:
-        more = law.more_work(tier.spec.cpus or 1.0, cores)
+        more = law.slower * law.more_work(tier.spec.cpus or 1.0, cores)
         found["work"] = {"kind": "lognormal", "mean_s": more * law.work_s, "cv2": law.cv2}
         found["after_s"] = more * law.after_s
         if law.correlation is not None:
@@ -289,7 +296,7 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
     """A copy at a tier of the run, for what neighbours of so many threads do to it."""
     spec = service.tiers[index].spec
     return Visited(
-        work_s=call_s(service, index) if index else law.work_s,
+        work_s=law.slower * (call_s(service, index) if index else law.work_s),
         delay_s=law.delay_s.get(spec.name, 0.0) + card_s(service, index),
         pieces=max(1, min(_calls(service, index), _PIECES_MOST)),
         cores=spec.cpus or 1.0,

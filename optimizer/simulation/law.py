@@ -57,6 +57,7 @@ class Law:
     delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
     cap_power: float = 0.0  # drawn for a fleet that may have other caps than the run's
+    slower: float = 1.0  # all CPU times, of the run's: drawn for a host whose speed varies
 
     @property
     def after_s(self) -> float:

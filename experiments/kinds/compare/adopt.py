@@ -28,7 +28,14 @@ from core.runfiles.manifest import against_run, fleet_of, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import PAIRS_MIN, missing_of
 from experiments.design.design_files import FOLDER, copy_design_files
-from experiments.design.experiment import Arm, Experiment, Load, Order, TierSettings
+from experiments.design.experiment import (
+    Arm,
+    Experiment,
+    Load,
+    Order,
+    Phases,
+    TierSettings,
+)
 from experiments.design.feasible import infeasible
 from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
@@ -115,6 +122,8 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
         if calibration := manifest.get("calibration"):
             spec["load"] = {**spec["load"], "rate_per_s": calibration["rate_per_s"]}
             del spec["load"]["utilisation"]
+            phases = check(ConfigFile(path, spec["phases"]), Phases)
+            spec["phases"] = phases.at(calibration["rate_per_s"]).model_dump()
             rate_from = (
                 f"\nrate_per_s is what used {calibration['utilisation']:.0%} of the CPU of "
                 f"{calibration['tier']} in that run, by its calibration."

@@ -5,7 +5,7 @@ same machine for every fleet (common random numbers). Neighbours and faults come
 a tier as a Poisson process, as often and for as long as in the measured run, whose count of them is
 taken at random too: Gamma(count + 1/2) over its machine seconds. What disturbed two machines at
 once in the run, as a pair of iperf does, disturbs two at once here: the fewer machines a tier has,
-the larger is the part of it that one pair takes.
+the larger is the part of it that one pair takes. The host is as fast as in one of the run's blocks.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Redrawn:
         self._service: ServiceFit = arms[0].service
         self._fitted, self._per_s, self.pages = fitted, per_s, pages
         self._burst_cores, self._threads = arms[0].burst_cores, arms[0].crowd_threads
+        self._core_speeds = arms[0].core_speeds or [1.0]
         self.time_out_s = arms[0].time_out_s
         self._visits = [_visits(arms, tier.spec.name, fitted.law) for tier in self._service.tiers]
         self.unknown = _unknown(arms)
@@ -81,7 +82,8 @@ class Redrawn:
         end_s = _LONGEST * (warm_up + self.pages) / self._per_s
         law = self._fitted.drawn(np.random.default_rng([number, 1]))
         power = float(np.random.default_rng([number, 6]).uniform(*CAP_POWERS))
-        law = replace(law, cap_power=power)
+        speed = float(np.random.default_rng([number, 7]).choice(self._core_speeds))
+        law = replace(law, cap_power=power, slower=1.0 / speed)
         body: list[TierScenario] = []
         for index, one in enumerate(tiers):
             tier = tier_scenario(

@@ -10,7 +10,6 @@ are part of it. Where the simulator misses what the measured run says of itself
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,18 @@ from core.statistics.percentiles import percentile
 from core.tolerances import CENT
 from optimizer.fit.spec import TierSettings
 from optimizer.plan.explain.report import Outlook, tier_plans
+from optimizer.plan.simulate.bands import (
+    BEST,
+    HOPELESS,
+    SEEN_MOST,
+    SHORT_PAGES,
+    SHORT_RUNS,
+    downwards,
+    score,
+    spread_over,
+    upwards,
+    usd_of,
+)
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
 from optimizer.plan.simulate.sequential import (
@@ -49,10 +60,7 @@ LIMIT_S = 55.0
 PAGES = 1_000  # of a simulated run: ten beyond its p99
 CONFIDENCE = 0.9  # that a run keeps the SLO, where none is asked for
 INTERVAL = 0.9  # of a predicted figure, for one run
-_AT_ONCE = 8  # fleets whose first look is simulated together
-_EACH_WAY = FLEETS_MOST // 2  # fleets that are cheaper than the law's, and that are not
 _STEP = 20  # runs between two looks at the clock
-_STEP_UP = 1.05  # of the cost, from one group of fleets to the next
 _SHOWN = 80  # runs behind a distribution, at least
 _PERCENTILES = (50, 95, 99)
 
@@ -196,10 +204,12 @@ class _Search:
         self._arms = [Arm(results, service, name) for name in results.arms]
         self._fitted = crossed(self._arms, list(self._limits_ms.values()))
         self._world = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, PAGES)
+        self._short = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, SHORT_PAGES)
         self._test = KeepingTest(case.slo.confidence or CONFIDENCE)
         self._idle_cores = idle_cores(service)
         self._fleets: list[_Fleet] = []
         self._ended, self._left_open = "", 0
+        self._seen: list[Path] = []  # looked at by short runs
 
     def decided(self) -> Decided:
         """The answer, or why there is none."""
@@ -254,36 +264,69 @@ class _Search:
         return Decided(self._body(Verdict.undecided, reason), None, shown)
 
     def _cheapest(self) -> _Fleet | None:
-        """The cheapest fleet that is shown to keep the SLO: upwards from the law's cost in steps
-        until there is one, then those below it, the nearest first. One by one the way up is too
-        long where the law is far too cheap."""
-        cheaper: list[Path] = []
-        steps = _Steps(by_cost(self._problem, self._deadline), _usd(self._law_path), cheaper)
-        chosen = self._first_within(itertools.islice(iter(steps), _EACH_WAY))
-        if chosen is None:
-            return None
-        open_ = len(cheaper)
-        for group in _groups(itertools.islice(reversed(cheaper), _EACH_WAY)):
-            if not self._looked_at(group):
+        """The cheapest fleet that is shown to keep the SLO: upwards from the law's cost, band by
+        band, until there is one, then those below it, the nearest first."""
+        below: list[Path] = []
+        chosen = None
+        paths = by_cost(self._problem, self._deadline)
+        for band in upwards(paths, usd_of(self._law_path), below):
+            best = self._best(band)
+            chosen = next((one for one in self._kept(best)), None)
+            if chosen is not None or self._is_over:
+                below += [path for path in band if path not in best]
                 break
-            open_ -= len(group)
-            for fleet in group:
-                if self._tested(fleet) is Verdict.kept:
-                    chosen = fleet
-        self._left_open = open_
+        if chosen is None:
+            is_late = self._deadline.left_s() <= 0.0
+            self._ended = (
+                f"of {len(self._seen)} fleets the best {len(self._fleets)} were tested, and none "
+                f"was shown to keep the SLO{f' in {LIMIT_S:g} s' if is_late else ''}"
+            )
+            return None
+        cheaper = [path for path in below if usd_of(path) < usd_of(chosen.path) - CENT]
+        for band in downwards(cheaper):
+            best = self._best(band)
+            if self._is_over:
+                break
+            for fleet in self._kept(best):
+                chosen = min(chosen, fleet, key=lambda one: usd_of(one.path))
+        seen = {kind_of(path) for path in self._seen}
+        usd = usd_of(chosen.path)
+        self._left_open = sum(
+            kind_of(path) not in seen and usd_of(path) < usd - CENT for path in cheaper
+        )
         return chosen
 
-    def _first_within(self, paths: Iterator[Path]) -> _Fleet | None:
-        for group in _groups(paths):
-            if not self._looked_at(group):
-                break
-            for fleet in group:
-                if self._tested(fleet) is Verdict.kept:
-                    return fleet
-        is_over = self._deadline.left_s() <= 0.0
-        when = f" in the {LIMIT_S:g} s that there are" if is_over else ""
-        self._ended = f"none of {len(self._fleets)} fleets was shown to keep the SLO{when}"
-        return None
+    @property
+    def _is_over(self) -> bool:
+        """No time is left, or as many fleets were looked at as may be."""
+        full = len(self._fleets) >= FLEETS_MOST or len(self._seen) >= SEEN_MOST
+        return full or self._deadline.left_s() <= 0.0
+
+    def _best(self, band: Sequence[Path]) -> list[Path]:
+        """Of a band the fleets worth a test, by a short simulation of each; none without time."""
+        paths = spread_over(band)
+        if self._is_over:
+            return []
+        self._say(f"simulation: {len(paths)} fleets from {usd_of(paths[0]):.2f} USD, short runs")
+        asked = [
+            self._short.scenario(self._tiers(path), number)
+            for path in paths
+            for number in range(1, SHORT_RUNS + 1)
+        ]
+        found = iter(reports(asked))
+        scores = []
+        for _ in paths:
+            pages_s = [counted_s(next(found), self._world.time_out_s) for _ in range(SHORT_RUNS)]
+            scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
+        self._seen += paths
+        order = sorted(range(len(paths)), key=lambda i: (scores[i], usd_of(paths[i])))
+        return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
+
+    def _kept(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
+        """Those fleets that are shown to keep the SLO, tested one by one."""
+        group = [_Fleet(path) for path in paths[: FLEETS_MOST - len(self._fleets)]]
+        if group and self._looked_at(group):
+            yield from (fleet for fleet in group if self._tested(fleet) is Verdict.kept)
 
     def _looked_at(self, group: list[_Fleet]) -> bool:
         """The first look at these fleets; False where there is no time for it."""
@@ -403,12 +446,13 @@ class _Search:
             "confidence": asked.confidence,
             "errors": {"kept": KEPT_ERROR, "broken": BROKEN_ERROR},
             "pages": PAGES,
+            "screened": len(self._seen),
             "not_looked_at": self._left_open,
             "fleets": [self._fleet_body(fleet) for fleet in self._fleets],
             "moved": chosen is not None and kind_of(chosen.path) != kind_of(self._law_path),
             "law": {
                 "fleet": _words(self._law_path),
-                "usd_per_month": round(_usd(self._law_path), 2),
+                "usd_per_month": round(usd_of(self._law_path), 2),
             },
             "fit": {
                 "work_ms": round(1000.0 * law.work_s, 3),
@@ -424,7 +468,7 @@ class _Search:
     def _fleet_body(self, fleet: _Fleet) -> dict[str, object]:
         return {
             "fleet": _words(fleet.path),
-            "usd_per_month": round(_usd(fleet.path), 2),
+            "usd_per_month": round(usd_of(fleet.path), 2),
             "verdict": str(fleet.verdict),
             "kept": fleet.kept,
             "runs": len(fleet.runs),
@@ -468,34 +512,6 @@ def _spread(values: Sequence[float], digits: int) -> Interval:
     }
 
 
-class _Steps:
-    """The fleets to look at on the way up, from a cost on: so many that follow each other, then
-    those that cost a step more. All others below the last one are put into `skipped`."""
-
-    def __init__(self, paths: Iterator[Path], usd: float, skipped: list[Path]) -> None:
-        self._paths, self._from_usd, self._skipped = paths, usd, skipped
-        self._left = _AT_ONCE
-
-    def __iter__(self) -> Iterator[Path]:
-        for path in self._paths:
-            if _usd(path) < self._from_usd - CENT:
-                self._skipped.append(path)
-                continue
-            yield path
-            self._left -= 1
-            if self._left == 0:
-                self._left, self._from_usd = _AT_ONCE, _STEP_UP * _usd(path)
-
-
-def _groups(paths: Iterator[Path]) -> Iterator[list[_Fleet]]:
-    while group := [_Fleet(path) for path in itertools.islice(paths, _AT_ONCE)]:
-        yield group
-
-
-def _usd(path: Path) -> float:
-    return math.fsum(one.usd_per_month for one in path)
-
-
 def _words(path: Path) -> str:
     """A fleet in words, its tiers from the front to the back."""
     parts = []
@@ -507,4 +523,4 @@ def _words(path: Path) -> str:
 
 
 def _text(fleet: _Fleet) -> str:
-    return f"{_words(fleet.path)}, {_usd(fleet.path):.2f} USD"
+    return f"{_words(fleet.path)}, {usd_of(fleet.path):.2f} USD"

@@ -12,7 +12,7 @@ from core.config_file import Strict
 from core.errors import InputError
 from experiments.design import load_design
 from experiments.design.contracts import DEFAULT_POLICY
-from experiments.design.experiment import Selector
+from experiments.design.experiment import Phases, Selector
 from experiments.design.injections import selected
 from experiments.design.schedule import blocks
 from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write
@@ -109,6 +109,7 @@ def test_selectors_name_machines_by_tier_and_by_name(tmp_path: Path) -> None:
         ("rate_per_s = 5  # pages\n", "", "experiment.toml:1: load.rate_per_s"),
         ('arrivals = "poisson"', 'arrivals = "trace"', "experiment.toml:3: load.arrivals"),
         ("[phases]", "[faces]", "experiment.toml:5: faces"),
+        ("[phases]", "[phases]\nrequests = 55", "experiment.toml:6: phases.requests"),
         ("[load]", "[load", "experiment.toml"),
         ('select = { tier = "web", count = 1 }', "select = {}", "experiment.toml:13: faults.0.select"),
         ('select = { tier = "web", count = 1 }', 'select = { tier = "web", count = 0 }', "experiment.toml:13: faults.0.select.count"),
@@ -250,3 +251,11 @@ def test_a_design_brings_its_own_role_and_what_users_ask_of_it(
     with pytest.raises(InputError) as refused:
         load_design(directory)
     assert said in str(refused.value)
+
+
+def test_at_a_low_calibrated_rate_a_block_is_measured_longer_up_to_twice() -> None:
+    stated = Phases(warm_up=4.0, measure=20.0, requests=55)
+    assert stated.at(5.0) == Phases(warm_up=4.0, measure=20.0)
+    assert stated.at(2.0).measure == 27.5
+    assert stated.at(0.5).measure == 40.0
+    assert Phases(warm_up=4.0, measure=20.0).at(0.5).measure == 20.0

@@ -18,9 +18,18 @@ from optimizer.plan.explain.warnings import of_decision, of_load
 from optimizer.plan.inputs.request import PlanRequest, request_for_service
 from optimizer.plan.planner import make_plan
 from optimizer.plan.simulate import decide, not_simulated
+from optimizer.plan.simulate.bands import (
+    BAND_MOST,
+    STEP,
+    downwards,
+    score,
+    spread_over,
+    upwards,
+    usd_of,
+)
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
-from optimizer.plan.simulate.search import _Steps, idle_cores
+from optimizer.plan.simulate.search import idle_cores
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
     FLEETS_MOST,
@@ -254,17 +263,40 @@ def test_an_interval_of_twice_the_width_asks_for_a_run_of_four_times_the_length(
     assert fitted(math.inf).times_as_long == math.inf
 
 
-def test_the_way_up_goes_in_steps_of_cost_and_leaves_none_below_out() -> None:
-    paths = cast(list[Fleet], [(SimpleNamespace(usd_per_month=0.1 * n),) for n in range(10, 300)])
-    skipped: list[Fleet] = []
-    steps = _Steps(iter(paths), 10.0, skipped)
-    found = [round(path[0].usd_per_month, 6) for path in itertools.islice(steps, 24)]
-    assert found[:8] == [round(10.0 + 0.1 * n, 6) for n in range(8)]
-    assert found[8] >= 1.05 * found[7] - 0.011
-    assert found[8] - 1.05 * found[7] < 0.1
-    below = [path for path in paths if path[0].usd_per_month < found[-1] - 1e-9]
-    assert len(skipped) == len(below) - 23
-    assert found[-1] == pytest.approx(10.0 * 1.05**2 + 2.2, rel=0.02)
+def _of_cost(usd: float) -> Fleet:
+    return cast(Fleet, (SimpleNamespace(usd_per_month=usd),))
+
+
+def test_bands_of_cost_leave_no_fleet_out() -> None:
+    paths = [_of_cost(0.1 * n) for n in range(10, 300)]
+    below: list[Fleet] = []
+    up = list(upwards(iter(paths), 10.0, below))
+    assert [path for band in (below, *up) for path in band] == paths
+    assert max(map(usd_of, below)) < 10.0
+    down = list(downwards(paths))
+    assert sorted((path for band in down for path in band), key=usd_of) == paths
+    for band in (*up, *down):
+        costs = [usd_of(path) for path in band]
+        assert max(costs) <= STEP * min(costs) + 1e-9
+    assert [max(map(usd_of, band)) for band in down] == sorted(
+        (max(map(usd_of, band)) for band in down), reverse=True
+    )
+
+
+def test_of_a_large_band_fleets_spread_over_it_are_looked_at() -> None:
+    band = [_of_cost(n) for n in range(1, 1_001)]
+    found = spread_over(band)
+    assert len(found) == BAND_MOST
+    assert found[0] == band[0]
+    assert usd_of(found[-1]) > 950
+    assert spread_over(band[:5]) == band[:5]
+
+
+def test_a_fleet_is_scored_by_the_limit_that_it_breaks_most() -> None:
+    pages_ms = np.array([100.0] * 94 + [700.0] * 4 + [2_000.0] * 2)
+    assert score(pages_ms, {95: 600.0}) == pytest.approx(0.06 / 0.05)
+    assert score(pages_ms, {95: 600.0, 99: 1_000.0}) == pytest.approx(2.0)
+    assert score(pages_ms, {}) == 0.0
 
 
 def test_what_was_not_simulated_says_why_and_unasked_says_nothing() -> None:

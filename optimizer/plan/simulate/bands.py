@@ -1,0 +1,73 @@
+"""Fleets in bands of cost: a band's most expensive fleet costs at most STEP times its cheapest.
+
+A band may have hundreds of fleets, of which most are of a kind that no number of machines makes
+fast enough. So each is simulated shortly first (`score`), and only the best are tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from core.tolerances import CENT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.plan.solve.problem import Path
+
+STEP = 1.06
+BAND_MOST = 64  # fleets of a band that are looked at, spread evenly over it
+BEST = 8  # of a band that are tested
+SEEN_MOST = 3_000  # fleets that are looked at
+HOPELESS = 3.0  # times the pages beyond a limit that are allowed: not tested
+SHORT_RUNS, SHORT_PAGES = 3, 150  # of a fleet's first look
+
+
+def upwards(paths: Iterator[Path], usd: float, below: list[Path]) -> Iterator[list[Path]]:
+    """Bands from a cost on, of fleets in order of cost; cheaper ones are put into `below`."""
+    band: list[Path] = []
+    for path in paths:
+        if usd_of(path) < usd - CENT:
+            below.append(path)
+            continue
+        if band and usd_of(path) > STEP * usd_of(band[0]):
+            yield band
+            band = []
+        band.append(path)
+    if band:
+        yield band
+
+
+def downwards(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Bands of fleets, the most expensive first."""
+    ordered = sorted(paths, key=usd_of, reverse=True)
+    while ordered:
+        least = usd_of(ordered[0]) / STEP
+        yield [path for path in ordered if usd_of(path) >= least]
+        ordered = [path for path in ordered if usd_of(path) < least]
+
+
+def spread_over(band: Sequence[Path]) -> list[Path]:
+    """At most BAND_MOST of a band."""
+    count = min(len(band), BAND_MOST)
+    return [band[i * len(band) // count] for i in range(count)]
+
+
+def score(pages_ms: NDArray[np.float64], limits_ms: Mapping[int, float]) -> float:
+    """The worst of the shares of pages beyond a limit, over the share that is allowed.
+
+    Parameters: pages_ms of all short runs; limits_ms by percentile.
+    """
+    return max(
+        (float(np.mean(pages_ms > limit)) / (1.0 - q / 100.0) for q, limit in limits_ms.items()),
+        default=0.0,
+    )
+
+
+def usd_of(path: Path) -> float:
+    """USD a month."""
+    return math.fsum(one.usd_per_month for one in path)
