@@ -28,13 +28,14 @@ from optimizer.plan.simulate.bands import (
     SEEN_MOST,
     SHORT_PAGES,
     SHORT_RUNS,
+    STEP,
     downwards,
     score,
     spread_over,
     upwards,
     usd_of,
 )
-from optimizer.plan.simulate.candidates import by_cost, kind_of
+from optimizer.plan.simulate.candidates import Kind, by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
@@ -209,7 +210,7 @@ class _Search:
         self._idle_cores = idle_cores(service)
         self._fleets: list[_Fleet] = []
         self._ended, self._left_open = "", 0
-        self._seen: list[Path] = []  # looked at by short runs
+        self._seen: set[Kind] = set()  # looked at by short runs
 
     def decided(self) -> Decided:
         """The answer, or why there is none."""
@@ -271,7 +272,7 @@ class _Search:
         paths = by_cost(self._problem, self._deadline)
         for band in upwards(paths, usd_of(self._law_path), below):
             best = self._best(band)
-            chosen = next((one for one in self._kept(best)), None)
+            chosen = next(self._kept(best), None)
             if chosen is not None or self._is_over:
                 below += [path for path in band if path not in best]
                 break
@@ -282,19 +283,21 @@ class _Search:
                 f"was shown to keep the SLO{f' in {LIMIT_S:g} s' if is_late else ''}"
             )
             return None
-        cheaper = [path for path in below if usd_of(path) < usd_of(chosen.path) - CENT]
-        for band in downwards(cheaper):
-            best = self._best(band)
-            if self._is_over:
-                break
-            for fleet in self._kept(best):
-                chosen = min(chosen, fleet, key=lambda one: usd_of(one.path))
-        seen = {kind_of(path) for path in self._seen}
-        usd = usd_of(chosen.path)
-        self._left_open = sum(
-            kind_of(path) not in seen and usd_of(path) < usd - CENT for path in cheaper
-        )
+        for apart in (STEP, 1.0):  # in steps first, then what lies between
+            for band in downwards(self._untested(below, usd_of(chosen.path) / apart)):
+                best = self._best(band)
+                if self._is_over:
+                    break
+                if (kept := next(self._kept(best), None)) is not None:
+                    chosen = min(chosen, kept, key=lambda one: usd_of(one.path))
+        cheaper = self._untested(below, usd_of(chosen.path))
+        self._left_open = sum(kind_of(path) not in self._seen for path in cheaper)
         return chosen
+
+    def _untested(self, paths: Sequence[Path], usd: float) -> list[Path]:
+        """Those below a cost that were not tested."""
+        tested = {kind_of(one.path) for one in self._fleets if len(one.runs) > LOOKS[0]}
+        return [p for p in paths if usd_of(p) < usd - CENT and kind_of(p) not in tested]
 
     @property
     def _is_over(self) -> bool:
@@ -318,21 +321,24 @@ class _Search:
         for _ in paths:
             pages_s = [counted_s(next(found), self._world.time_out_s) for _ in range(SHORT_RUNS)]
             scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
-        self._seen += paths
+        self._seen.update(map(kind_of, paths))
         order = sorted(range(len(paths)), key=lambda i: (scores[i], usd_of(paths[i])))
         return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
 
     def _kept(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
         """Those fleets that are shown to keep the SLO, tested one by one."""
-        group = [_Fleet(path) for path in paths[: FLEETS_MOST - len(self._fleets)]]
+        known = {kind_of(fleet.path): fleet for fleet in self._fleets}
+        group = [known.get(kind_of(path)) or _Fleet(path) for path in paths]
+        group = group[: max(0, FLEETS_MOST - len(self._fleets))]
         if group and self._looked_at(group):
             yield from (fleet for fleet in group if self._tested(fleet) is Verdict.kept)
 
-    def _looked_at(self, group: list[_Fleet]) -> bool:
+    def _looked_at(self, group: Sequence[_Fleet]) -> bool:
         """The first look at these fleets; False where there is no time for it."""
-        if not self._simulate(group, LOOKS[0]):
+        new = [fleet for fleet in group if not fleet.runs]
+        if new and not self._simulate(new, LOOKS[0]):
             return False
-        self._fleets += group
+        self._fleets += new
         self._say(f"simulation: {len(self._fleets)} fleets, {_text(group[-1])}")
         return True
 

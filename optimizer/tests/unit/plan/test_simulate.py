@@ -162,6 +162,24 @@ def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) ->
     assert min(drawn("wait_s", 0.35)) > max(drawn("wait_s", 1.0))
 
 
+def test_a_simulated_host_is_as_fast_as_in_one_of_the_runs_blocks(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    blocks = [{"core_speed": 10.0}, {"core_speed": 30.0}, {"core_speed": 20.0}]
+    settings = arms[0].results.settings("baseline", "web")
+    fleet = [SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+
+    def query_s() -> list[Any]:
+        world = Redrawn(arms, fitted, per_s=10.0, pages=50)
+        tiers = [world.scenario(fleet, number)["tiers"][1] for number in range(40)]
+        return [tier["work"]["mean_s"] for tier in tiers]
+
+    [usual_s] = set(query_s())
+    manifest = {**arms[0].results.manifest, "host": {"blocks": blocks}}
+    arms[0].results = replace(arms[0].results, manifest=manifest)
+    drawn = {round(usual_s / drawn_s, 6) for drawn_s in query_s()}
+    assert drawn == {0.5, 1.0, 1.5}
+
+
 def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(run_dir: Path) -> None:
     arms, fitted = _fitted(run_dir)
     send, receive = "interference.iperf", "interference.iperf_server"
