@@ -37,7 +37,7 @@ class Stage(Strict):
     target: Annotated[float, Field(ge=0)]
     """Requests a second at its end."""
     ramp: Literal["linear", "step"] = "linear"
-    """In a line from the rate before it, or at once."""
+    """Change linearly from the rate before, or at once."""
 
 
 @dataclass(frozen=True)

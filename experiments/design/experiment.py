@@ -54,19 +54,19 @@ class Requests(Strict):
     """Users, requests and limits: all of a load but its rate."""
 
     user: User
-    """Which workload."""
+    """Name of the workload."""
     arrivals: Arrivals
-    """How they are spaced."""
+    """Distribution of the arrivals."""
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
-    """Limit of a connection."""
+    """Time-out of a connection."""
     response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
-    """Limit of a whole answer, from the send."""
+    """Time-out of a whole answer, from the send."""
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
-    """Requests under way at most, and so connections; what is beyond is counted as dropped."""
+    """Largest number of requests under way, and of connections; further ones count as dropped."""
     keep_alive: bool = True
-    """Connections are used again; false: each request has one of its own."""
+    """Reuse connections; false: one for each request."""
     worker: str = DEFAULT
-    """What sends it: `native`, `locust`, or a program of the design."""
+    """The sender: `native`, `locust`, or a program of the design."""
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
     """Threads or processes that share the load."""
 
@@ -116,46 +116,46 @@ class Load(Requests):
     """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
 
     user: User = OPERATIONS
-    """Name of the workload; not beside operations, which are one."""
+    """Name of the workload; not together with `operations`."""
     rate_per_s: Rate | None = None
-    """Requests a second, on average; either this or `utilisation`. A session of five steps counts
-    as five. With a locustfile, tasks that begin in a second."""
+    """Mean requests a second; either this or `utilisation`. A session of five steps counts as
+    five. With a locustfile: tasks that begin in a second."""
     utilisation: Utilisation | None = None
-    """Share of the CPU of the tier that binds, under the first arm: a calibration before the first
-    block finds the rate. Only in kinds compare, schemes and tune."""
+    """CPU share of the bottleneck tier under the first arm: a calibration before the first block
+    finds the rate. In the kinds compare, schemes and tune."""
     stages: Annotated[tuple[Stage, ...], Field(strict=False, max_length=STAGES_MAX)] = ()
-    """The rate during the measurement, as long as that together; `rate_per_s` is that of the
-    warm-up, from which the first goes on. Figures are by stage too."""
+    """Rates during the measurement; together they last as long as it. The first begins at
+    `rate_per_s`, the rate of the warm-up."""
     trace: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """A CSV file of the design's folder with arrival times, `at_s`, from the block's start on [s]:
-    each block has these. `rate_per_s` stretches its clock to another mean rate."""
+    """CSV file in the design's folder: arrival times `at_s` from each block's start [s].
+    `rate_per_s` scales the clock to another mean rate."""
     operations: Operations = ()
-    """Requests over HTTP, in place of a `user`."""
+    """Requests over HTTP, instead of a `user`."""
     sessions: Sessions = ()
     """Several steps of one user."""
     parameters: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """A CSV file of the design's folder: each arrival has a row of it, drawn evenly, a session one
-    for all of its steps."""
+    """CSV file in the design's folder: each arrival draws one row, a session one for all its
+    steps."""
     locustfile: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """A Locust file of the design's folder, in place of a `user`: each arrival starts a task of one
-    of its users, of which `max_in_flight` wait."""
+    """Locust file in the design's folder, instead of a `user`: each arrival starts a task of one
+    of `max_in_flight` users."""
     task_timeout_s: Annotated[float, Field(gt=0, le=600)] | None = None
-    """Limit of a task of the locustfile; 30 s where it is not said."""
+    """Time-out of a task of the locustfile; 30 s by default."""
     target: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """URL of a service that somebody else runs, in kind endpoint; `--target` goes before it."""
+    """URL of a running service, in the kind endpoint; `--target` overrides it."""
     ca: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """A file of the design's folder, PEM: those who may sign certificates of https, in place of
-    those whom this host trusts."""
+    """PEM file in the design's folder: authorities for https, instead of those that this host
+    trusts."""
     tls_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """The name that certificates are for, where operations ask a fleet's entry by https: a tier
-    whose role speaks tcp, since an arbiter does not read what it passes on."""
+    """Name in the certificates if a fleet's entry is asked by https; the entry's role has
+    protocol tcp."""
     insecure: bool = False
-    """Any certificate will do, and the report says so."""
+    """Accept any certificate; the report says so."""
     allow_hosts: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=253)], ...],
         Field(strict=False, max_length=20),
     ] = ()
-    """Hosts that a `target` may name beside this machine; `--allow-host` adds to them."""
+    """Hosts that `target` may name besides this machine; `--allow-host` adds to them."""
 
     @model_validator(mode="after")
     def _who(self) -> Load:
@@ -270,13 +270,13 @@ class Phases(Strict):
     """
 
     warm_up: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
-    """Load that is not counted, in every block [s]."""
+    """Load before the measurement, not counted, in every block [s]."""
     measure: Seconds
-    """Load that is counted, in every block [s]."""
+    """Measured load, in every block [s]."""
     requests: Annotated[int, Field(ge=1)] | None = None
     """Measure longer where the calibration finds a rate too low for so many in a block."""
     settle: Annotated[float, Field(ge=0, le=PHASE_S_MAX)] = 0.0
-    """The same load once, before the first block, undisturbed and not counted [s]."""
+    """Load before the first block, undisturbed and not counted [s]."""
 
     def at(self, rate_per_s: float) -> Phases:
         """The same for a calibrated rate [1/s]: `measure` is long enough for `requests`, and at
@@ -293,15 +293,15 @@ class Interference(Strict):
     """Neighbours' load: Poisson gaps and exponential runs on each machine (sPARE section 6.1)."""
 
     pattern: Pattern
-    """Which tiers have neighbours: the first, the last, both."""
+    """Tiers with neighbours: the first, the last, both."""
     kinds: Annotated[tuple[Literal["cpu", "iperf"], ...], Field(strict=False, min_length=1)] = (
         "iperf",
     )
-    """Neighbours that take processors, or the network."""
+    """Neighbours that use processors, or the network."""
     mean_gap_s: Seconds = 40.0
     """Mean time between two neighbours."""
     mean_run_s: Seconds = 10.0
-    """Mean time that one stays."""
+    """Mean length of a neighbour's stay."""
     cpu_workers: Annotated[int, KINDS[CPU].limits("workers")] = 4
     iperf_mbps: Annotated[float, KINDS[IPERF].limits("mbps")] = 100.0
 
@@ -310,15 +310,15 @@ class Selector(Strict):
     """Which machines: the first `count` of a tier, its first or all others, one by name, or all."""
 
     tier: TierName | None = None
-    """Of which tier."""
+    """Tier."""
     count: Annotated[int, Field(ge=1)] | None = None
-    """How many of it."""
+    """Number of machines of the tier."""
     place: Literal["first", "others"] | None = None
-    """Its first machine, or all others."""
+    """The tier's first machine, or all others."""
     machine: str | None = None
-    """One by its name, as web-1."""
+    """One machine by its name, such as web-1."""
     all: bool = False
-    """Every machine of every tier, as where a switch fails."""
+    """All machines of all tiers."""
 
     @model_validator(mode="after")
     def _selects(self) -> Selector:
@@ -338,13 +338,13 @@ class Repeat(Strict):
     """Repetition of a fault: gaps from its end to its next begin, drawn ahead from the seed."""
 
     distribution: Literal["fixed", "poisson", "gaussian"]
-    """Gaps that are always the same, exponential, or Gaussian about their mean."""
+    """Distribution of the gaps: constant, exponential, or Gaussian."""
     gap_s: Seconds
-    """Their mean [s]."""
+    """Mean gap [s]."""
     spread_s: Annotated[float, Field(gt=0, le=PHASE_S_MAX)] | None = None
-    """Their standard deviation, of a gaussian distribution [s]."""
+    """Standard deviation of Gaussian gaps [s]."""
     times_max: Annotated[int, Field(ge=2, le=TIMES_MAX)]
-    """It comes so often in a block at most, the first time counted."""
+    """Largest number of occurrences in a block, the first one included."""
 
     @model_validator(mode="after")
     def _spread(self) -> Repeat:
@@ -365,19 +365,19 @@ class Fault(Strict):
     """
 
     kind: Annotated[str, OneOf(FAULT_KINDS)]
-    """What goes wrong."""
+    """The fault."""
     select: Selector
-    """On which machines."""
+    """The machines."""
     at_s: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
-    """When, from the start of the measurement [s]."""
+    """Begin, from the start of the measurement [s]."""
     for_s: Seconds | None = None
-    """For how long [s]."""
+    """Length [s]."""
     sticky: bool = False
     """Until the block ends."""
     repeat: Repeat | None = None
-    """How it comes again after `for_s`."""
+    """Repetition after `for_s`."""
     parameters: JsonObject = Field(default_factory=dict)
-    """Of the kind."""
+    """Parameters of the kind."""
 
     @model_validator(mode="after")
     def _possible(self) -> Fault:
@@ -417,13 +417,13 @@ class TierSettings(Strict):
     model_config = ConfigDict(extra="allow")
 
     policy: Annotated[str, OneOf(tuple(POLICIES))] = DEFAULT_POLICY
-    """How its arbiter chooses servers."""
+    """Policy of the tier's arbiter."""
     replicas: Annotated[int, Field(ge=1)] = 1
-    """Servers that are asked for each read."""
+    """Servers that get each read."""
     tokens: Tokens | None = None
-    """Requests that a server is given at a time; else the fleet's."""
+    """Requests that a server gets at a time; by default the fleet's."""
     compare: Annotated[str, OneOf(tuple(COMPARE_MODES))] = COMPARE_OFF
-    """What its arbiter does with the replies of a read's replicas."""
+    """Comparison of the replies of a read's replicas."""
 
     @property
     def role(self) -> JsonObject:
@@ -435,9 +435,9 @@ class Arm(Strict):
     """One configuration under comparison; a tier that is not named has the defaults."""
 
     settings: dict[TierName, TierSettings] = Field(default_factory=dict)
-    """By tier: what is not named has the defaults."""
+    """Settings by tier; other tiers have the defaults."""
     allow_infeasible: bool = False
-    """Run it though its copies break sPARE's limits: the result says so."""
+    """Run the arm although its copies break sPARE's limits; the result says so."""
 
     def of(self, tier: str) -> TierSettings:
         """The settings of a tier."""
@@ -486,20 +486,19 @@ class Slo(Strict):
     """The service's promise to its users."""
 
     availability: Annotated[float, Field(gt=0, lt=1)]
-    """Share of a year with enough nodes up."""
+    """Share of a year in which enough nodes are up."""
     p95_ms: Annotated[float, Field(gt=0)]
     """Limit of the 95th percentile."""
     p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Limit of the 99th percentile; a short run has too few requests to decide one."""
+    """Limit of the 99th percentile; a short run cannot decide it."""
     max_error_share: Annotated[float, Field(ge=0, le=1)]
-    """Share of requests that may fail; a comparison is not valid either where any arm has more."""
+    """Share of requests that may fail; a comparison with more in any arm is not valid."""
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """With at least this probability the run's plan keeps all of it, whatever its law is off by."""
+    """Probability with which the plan must keep the whole SLO."""
     preregistered: bool | None = None
-    """True: the limits were chosen before the first run that showed what is reached."""
+    """True: the limits were chosen before the first run."""
     operations: dict[str, OperationSlo] = Field(default_factory=dict)
-    """Limits of single operations, by name; each is a limit of the whole. A plan does not keep
-    them."""
+    """Limits of single operations, by name. A plan does not take them into account."""
     sessions: dict[str, OperationSlo] = Field(default_factory=dict)
     """Limits of whole sessions, by name; likewise."""
 
@@ -513,9 +512,9 @@ class Rates(Strict):
     """`[rates]`: how machines fail, for the plan; what is not said is the planner's default."""
 
     crash_per_year: Annotated[float, Field(gt=0)] | None = None
-    """Crashes of a machine in a year."""
+    """Crashes of a machine a year."""
     failover_s: Annotated[float, Field(gt=0)] | None = None
-    """Time until another one serves [s]."""
+    """Time until another machine serves [s]."""
     repair_s: Annotated[float, Field(gt=0)] | None = None
     """Time until a machine is repaired [s]."""
 
@@ -537,20 +536,20 @@ class Order(Strict):
     """
 
     order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
-    """Blocks by arm: A is the first arm of the file."""
+    """Order of blocks by arm; A is the first arm of the file."""
     repeats: Annotated[int, Field(ge=1, le=100)]
-    """How often that order is gone through; with `decide` at most."""
+    """Repeats of that order; with `decide` the most."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=new_seed)
-    """The seed of all random draws; a new one for each run unless stated."""
+    """Seed of all random draws; by default a new one for each run."""
     decide: Figure | None = None
-    """The figure that ends the run once it is decided; without it all repeats are measured."""
+    """Figure that ends the run once it is decided; by default all repeats are measured."""
     min_repeats: Annotated[int, Field(ge=1, le=100)] | None = None
-    """With `decide`: repeats before the first look; 2 where it is not said."""
+    """With `decide`: repeats before the first look; 2 by default."""
     looks: Annotated[int, Field(ge=1, le=20)] | None = None
-    """With `decide`: how often to look, the last time after all repeats; 3 where it is not said."""
+    """With `decide`: number of looks, the last one after all repeats; 3 by default."""
     budget_s: Annotated[float, Field(gt=0, le=BUDGET_S_MAX)] | None = None
-    """With `decide`: no repeat begins that would probably end later than this, counted from the
-    first block [s]."""
+    """With `decide`: no repeat begins that would probably end later than this after the first
+    block's start [s]."""
 
     @model_validator(mode="after")
     def _looks_only_to_decide(self) -> Order:
@@ -588,25 +587,25 @@ class Experiment(Strict):
     """The whole of `experiment.toml`, but for the section that a kind of experiment has."""
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] = "compare"
-    """What is done: see kinds."""
+    """The kind of experiment."""
     load: Load = Load(user=NOBODY, arrivals="constant", rate_per_s=1.0)
-    """Who asks what; not in kinds that bring their own clients."""
+    """The load; not in kinds that bring their own clients."""
     phases: Phases = Phases(warm_up=0.0, measure=1.0)
-    """How long; likewise."""
+    """Lengths of a block; likewise."""
     interference: Interference = Interference(pattern="none")
     """Neighbours."""
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
-    """What goes wrong on purpose."""
+    """Faults to inject."""
     arms: Annotated[dict[str, Arm], Field(min_length=1)]
-    """What is compared; the first is the baseline."""
+    """The configurations under comparison; the first is the baseline."""
     slo: Slo = Slo(availability=0.5, p95_ms=PHASE_S_MAX * 1e3, p99_ms=PHASE_S_MAX * 1e3,
                    max_error_share=1.0)  # fmt: skip
-    """What is promised; likewise."""
+    """The service-level objective; likewise."""
     rates: Rates = Rates()
-    """How machines fail."""
+    """Failure rates of machines, for the plan."""
     failover: Failover | None = None
-    """What becomes of lost machines."""
+    """Replacement of failed machines."""
     guard: Guard = Guard()
-    """What ends the run before its time."""
+    """Conditions that end the run early."""
     design: Order
-    """In which order."""
+    """Order of blocks, repeats, seed."""

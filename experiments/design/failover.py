@@ -21,21 +21,21 @@ class Failover(Strict):
     """Times in seconds. A machine is lost after `misses` heartbeats in a row without an answer."""
 
     heartbeat_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
-    """Time between two questions to a machine's agent."""
+    """Time between two heartbeats of a machine's agent."""
     misses: Annotated[int, Field(ge=1, le=100)] = 3
-    """Questions in a row without an answer: the machine is lost."""
+    """Missed heartbeats in a row after which a machine is lost."""
     boot_time_s: Annotated[float, Field(ge=0, le=600)] = 0.0
     """Pause between fencing a machine and powering its replacement on."""
     ready_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
-    """How long a replacement may take to be ready."""
+    """Time-out of a replacement's start."""
     repair_mean_s: Annotated[float, Field(gt=0)] | None = None
-    """Mean of the exponential repair time on-premises; none: nothing is repaired."""
+    """Mean of the exponential repair time on-premises; none: no repair."""
     crash_mean_s: Annotated[float, Field(gt=0)] | None = None
-    """Mean time to a crash of each machine in service; none: nothing is crashed."""
+    """Mean time to a crash of each machine in service; none: no crashes."""
     tiers: Annotated[tuple[TierName, ...], Field(strict=False, min_length=1)] | None = None
-    """Whose machines are watched and crashed; else all tiers."""
+    """Tiers whose machines are watched and crashed; by default all."""
     needed: dict[TierName, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """Nodes that carry a tier's load, of its active ones; else all of them."""
+    """Number of nodes that a tier's load needs; by default all active ones."""
 
     @model_validator(mode="after")
     def _needed_is_watched(self) -> Failover:

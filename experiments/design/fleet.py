@@ -39,32 +39,32 @@ class Tier(Strict):
     """Machines of one role, which share an arbiter where they have one."""
 
     role: str
-    """What its machines run: a folder of the design's roles/ or of infra/roles."""
+    """Role: a folder of the design's roles/ or of infra/roles."""
     calls: Annotated[tuple[TierName, ...], Field(strict=False)] = ()
-    """The tiers that it asks."""
+    """Tiers that it calls."""
     nodes: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     """Active machines."""
     standby: Annotated[int, Field(ge=0, le=MACHINES_MAX)] = 0
-    """Cold machines, powered on when another fails."""
+    """Cold standbys, powered on when a machine fails."""
     cpus: Cpus
     """Cores of each machine."""
     memory_mb: MemoryMb
     """Memory of each machine [MB]."""
     nic_mbps: Annotated[float, Field(ge=1)]
-    """Its network card [Mbit/s]."""
+    """Speed of the network card [Mbit/s]."""
     disk_mbps: Annotated[float, Field(ge=1)]
-    """Its disk [MB/s]."""
+    """Speed of the disk [MB/s]."""
     instance_type: Annotated[str, Field(min_length=1)] | None = None
-    """The machine on EC2."""
+    """Instance type on EC2."""
     image: Annotated[str, Field(min_length=1)] | None = None
-    """A stock image in place of the role's own."""
+    """Stock image instead of the role's own."""
 
 
 class Arbiter(Strict):
     """The proxy in front of a tier; its policy and replicas are the arms'."""
 
     tokens: Tokens = 1
-    """Requests that a server is given at a time."""
+    """Requests that a server gets at a time."""
     cpus: Cpus = 1.0
     """Cores of its machine."""
     memory_mb: MemoryMb = 256
@@ -75,29 +75,29 @@ class Fleet(Strict):
     """All machines of one experiment."""
 
     experiment: Name
-    """What machines and results are called."""
+    """Name of machines and results."""
     scheme: Literal["cloud", "on-prem"]
-    """A failed machine is made anew (cloud), or repaired and replaced from standbys."""
+    """A failed machine is made anew (cloud), or repaired and replaced by a standby (on-prem)."""
     tiers: Annotated[dict[TierName, Tier], Field(min_length=1, max_length=10)]
-    """Machines of one role each, by name."""
+    """Tiers, by name."""
     arbiters: dict[TierName, Arbiter] = Field(default_factory=dict)
-    """The tiers that have a proxy in front of them."""
+    """Arbiters, by tier."""
     entries: Annotated[tuple[TierName, ...], Field(strict=False, min_length=1)] | None = None
-    """The tiers that take load; else all that no tier calls."""
+    """Tiers that take load; by default all that no tier calls."""
     data_cidr: Network | None = None
-    """Where requests and faults are; a free range unless stated."""
+    """Range of the data network; by default a free one."""
     control_cidr: Network | None = None
-    """Where agents are spoken to."""
+    """Range of the control network."""
     entry_port: Port | None = None
-    """The first entry's port on this host; a free one unless stated."""
+    """Port of the first entry on this host; by default a free one."""
     entry_ports: dict[TierName, Port] = Field(default_factory=dict)
-    """The same for each entry, by tier."""
+    """Port of each entry, by tier."""
     influxdb_port: Port | None = None
-    """Likewise InfluxDB's."""
+    """Port of InfluxDB."""
     grafana_port: Port | None = None
-    """Likewise Grafana's."""
+    """Port of Grafana."""
     grafana_image: str | None = None
-    """Grafana's image, where one could be had."""
+    """Image of Grafana."""
 
     @property
     def entry_tiers(self) -> tuple[str, ...]:

@@ -14,19 +14,19 @@ class Guard(Strict):
     seconds, of all requests, the warm-up's too."""
 
     machines_per_tier_max: Annotated[int, Field(ge=1)] | None = None
-    """So many machines of a tier are disturbed at once, by faults and neighbours, and no more."""
+    """Largest number of machines of a tier under faults and neighbours at once."""
     error_share_max: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """A larger share of failed requests ends the run."""
+    """Share of failed requests that ends the run."""
     p99_ms_max: Annotated[float, Field(gt=0)] | None = None
-    """A longer p99 ends the run [ms]; a failed request is in it at the time-out."""
+    """p99 that ends the run [ms]; a failed request counts with its time-out."""
     down_s_max: Annotated[float, Field(ge=1, le=3600)] | None = None
-    """A machine that nobody disturbs and that is not ready for longer ends the run [s]."""
+    """Time for which an undisturbed machine may be not ready before the run ends [s]."""
     window_s: Annotated[float, Field(ge=1, le=600)] = 15.0
-    """Seconds that error share and p99 are taken of [s]."""
+    """Window of error share and p99 [s]."""
     requests_min: Annotated[int, Field(ge=1)] = 20
-    """With fewer requests in the window neither ends the run."""
+    """Requests in the window below which neither ends the run."""
     unguarded: Annotated[str, Field(min_length=1)] | None = None
-    """Why nothing that is measured ends the run, where no key does."""
+    """Reason for having no guard."""
 
     @model_validator(mode="after")
     def _guards_or_says_why_not(self) -> Guard:

@@ -56,13 +56,13 @@ class Body(_OneOf):
     model_config = ConfigDict(serialize_by_alias=True)
 
     json_: Annotated[Any, Field(alias="json")] = None
-    """A value that is sent as JSON, with its Content-Type."""
+    """Value sent as JSON, with its Content-Type."""
     form: Annotated[dict[str, Text], Field(max_length=1000)] | None = None
-    """Fields that are sent as an HTML form sends them, with its Content-Type."""
+    """Fields sent as an HTML form, with its Content-Type."""
     text: str | None = None
-    """Text that is sent as it is, in UTF-8."""
+    """Text sent as it is, in UTF-8."""
     file: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """A file of the design's folder that is sent as it is; nothing in it is replaced."""
+    """File in the design's folder, sent as it is; nothing in it is replaced."""
 
     @model_validator(mode="after")
     def _one(self) -> Body:
@@ -78,9 +78,9 @@ class Place(_OneOf):
     """The place of a value in an answer: one of these."""
 
     json_path: Annotated[str, Field(max_length=1024)] | None = None
-    """In a JSON body: keys and places, as `user.id` or `items[0].id`; empty for the whole body."""
+    """Path in a JSON body, such as `user.id` or `items[0].id`; empty: the whole body."""
     header: Annotated[str, Field(max_length=256)] | None = None
-    """In the header of this name."""
+    """Name of a header."""
 
     def _check_place(self) -> None:
         if self.json_path is not None and parsed_path(self.json_path) is None:
@@ -97,15 +97,15 @@ class Check(Place):
     """A condition on an answer: text in it, a JSON value, a header, or its size."""
 
     text: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
-    """The body contains it."""
+    """Text that the body must contain."""
     equals: Scalar | None = None
-    """The value that `json_path` or `header` must find; any, without it and `contains`."""
+    """Value that `json_path` or `header` must find; without it and `contains`: any."""
     contains: Annotated[str, Field(min_length=1, max_length=TEXT_MAX)] | None = None
-    """Text that must be part of the value that `json_path` or `header` finds."""
+    """Text that the value of `json_path` or `header` must contain."""
     bytes_min: Count | None = None
-    """The body has at least so many bytes."""
+    """Least size of the body."""
     bytes_max: Count | None = None
-    """The body has at most so many bytes."""
+    """Largest size of the body."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Check:
@@ -154,28 +154,28 @@ class HttpOperation(Strict):
     has taken; `$${` stands for `${` itself. Redirects are not followed."""
 
     name: Name
-    """Its name in records, tables and `[slo.operations]`."""
+    """Name in records, tables and `[slo.operations]`."""
     weight: Weight | None = None
-    """Frequency of the operation by itself, relative to the others and to sessions; 1 where it is
-    not said, 0 for a step of a session."""
+    """Relative frequency of the operation outside of sessions; by default 1, and 0 for a step of
+    a session."""
     method: Method = "GET"
-    """An arbiter copies GET, HEAD and OPTIONS only."""
+    """Method; an arbiter copies GET, HEAD and OPTIONS only."""
     path: Text
-    """Path and query, from `/` on."""
+    """Path and query, beginning with `/`."""
     headers: Annotated[dict[str, Text], Field(max_length=HEADERS_MAX)] = Field(default_factory=dict)
-    """Headers, which go before those that are sent anyway (Host, User-Agent, Accept)."""
+    """Headers; they override Host, User-Agent and Accept."""
     body: Body | None = None
     """The body of the request."""
     expect: Status | Annotated[tuple[Status, ...], Field(strict=False, max_length=50)] = "2xx"
     """Status codes of a good answer: 201, "2xx", "200-204", or a list of these."""
     checks: Annotated[tuple[Check, ...], Field(strict=False, max_length=CHECKS_MAX)] = ()
-    """Conditions on a good answer beside its status."""
+    """Further conditions on a good answer."""
     take: Annotated[dict[ValueName, Take], Field(max_length=VALUES_MAX)] = Field(
         default_factory=dict
     )
-    """Values that later steps of a session use; an answer without one is no good answer."""
+    """Values that later steps of a session use; an answer without one has failed."""
     entry: Annotated[str, Field(min_length=1)] | None = None
-    """The entry tier that it is sent to; the first one that speaks HTTP where it is not said."""
+    """Entry tier; by default the first one that speaks HTTP."""
 
     @model_validator(mode="after")
     def _possible(self) -> HttpOperation:
@@ -238,8 +238,7 @@ class Step(Strict):
     operation: Name
     """Name of the operation."""
     think_s: Think | Annotated[tuple[Think, Think], Field(strict=False)] = 0.0
-    """Seconds between the answer before and this step; [1.0, 5.0]: evenly from the one to the
-    other, drawn ahead."""
+    """Seconds between the previous answer and this step; [1.0, 5.0]: drawn ahead, uniformly."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Step:
@@ -260,9 +259,9 @@ class Session(Strict):
     after it count as failed, by the outcome `unreached`."""
 
     name: Name
-    """Its name in records, tables and `[slo.sessions]`."""
+    """Name in records, tables and `[slo.sessions]`."""
     weight: Weight = 1.0
-    """Frequency of the session, relative to other sessions and to operations by themselves."""
+    """Relative frequency of the session among sessions and single operations."""
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=STEPS_MAX)]
     """The steps, in order."""
 

@@ -55,31 +55,31 @@ class Call(Strict):
     """A tier that machines of this role ask: any of these roles (none named: any at all)."""
 
     roles: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """What it may ask; none named: any."""
+    """Roles that it may call; by default any."""
     required: bool = False
-    """A tier of this role must have such a tier to call."""
+    """True: a tier of this role needs such a tier."""
     environment: dict[Variable, Annotated[str, _with_words(*OF_A_MACHINE, *OF_A_CALL)]] = Field(
         default_factory=dict
     )
-    """What its scripts are told of it."""
+    """Environment about the called tier for the scripts."""
 
 
 class Session(Strict):
     """A public account for callers, and for the arbiter's own sessions."""
 
     user: str
-    """Its name."""
+    """Name."""
     password: str
-    """Public: it can only read."""
+    """Password; public, because the account can only read."""
     database: str
-    """What it reads."""
+    """Database."""
 
 
 class Place(Strict):
     """The settings of a machine by its place in the tier."""
 
     environment: Environment = Field(default_factory=dict)
-    """Beside what every machine of the tier has."""
+    """Added to the environment of every machine of the tier."""
 
 
 class Places(Strict):
@@ -95,15 +95,15 @@ class Setting(Strict):
     """A value of the environment that an arm may name: one of `values`, or within the bounds."""
 
     summary: str
-    """What it does."""
+    """Meaning of the setting."""
     values: Annotated[tuple[Scalar, ...], Field(strict=False)] | None = None
-    """What it may be."""
+    """Allowed values."""
     minimum: float | None = None
-    """The least it may be."""
+    """Least value."""
     maximum: float | None = None
-    """The most it may be."""
+    """Largest value."""
     default: Scalar
-    """What it is unless an arm says so."""
+    """Value if no arm sets it."""
 
     @model_validator(mode="after")
     def _takes_its_default(self) -> Setting:
@@ -141,38 +141,38 @@ class Process(Strict):
     """The service's first process, where it is not to be the image's own."""
 
     entrypoint: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """Its words, in place of the image's ENTRYPOINT and CMD."""
+    """Replaces the image's ENTRYPOINT and CMD."""
     command: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """The words after the entry point, in place of the image's CMD."""
+    """Replaces the image's CMD."""
     user: (
         Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$")] | None
     ) = None
-    """Its user, in place of the image's USER: a name or number, with a group after a colon."""
+    """Replaces the image's USER: a name or number, optionally a group after a colon."""
     workdir: Annotated[str, Field(pattern="^/")] | None = None
-    """Its working folder, in place of the image's WORKDIR."""
+    """Replaces the image's WORKDIR."""
     healthcheck: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """The words of a program that ends with 0 when it serves, in place of the image's HEALTHCHECK;
-    none of them: a connection to the port is enough."""
+    """Replaces the image's HEALTHCHECK: a program that ends with 0 when the service is ready; an
+    empty list: a connection to the port is enough."""
     restart: bool = False
-    """Start it again whenever it ends by itself."""
+    """Restart the program whenever it ends by itself."""
 
 
 class Context(Strict):
     """The build of the stock image, from the folder `context` of the role."""
 
     dockerfile: Annotated[str, Field(pattern=r"^[^/]")] = "Dockerfile"
-    """Its Dockerfile, from that folder."""
+    """Dockerfile in that folder."""
     target: Annotated[str, Field(min_length=1)] | None = None
-    """The stage of it that is wanted; else the last."""
+    """Stage to build; by default the last."""
     arguments: dict[Variable, str] = Field(default_factory=dict)
-    """Values of its ARG lines."""
+    """Values of ARG lines."""
 
 
 class Fit(Strict):
     """The role's facts for the planner's fit: what holds a token of its arbiter."""
 
     token_hold: Literal["connection", "request"] = "request"
-    """What holds a token of its arbiter: a connection, or a request."""
+    """A token of the arbiter is held by a connection, or by a request."""
 
 
 class Role(Strict):
@@ -180,50 +180,50 @@ class Role(Strict):
 
     schema_: Annotated[str | None, Field(alias="$schema")] = None
     summary: Annotated[str, Field(min_length=1)]
-    """What it is, in a line."""
+    """One line about the service."""
     tier: bool = True
-    """Whether a tier may have it; false: a machine of the fleet's own."""
+    """True if a tier may have this role; false: a machine of the fleet's own."""
     protocol: Protocol
-    """What it speaks, and so its arbiter."""
+    """Protocol of the service and of its arbiter."""
     port: Port
-    """Where it listens."""
+    """Port of the service."""
     state: Literal["none", "copied", "own"] | None = None
-    """State that a machine keeps: none (a spare serves as any other does), copied (a machine that
-    joins gets it from the others, and serves), own (it is lost with the machine, or no other takes
-    its place: a cold spare is no availability)."""
+    """Data that a machine keeps: none (a spare can replace any machine), copied (a new machine
+    gets it from the others), own (it is lost with the machine, so a cold spare does not
+    help)."""
     arbiter: bool = True
-    """Whether a tier of it may have an arbiter."""
+    """True if a tier of this role may have an arbiter."""
     image_of: str | None = None
-    """The role whose folder and image it has, under another name."""
+    """Role whose folder and image this one uses."""
     image: Annotated[str, Field(pattern=_IMAGE)] | None = None
-    """A stock image that it stands on, in place of a Dockerfile."""
+    """Stock image, instead of a Dockerfile."""
     context: Context | None = None
-    """The same, where the stock image is built first."""
+    """Build of the stock image."""
     process: Process | None = None
-    """The program of a stock image without a start.sh, if not the image's own."""
+    """Program of a stock image without a start.sh, if not the image's own."""
     build: dict[str, str] = Field(default_factory=dict)
-    """What its image's build takes from elsewhere: place in the context (with a / at its end: a
-    folder, of all that the pattern finds) to path in the project."""
+    """Files for the image's build: place in the context (with a final /: a folder for all
+    matches) to path in the project."""
     calls: Annotated[tuple[Call, ...], Field(strict=False)] = ()
-    """The tiers that it asks."""
+    """Tiers that it calls."""
     session: Session | None = None
-    """A public account, for callers and the arbiter."""
+    """Public account for callers and the arbiter."""
     environment: dict[AnyVariable, Annotated[str, _with_words(*OF_A_MACHINE)]] = Field(
         default_factory=dict
     )
     """Variables for its scripts; names with dots and hyphens only on a stock image."""
     places: Places = Places()
-    """What machines are told by their place in the tier."""
+    """Environment by place in the tier."""
     files: dict[Annotated[str, Field(pattern="^/")], str] = Field(default_factory=dict)
-    """Files of its folder that are laid onto the machine, words in braces filled in."""
+    """Files of the role's folder for the machine; words in braces are filled in."""
     settings: dict[Variable, Setting] = Field(default_factory=dict)
     """Variables of the environment that an arm may set."""
     ready: Ready = Ready()
-    """When a machine is given up."""
+    """Limit of a machine's start."""
     fit: Fit = Fit()
-    """What the planner must know."""
+    """Facts for the planner."""
     content: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Paths of its image that ci/bundle packs for EC2."""
+    """Paths of the image that ci/bundle packs for EC2."""
     _directory: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")

@@ -51,12 +51,12 @@ class Watch(Strict):
     """`[watch]`: which changes from night to night are told."""
 
     size_min: Annotated[float, Field(gt=1, le=10)] = 1.15
-    """Factor by which a level must at least change."""
+    """Least factor of a change."""
     p_max: Annotated[float, Field(gt=0, le=0.05)] = 0.0005
-    """Largest p of the test of the nights before against those after; below 0.05 by far, since
-    every night and every metric is looked at."""
+    """Largest p of the test of the nights before against those after; small, because every night
+    and metric is tested."""
     nights_min: Annotated[int, Field(ge=3, le=365)] = 7
-    """Nights before a change, to know what nights differ by."""
+    """Least number of nights before a change."""
 
 
 @dataclass(frozen=True)

@@ -46,25 +46,24 @@ class Entry(Strict):
     """`[[designs]]`: one design as it is run every night."""
 
     design: Annotated[str, Field(min_length=1)]
-    """A design's name (`sparecraft list`), or its folder, seen from the suite's file."""
+    """Name (`sparecraft list`) or folder of the design, relative to the suite's file."""
     name: EntryName | None = None
-    """What history and site call it; else the design's name."""
+    """Name in history and site; by default the design's."""
     seeds: Annotated[tuple[Seed, ...], Field(strict=False, min_length=1)] | None = None
-    """Seeds that take turns, the one that was run longest ago first."""
+    """Seeds that take turns, the least recent first."""
     seed: Seed | None = None
-    """The first run's seed; each later run takes the next number. Without seeds and seed every run
-    has the design's own, else a new one."""
+    """Seed of the first run; each later run takes the next number. By default the design's seed,
+    or a new one."""
     repeats: Annotated[int, Field(ge=1, le=20)] = 1
     """Runs in a night."""
     minutes_max: Annotated[float, Field(gt=0, le=1440)] | None = None
-    """A run that takes longer is ended; else three times what is expected, and ten minutes."""
+    """Limit of a run; by default three times the expected duration plus ten minutes."""
     close: bool = False
-    """Go on with each run's plan, as `sparecraft run --close` does: measure the planned fleet, and
-    keep the prediction beside it."""
+    """Measure the planned fleet too, as `sparecraft run --close` does, and keep the prediction."""
     override: JsonObject = Field(default_factory=dict)
-    """Tables of experiment.toml that are put over the design's."""
+    """Tables that replace those of the design's experiment.toml."""
     note: str = ""
-    """What the site says of its SLO beside when it was set, which the design says."""
+    """Remark on the SLO, for the site."""
 
     @model_validator(mode="after")
     def _one_kind_of_seed(self) -> Entry:
@@ -82,21 +81,21 @@ class SuiteFile(Strict):
     """The whole of nightly.toml."""
 
     budget_minutes: Annotated[float, Field(gt=0, le=1440)]
-    """How long a night may take."""
+    """Longest night."""
     designs: Annotated[tuple[Entry, ...], Field(strict=False, min_length=1)]
-    """What is run."""
+    """Designs of the suite."""
     results: str = "results"
-    """Where the runs are kept, seen from the suite's file."""
+    """Folder of runs, relative to the suite's file."""
     folder: str = "nightly"
-    """Where history and site are kept, seen from the suite's file."""
+    """Folder of history and site, relative to the suite's file."""
     keep_parquet_nights: Annotated[int, Field(ge=1)] = 30
-    """For how many nights the runs' tables of single requests are kept; the rest stays for ever."""
+    """Nights for which tables of single requests are kept."""
     quiet_wait_s: Annotated[float, Field(ge=0, le=600)] = 0.0
     """`sparecraft run --quiet-wait`."""
     url: str = ""
-    """Where the site will be found; feed readers want it."""
+    """Address of the site, for feed readers."""
     watch: Watch = Field(default_factory=Watch)
-    """Which changes from night to night are told."""
+    """Limits of reported changes."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> SuiteFile:

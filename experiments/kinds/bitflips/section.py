@@ -29,26 +29,27 @@ class BitflipsSection(Strict):
     `compared-2`, `compared-3`: native, one of so many nodes behind an arbiter that asks two for
     each read and refuses what they do not agree on (memcached only)."""
     injections: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
-    """Into each program and variant."""
+    """Injections into each program and variant."""
     sites: Literal["results", "operands"] = "results"
-    """What is struck: `results` of instructions, when they are made; `operands` of stores,
-    branches, calls and returns, after they were compared: what hardening leaves open."""
+    """Target of the flip: `results` of instructions, when they are made; `operands` of stores,
+    branches, calls and returns, after their comparison."""
     bits: Annotated[int, Field(ge=1, le=2)] = 1
-    """How many bits of the result are flipped."""
+    """Flipped bits of a result."""
     workers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Injections at the same time."""
+    """Parallel injections."""
     cpu_s: Annotated[int, Field(ge=1, le=600)] = 1
-    """CPU time after which a run hangs [s]; at least ten times of an undisturbed one's."""
+    """CPU time after which a run counts as a hang [s]; at least ten times that of an undisturbed
+    run."""
     wall_s: Annotated[float, Field(gt=0, le=3600)] = 300.0
-    """Time after which one hangs that uses no CPU [s]."""
+    """Time after which a run without CPU use counts as a hang [s]."""
     memory_mb: Annotated[int, Field(ge=16, le=65536)] = 1024
     """Address space of a run [MB]."""
     output_mb: Annotated[int, Field(ge=1, le=1024)] = 8
-    """What a run may write [MB]."""
+    """Largest output of a run [MB]."""
     price_rounds: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """How often a kernel does its work, or a service meets its load, where speed is measured."""
+    """Rounds of work or load when speed is measured."""
     price_repeats: Annotated[int, Field(ge=1, le=1000)] = 7
-    """Such runs of each variant, in turn."""
+    """Speed runs of each variant, in turn."""
 
     @model_validator(mode="after")
     def _only_what_can_be_compared_is(self) -> Self:

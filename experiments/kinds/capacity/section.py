@@ -17,11 +17,11 @@ class Workload(Strict):
     """Request for a node's capacity: from which rate on, and how slow an answer may be."""
 
     user: User
-    """Which workload."""
+    """Name of the workload."""
     rate_per_s: Rate
-    """The first step's rate."""
+    """Rate of the first step."""
     p95_ms: Annotated[float, Field(gt=0)]
-    """How slow an answer may be."""
+    """Limit of p95."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class CapacitySection(Strict):
     """
 
     factor: Annotated[float, Field(ge=1.05, le=4.0)] = 1.3
-    """Rate of a step over that of the one before."""
+    """Rate of a step over the rate of the step before."""
     steps_max: Annotated[int, Field(ge=3, le=40)] = 16
-    """Steps of a sweep at most."""
+    """Largest number of steps."""
     requests_min: Annotated[int, Field(ge=1, le=100_000)] = 70
-    """Requests that a step is long enough for."""
+    """Least expected requests of a step."""
     also: Annotated[tuple[Workload, ...], Field(strict=False, max_length=8)] = ()
     """Other workloads on the same node."""
 

@@ -23,27 +23,27 @@ class Strategy(Strict):
     """The way clients of an arm find another server."""
 
     strategy: Name
-    """`primary`: ask for the primary; `cached`: a list of all servers; `open`: connections to all;
-    `watched`: those, as the naming service pushes them; `hedged`: and a late read is sent to a
-    second server too; `heartbeat`: heartbeats in its place; `arbiter`: the one in front of the
-    tier."""
+    """`primary`: ask for the primary; `cached`: a list of all servers; `open`: open connections
+    to all; `watched`: the same, pushed by the naming service; `hedged`: a late read also goes
+    to a second server; `heartbeat`: heartbeats detect failures; `arbiter`: the tier's
+    arbiter."""
     wait_s: Annotated[float, Field(ge=0, le=60)] = 0.0
-    """With `primary`: before it asks [s]."""
+    """With `primary`: wait before asking [s]."""
 
 
 class Strike(Strict):
     """The fault of the server that is in use, or of machines of another tier in turn."""
 
     kind: Annotated[str, OneOf((*FAULT_KINDS, CPU))]
-    """Which fault, or neighbours on its processor."""
+    """The fault, or neighbours on the processor."""
     parameters: JsonObject = Field(default_factory=dict)
-    """Of the kind."""
+    """Parameters of the kind."""
     tier: TierName | None = None
-    """Whose machines, one after the other; none: the server in use."""
+    """Tier whose machines are struck in turn; none: the server in use."""
     for_s: Seconds | None = None
-    """How long [s]; none: until another server is ordered in its place."""
+    """Length [s]; none: until another server is ordered."""
     servers: Annotated[int, Field(ge=1, le=100)] = 1
-    """How many at once; the first is the one in use."""
+    """Servers struck at once; the first is the one in use."""
 
     @model_validator(mode="after")
     def _ends(self) -> Strike:
@@ -68,9 +68,9 @@ class CrashRate(Strict):
     """The yearly rate of a fault, for a strategy's gain."""
 
     per_year: Positive
-    """How often it strikes a server in a year."""
+    """Occurrences a server and year."""
     source: Annotated[str, Field(min_length=1)]
-    """Where this comes from."""
+    """Source of the rate."""
 
 
 class FailoverSection(Strict):
@@ -79,43 +79,42 @@ class FailoverSection(Strict):
     or what the fault says."""
 
     tier: str
-    """Whose servers."""
+    """Tier of the servers."""
     strategies: dict[str, Strategy]
-    """By arm."""
+    """Strategy by arm."""
     faults: Annotated[tuple[Strike, ...], Field(strict=False, min_length=1)] = (
         Strike(kind="process.crash"),
     )
-    """What happens to servers, each in blocks of its own."""
+    """Faults of servers, each in blocks of its own."""
     calls: Literal["reads", "all"] = "reads"
-    """Methods that clients call: one that changes nothing, or all that the service has, of which
-    each change is checked to be made once."""
+    """Methods that clients call: one that reads, or all; each change is checked to be made once."""
     clients: Annotated[tuple[int, ...], Field(strict=False, min_length=1)] = (1,)
-    """How many, each number in blocks of its own."""
+    """Numbers of clients, each in blocks of its own."""
     strikes: Annotated[int, Field(ge=1, le=1000)] = 20
     """Faults of a block."""
     every_s: Seconds = 4.0
-    """From one to the next [s]."""
+    """Time between two strikes [s]."""
     phase_s: Annotated[float, Field(ge=0, le=600)] = 0.0
-    """Each comes so much later at most, drawn from the seed: a round of the replication manager,
-    so that strikes meet each phase of it [s]."""
+    """Largest random delay of a strike, such as a round of the replication manager [s]."""
     held_max_s: Seconds = 12.0
-    """A fault is undone after so long, though nobody ordered another server [s]."""
+    """Longest fault, if nobody orders another server [s]."""
     warm_up_s: Annotated[float, Field(ge=0, le=60)] = 2.0
-    """Before the first, and after a strike until the next: clients find their servers [s]."""
+    """Pause before the first strike and after each, in which clients find their servers [s]."""
     gap_ms: Annotated[float, Field(ge=0, le=1000)] = 2.0
-    """From a reply to the client's next invocation [ms]."""
+    """Time between a reply and the client's next call [ms]."""
     patience_s: Seconds = 2.0
-    """How long a client waits for a reply or a connection [s]."""
+    """Time-out of a reply or a connection [s]."""
     give_up_s: Seconds = 30.0
-    """How long an invocation may take, then it is lost [s]."""
+    """Time after which a call is lost [s]."""
     bound_s: Seconds = 1.0
-    """The bound that is tested [s]; the paper's is 1 s."""
+    """Tested bound [s]; the paper's is 1 s."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Of intervals and bounds."""
+    """Confidence of intervals and bounds."""
     rates: dict[str, CrashRate] = Field(default_factory=dict)
-    """By the fault as tables name it, for what a strategy buys; without any that is not told."""
+    """Yearly rates by fault, for a strategy's gain in availability; without them the gain is not
+    computed."""
     availability: Annotated[float, Field(gt=0, lt=1 - U_FLOOR)] = 0.9999999
-    """What a fleet of servers is sized for then, with each strategy."""
+    """Availability for which servers are counted with each strategy."""
 
     def block_s(self) -> float:
         """The length of a block's requests, if all goes well [s]."""

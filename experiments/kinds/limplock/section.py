@@ -52,46 +52,42 @@ class LimplockSection(Strict):
     repeat from the design's seed. Arms are generations or settings."""
 
     rows: Names
-    """Which rows of Limplock's Table 1."""
+    """Rows of Limplock's Table 1."""
     severities: Annotated[tuple[Factor, ...], Field(strict=False, max_length=8)] = (10, 100, 1000)
-    """How many times slower the card or disk gets, each a scenario."""
+    """Slowdowns of the card or disk, each a scenario."""
     crash: bool = True
-    """Whether the node crashes too, as a scenario of its own."""
+    """Add a scenario in which the node crashes."""
     scale: Share = 1.0
-    """Operations, as a share of the paper's; their sizes are the paper's."""
+    """Number of operations as a share of the paper's; sizes are the paper's."""
     scales: dict[str, Share] = Field(default_factory=dict)
-    """The same of single rows, by name, in place of `scale`."""
+    """The same for single rows, by name."""
     timeout_factor: Annotated[float, Field(gt=1)] | None = None
-    """How many times its base an operation is waited for, an hour at most; then it took at least
-    that. Else the row's. What is proved is less where bases differ: 4.5 leaves them 1.5 of the
-    rule's factor."""
+    """Wait for an operation as a multiple of its base, at most an hour; by default the row's. If
+    bases differ, the proved slowdown is lower."""
     window_s_min: Seconds = 5.0
-    """How long a base lasts and a fault is held, though the operation be over [s]."""
+    """Least length of a base and of a fault [s]."""
     trial_run: bool = True
-    """Whether each repeat begins with a run of the operation of which nothing is kept."""
+    """Begin each repeat with a run that does not count."""
     base_max_s: Seconds = 120.0
-    """How long an operation is waited for without a fault [s]."""
+    """Longest wait for an operation without a fault [s]."""
     warm_up_s: Annotated[float, Field(ge=0, le=600)] = 10.0
-    """How long servers and clients of an arm that was just started are asked before anything
-    counts [s]."""
+    """Load on a newly started arm before anything counts [s]."""
     recover_max_s: Seconds = 60.0
-    """How long the system may take to be whole after a fault; then it is started anew [s]."""
+    """Longest recovery after a fault; then the system is started anew [s]."""
     probe_gap_s: Annotated[float, Field(ge=0.01, le=60)] = 0.15
-    """From one probe of a stream to the next [s]."""
+    """Time between two probes of a stream [s]."""
     probe_timeout_s: Seconds = 10.0
-    """How long a probe is waited for [s]."""
+    """Time-out of a probe [s]."""
     pace_per_s: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """How many of the row's own operations are asked for in a second at most; else each as soon as
-    the one before is done [1/s]."""
+    """Largest rate of the row's operations; by default each follows the one before [1/s]."""
     endure: Endure | None = None
-    """Under a fault the operation goes on until a server has died of it."""
+    """Continue the operation under a fault until a server dies."""
     rule: Rule = Rule()
-    """What is called slow, and how sure one has to be."""
+    """Limits of the rule."""
     search: Search | None = None
     """Danger zones of one row, in place of `severities` and `crash`."""
     reference: str | None = None
-    """The arm that is the release as it is, where the other arms are remedies: what each buys and
-    costs is told beside it."""
+    """Arm with the release as it is, if the other arms are remedies."""
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

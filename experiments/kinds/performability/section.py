@@ -26,11 +26,11 @@ class FaultRate(Strict):
     """The yearly rate of a fault."""
 
     per_year: Positive
-    """How often it strikes a machine in a year."""
+    """Occurrences a machine and year."""
     repair_s: Positive
-    """How long it lasts where nobody ends it sooner [s]."""
+    """Length if nobody ends it sooner [s]."""
     source: Annotated[str, Field(min_length=1)]
-    """Where these figures come from."""
+    """Source of these figures."""
 
 
 class Fill(Strict):
@@ -38,11 +38,11 @@ class Fill(Strict):
     blocks begin warm, and equally so."""
 
     tier: TierName
-    """Whose services."""
+    """Tier of the services."""
     requests: Annotated[int, Field(ge=10, le=1_000_000)]
-    """How many requests, of the load's own popularity."""
+    """Number of requests, drawn as the load draws them."""
     header: Annotated[str, Field(min_length=1)]
-    """Of a reply: where its content came from."""
+    """Header of a reply that names the origin of its content."""
 
 
 class Operator(Strict):
@@ -50,11 +50,11 @@ class Operator(Strict):
     fault's end: for what does not recover by itself."""
 
     wait_s: Annotated[float, Field(ge=LOOK_S, le=PHASE_S_MAX)]
-    """After the fault's end, in the run [s]."""
+    """Time after the fault's end, in the run [s]."""
     year_wait_s: Annotated[float, Field(ge=0)]
-    """The same in the year [s]: people are not as quick as a run."""
+    """The same in the year [s]; people are slower."""
     source: Annotated[str, Field(min_length=1)]
-    """Where the second comes from."""
+    """Source of the second time."""
 
 
 class YearSlo(Strict):
@@ -73,23 +73,24 @@ class PerformabilitySection(Strict):
     period_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
     """Length of a logging period [s]; the paper's is 5."""
     slow_factor: Annotated[float, Field(gt=1)] = 2.0
-    """A period is a failure's whose mean latency is above so many times the worst one before."""
+    """A period belongs to a failure if its mean latency is above this multiple of the worst one
+    before."""
     unfelt_ms: Annotated[float, Field(ge=0)] = 0.0
-    """But up to this it is none's [ms]."""
+    """Mean latency up to which a period never belongs to a failure [ms]."""
     lost_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Or whose share of good answers is so much below that of the worst one before."""
+    """Or if its share of good answers is lower by this than the worst one before."""
     rest_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
-    """After each block, without load: a replica that was gone is filled again [s]."""
+    """Pause after each block, in which a lost replica is filled again [s]."""
     fill: Fill | None = None
-    """How a tier's memories are filled before each block; not at all, unless stated."""
+    """Filling of a tier's memories before each block."""
     operator: Operator | None = None
-    """Who restarts what does not recover; nobody, unless stated."""
+    """Restart of services that do not recover."""
     versions: dict[str, str] = Field(default_factory=dict)
-    """By arm, which of the report's versions it is: its figures then stand beside ours."""
+    """Version of the report for each arm, for comparison."""
     rates: dict[str, FaultRate] = Field(default_factory=dict)
-    """By kind of fault; without any there is no year."""
+    """Yearly rates by fault; without them the year is not computed."""
     slo: YearSlo = YearSlo()
-    """What is promised for a year."""
+    """Limits for a year of faults."""
 
     def check(self, design: Design) -> None:
         """Raises InputError where phases cannot be told apart."""

@@ -17,18 +17,18 @@ class TuneSection(Strict):
     """The goal of the search, and its expense."""
 
     target: Target
-    """The latency that is to be lower."""
+    """Latency to reduce."""
     arm: str | None = None
-    """Whose policy and tokens; else those of the design's last arm."""
+    """Arm whose policy and tokens are used; by default the last."""
     window_s: Annotated[float, Field(ge=5, le=600)] = 40.0
     """Length of one window."""
     requests_max: Annotated[int, Field(ge=1)] = 3000
-    """Requests of one comparison, both r together."""
+    """Largest number of requests of one comparison, both r together."""
     time_max_s: Annotated[float, Field(ge=10, le=86400)] = 5400.0
-    """Length of all windows."""
+    """Longest time of all windows."""
     collision_max: Annotated[float, Field(ge=0, le=1)] = COLLISION_MAX
-    """Limit of sPARE's Eq. 1."""
+    """Largest collision probability (sPARE Eq. 1)."""
     start: Start = "ones"
-    """From r = 1 everywhere, or from the simulator's optimum."""
+    """Start from r = 1 everywhere, or from the simulator's optimum."""
     exhaustive: bool = False
     """Measure every feasible r too, to compare."""

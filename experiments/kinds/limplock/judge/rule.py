@@ -39,16 +39,16 @@ class Rule(Strict):
     """The limits of the rule: what counts as slow, and with which certainty."""
 
     factor: Annotated[float, Field(gt=1)] = 3.0
-    """A slowdown above this is limplock; the paper calls one of 2 none."""
+    """Slowdown above which a row is limplock; the paper does not count 2."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Of each bound."""
+    """Confidence of each bound."""
     noise_max: Annotated[float, Field(gt=1)] = 1.5
-    """Geometric standard deviation of the base values; what is beyond it is not judged."""
+    """Largest geometric standard deviation of the bases for a verdict."""
     drift_max: Annotated[float, Field(gt=1)] = 1.5
-    """From a repeat's base to the base at its end, geometric mean of the repeats, either way; what
-    is beyond it is not judged."""
+    """Largest change from a repeat's base to its closing base (geometric mean of the repeats)
+    for a verdict."""
     judged_share: Share = 1 / 3
-    """The last part of the fault, which counts."""
+    """Last part of the fault that counts, as a share."""
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,13 @@ class Search(Zones):
     its operation far slower, or faster. Each value that is tried has all repeats."""
 
     axis: Axis
-    """slower: how many times slower the part is. loss: per cent of packets lost each way. delay:
-    for how many ms each packet is held back each way. io_latency: for how many ms each of the
-    disk's I/Os is. held: for how many seconds the part limps. start: how many seconds of the
-    operation go by before it does."""
+    """slower: slowdown of the part. loss: per cent of packets lost each way. delay: delay of
+    each packet each way [ms]. io_latency: delay of each I/O of the disk [ms]. held: length of
+    the fault [s]. start: begin of the fault within the operation [s]."""
     slower: Annotated[float, Field(gt=1, le=1e6)] | None = None
-    """How many times slower the part is, where the axis is `held` or `start`."""
+    """Slowdown of the part on the axes `held` and `start`."""
     held_s: Annotated[float, Field(gt=0, le=HELD_S_MAX)] | None = None
-    """For how long the part limps, where the axis is `start` [s]."""
+    """Length of the fault on the axis `start` [s]."""
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Search:

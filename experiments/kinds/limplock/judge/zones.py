@@ -40,21 +40,21 @@ class Zones(Strict):
     """The range of a search, and the rule for a danger zone."""
 
     low: Positive
-    """The least value of the axis, in its unit."""
+    """Least value of the axis, in its unit."""
     high: Positive
-    """The largest."""
+    """Largest value."""
     budget: Annotated[int, Field(ge=2, le=200)] = 24
-    """How many values may be measured, with all repeats of each."""
+    """Largest number of values, each with all repeats."""
     first: Annotated[int, Field(ge=2, le=50)] = 5
-    """How many of these are spread over the whole axis at the start."""
+    """Values spread over the whole axis at the start."""
     width: Annotated[float, Field(gt=1)] = 1.25
-    """A stretch whose ends differ by less than this ratio is not halved any more."""
+    """Ratio of a stretch's ends below which it is not halved."""
     growth: Annotated[float, Field(gt=1)] = 3.0
-    """How many times slower, or faster, an operation has to get over a zone."""
+    """Least change of the operation over a zone, as a factor."""
     elasticity: Annotated[float, Field(gt=1)] = 2.0
-    """And to which power of the fault's own change, at least."""
+    """Least power of the fault's own change."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Of each bound."""
+    """Confidence of each bound."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Zones:

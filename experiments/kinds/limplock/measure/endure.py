@@ -28,9 +28,9 @@ class Endure(Strict):
     """Under a fault the operation goes on beyond its count, until a server has died of it."""
 
     for_s: Annotated[float, Field(gt=0, le=HELD_S_MAX)]
-    """How long it goes on at most [s]."""
+    """Longest duration [s]."""
     after_s: Annotated[float, Field(ge=0, le=600)] = 60.0
-    """How much longer it is watched once a server has died: what the others do then [s]."""
+    """Observation after a server has died [s]."""
 
 
 class Deaths:
