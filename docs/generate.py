@@ -8,6 +8,7 @@ python -m docs.generate [--check]
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,13 +46,20 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def model_page(model: type[BaseModel], at: str = "") -> Iterator[str]:
-    """Each object of a model as a section with a table of its keys, outermost first."""
+    """Each object of a model as a section with a table of its keys, outermost first; one that
+    stands there already is named."""
     schema = model.model_json_schema(by_alias=True)
     todo: list[tuple[str, Schema]] = [(at, schema)]
     done = set()
+    described: dict[str, str] = {}  # by an object's schema, its section
     while todo:
         path, one = todo.pop(0)
         heading = f"## `{path}`\n" if path else ""
+        first = described.setdefault(json.dumps(one, sort_keys=True), path)
+        if first != path:
+            anchor = re.sub(r"[^a-z0-9-]", "", first.lower())
+            yield f"{heading}\nThe keys of [`{first}`](#{anchor}).\n"
+            continue
         yield "\n".join(
             filter(None, [heading, f"{one.get('description', '')}\n", _keys(one, schema)])
         )
@@ -161,9 +169,9 @@ def faults_page() -> str:
             f"## `{kind.kind}`\n\n{_sentence(kind.summary)}{stops} {runs} {dose}\n\n{keys}"
         )
     introduction = (
-        "`[[faults]]` in experiment.toml names a kind and its parameters. Each holds by a lease "
-        "and is undone at its end, whatever happens to the runner. `machine.*` are the platform's; "
-        "`interference.*` are drawn by `[interference]`."
+        "`[[faults]]` in experiment.toml names a kind and its parameters. Each fault has a lease "
+        "and is undone at its end, whatever happens to the runner. The platform injects "
+        "`machine.*`; `[interference]` draws `interference.*`."
     )
     return page("Faults", introduction, *parts)
 
@@ -224,7 +232,7 @@ def roles_page() -> str:
     ]
     return page(
         "Roles",
-        "What a tier's `role` may name, besides those in the design's own `roles/`.",
+        "Roles for a tier's `role`, besides those in the design's own `roles/`.",
         table(("role", "what it is", "protocol, port", "`[load] user`"), rows),
     )
 
@@ -239,7 +247,7 @@ def kinds_page() -> str:
         if kind.Section.model_fields
         for part in model_page(kind.Section, at=kind.name)
     ]
-    introduction = "`kind` in experiment.toml; a kind's own keys stand in the table of its name."
+    introduction = "Values of `kind` in experiment.toml, and the keys of each kind's own table."
     return page(
         "Kinds of experiment", introduction, table(("kind", "what it does"), rows), *sections
     )
@@ -248,9 +256,15 @@ def kinds_page() -> str:
 def pages() -> dict[str, str]:
     """Every page by its file's name."""
     made = {
-        "role.md": page("role.json", "What a role is.", *model_page(Role)),
+        "role.md": page(
+            "role.json", "The description of a service that a machine runs.", *model_page(Role)
+        ),
         "fleet.md": page("fleet.tfvars", "The machines of an experiment.", *model_page(Fleet)),
-        "experiment.md": page("experiment.toml", "What is done to them.", *model_page(Experiment)),
+        "experiment.md": page(
+            "experiment.toml",
+            "Load, disturbances, arms, SLO and order of an experiment.",
+            *model_page(Experiment),
+        ),
         "nightly.md": page("nightly.toml", "A suite of nights.", *model_page(SuiteFile)),
         "roles.md": roles_page(),
         "kinds.md": kinds_page(),
@@ -263,7 +277,9 @@ def pages() -> dict[str, str]:
         for name, text in made.items()
     ]
     index = page(
-        "Reference", "What may be written, and what it means.", table(("page", "of"), links)
+        "Reference",
+        "The keys of all files, and the lists of faults, policies, roles and kinds.",
+        table(("page", "subject"), links),
     )
     return {**made, "README.md": index}
 

@@ -263,10 +263,9 @@ class Load(Requests):
 
 
 class Phases(Strict):
-    """Seconds of warm-up, which is not counted, and of measurement, in every arm block.
+    """Lengths of the parts of a block.
 
-    settle: once, before the first block, the same load without neighbours and faults; of it nothing
-    is kept. For servers that are slower at first (a JVM compiles), which would be the first arm's.
+    `settle` is for servers that are slow at first (a JVM compiles), which would slow the first arm.
     """
 
     warm_up: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
@@ -455,8 +454,8 @@ class Arm(Strict):
 
 
 class OperationSlo(Strict):
-    """The promise of one operation, or of one kind of session, by its own requests: at least one
-    limit. A session's latency has its think times."""
+    """Limits of one operation, or one kind of session; at least one. A session's latency includes
+    its think times."""
 
     p95_ms: Annotated[float, Field(gt=0)] | None = None
     """Limit of the 95th percentile."""
@@ -483,7 +482,7 @@ def _check_order(p95_ms: float | None, p99_ms: float | None) -> None:
 
 
 class Slo(Strict):
-    """The service's promise to its users."""
+    """The service-level objective."""
 
     availability: Annotated[float, Field(gt=0, lt=1)]
     """Share of a year in which enough nodes are up."""
@@ -509,7 +508,7 @@ class Slo(Strict):
 
 
 class Rates(Strict):
-    """`[rates]`: how machines fail, for the plan; what is not said is the planner's default."""
+    """Failure rates of machines, for the plan; by default the planner's."""
 
     crash_per_year: Annotated[float, Field(gt=0)] | None = None
     """Crashes of a machine a year."""
@@ -525,14 +524,13 @@ def new_seed() -> int:
 
 
 class Order(Strict):
-    """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed.
+    """The order of arms, its repeats, and the seed.
 
-    One that states no seed has another each time that it is read: `sparecraft run --seed` repeats.
+    Without a seed each run draws a new one; `sparecraft run --seed` repeats a run.
 
-    With `decide` the run ends as soon as every arm is told from the first one by that figure (the
-    interval of their ratio leaves 1 out, or lies within 15 % of it), or, where `[slo]` was set
-    before, as soon as every arm is known to meet or to miss it. The error of 5 % is spent over the
-    looks.
+    With `decide` the run ends when that figure decides every arm against the first one (the
+    interval of their ratio excludes 1, or lies within 15 % of it), or, if `[slo]` is preregistered,
+    when every arm is known to meet or to miss it. The error of 5 % is spent over the looks.
     """
 
     order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
@@ -584,7 +582,7 @@ class Order(Strict):
 
 
 class Experiment(Strict):
-    """The whole of `experiment.toml`, but for the section that a kind of experiment has."""
+    """All keys of `experiment.toml`, except those of a kind's own section."""
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] = "compare"
     """The kind of experiment."""

@@ -10,8 +10,8 @@ from core.config_file import Strict, refusal
 
 
 class Guard(Strict):
-    """Without a key nothing is guarded by it. Error share and p99 are those of the last `window_s`
-    seconds, of all requests, the warm-up's too."""
+    """Conditions that end a run. Error share and p99 are of all requests in the last `window_s`
+    seconds, the warm-up's included."""
 
     machines_per_tier_max: Annotated[int, Field(ge=1)] | None = None
     """Largest number of machines of a tier under faults and neighbours at once."""

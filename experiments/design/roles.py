@@ -52,7 +52,7 @@ AnyVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 
 
 class Call(Strict):
-    """A tier that machines of this role ask: any of these roles (none named: any at all)."""
+    """A tier that machines of this role call."""
 
     roles: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Roles that it may call; by default any."""
@@ -92,7 +92,7 @@ class Places(Strict):
 
 
 class Setting(Strict):
-    """A value of the environment that an arm may name: one of `values`, or within the bounds."""
+    """A variable of the environment that an arm may set: one of `values`, or within the bounds."""
 
     summary: str
     """Meaning of the setting."""
@@ -131,14 +131,14 @@ class Setting(Strict):
 
 
 class Ready(Strict):
-    """The time a machine of the role may take until its ready.sh says yes."""
+    """Limit of a machine's start, until its ready.sh succeeds."""
 
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     """Longest start [s]."""
 
 
 class Process(Strict):
-    """The service's first process, where it is not to be the image's own."""
+    """The service's first process, instead of the image's own."""
 
     entrypoint: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """Replaces the image's ENTRYPOINT and CMD."""
@@ -169,14 +169,14 @@ class Context(Strict):
 
 
 class Fit(Strict):
-    """The role's facts for the planner's fit: what holds a token of its arbiter."""
+    """Facts about the role for the planner's fit."""
 
     token_hold: Literal["connection", "request"] = "request"
     """A token of the arbiter is held by a connection, or by a request."""
 
 
 class Role(Strict):
-    """The whole of a role.json."""
+    """All keys of role.json."""
 
     schema_: Annotated[str | None, Field(alias="$schema")] = None
     summary: Annotated[str, Field(min_length=1)]

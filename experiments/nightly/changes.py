@@ -48,7 +48,7 @@ _CLIPPED = 0.9  # of all differences of neighbouring nights, those that are not 
 
 
 class Watch(Strict):
-    """`[watch]`: which changes from night to night are told."""
+    """Limits of the changes that are reported."""
 
     size_min: Annotated[float, Field(gt=1, le=10)] = 1.15
     """Least factor of a change."""

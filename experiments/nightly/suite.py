@@ -43,7 +43,7 @@ EntryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,47}$")]
 
 
 class Entry(Strict):
-    """`[[designs]]`: one design as it is run every night."""
+    """One design of the suite."""
 
     design: Annotated[str, Field(min_length=1)]
     """Name (`sparecraft list`) or folder of the design, relative to the suite's file."""
@@ -78,7 +78,7 @@ class Entry(Strict):
 
 
 class SuiteFile(Strict):
-    """The whole of nightly.toml."""
+    """All keys of nightly.toml."""
 
     budget_minutes: Annotated[float, Field(gt=0, le=1440)]
     """Longest night."""

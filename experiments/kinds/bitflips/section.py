@@ -14,7 +14,7 @@ Program = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 
 class BitflipsSection(Strict):
-    """Each injection is a run of a program from its begin to its end, with one result changed."""
+    """Each injection is a whole run of a program with one changed result."""
 
     programs: Annotated[tuple[Program, ...], Field(strict=False, min_length=1)]
     """Kernels: NAME.c in agents/harden/kernels; services: memcached, redis, apache2, under load."""

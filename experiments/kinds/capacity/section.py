@@ -14,7 +14,7 @@ from experiments.design.experiment import Experiment, Rate, User
 
 
 class Workload(Strict):
-    """Request for a node's capacity: from which rate on, and how slow an answer may be."""
+    """A further workload on the same node."""
 
     user: User
     """Name of the workload."""

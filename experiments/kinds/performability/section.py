@@ -58,7 +58,7 @@ class Operator(Strict):
 
 
 class YearSlo(Strict):
-    """The loss that a year of faults may bring to users, beside what they have without a fault."""
+    """Limits of what a year of faults may cost users."""
 
     lost_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The largest share of requests that faults may take."""

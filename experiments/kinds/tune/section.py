@@ -14,7 +14,7 @@ Start = Literal["ones", "simulated"]
 
 
 class TuneSection(Strict):
-    """The goal of the search, and its expense."""
+    """The goal of the search, and its limits."""
 
     target: Target
     """Latency to reduce."""

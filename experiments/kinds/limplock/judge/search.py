@@ -25,8 +25,8 @@ _TIMES: tuple[Axis, ...] = ("held", "start")  # of a rate that is stated
 
 
 class Search(Zones):
-    """In place of `severities` and `crash`, with one row: where a slightly different fault makes
-    its operation far slower, or faster. Each value that is tried has all repeats."""
+    """A search for danger zones of one row, instead of `severities` and `crash`: values at which a
+    slightly different fault makes its operation slower or faster. Each value has all repeats."""
 
     axis: Axis
     """slower: slowdown of the part. loss: per cent of packets lost each way. delay: delay of
