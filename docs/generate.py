@@ -76,7 +76,7 @@ def _keys(one: Schema, schema: Schema) -> str:
         (
             f"`{key}`",
             _takes(value, schema),
-            "needed" if key in needed else _default(value.get("default")),
+            "required" if key in needed else _default(value.get("default")),
             value.get("description", ""),
         )
         for key, value in one.get("properties", {}).items()
@@ -152,7 +152,7 @@ def faults_page() -> str:
             (
                 f"`{one.name}`",
                 _takes({"type": one.type, **_bounds(one)}, {}),
-                "needed" if one.required else _default(one.default),
+                "required" if one.required else _default(one.default),
                 one.summary,
             )
             for one in kind.parameters

@@ -72,7 +72,7 @@ def _rank(one: Block) -> int:
 
 
 def _need(one: Block) -> str:
-    words = [("needed", "optional", "told")[_rank(one)]]
+    words = [("required", "optional", "computed")[_rank(one)]]
     return ", ".join([*words, "sensitive"] if one.get("sensitive") else words)
 
 
