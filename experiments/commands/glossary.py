@@ -12,8 +12,7 @@ import typer
 from rich.table import Table
 
 from core.errors import InputError
-from core.terminal import print_json
-from experiments.commands.options import JsonOption, out
+from core.terminal import JsonOption, out, print_json
 from experiments.paths import ROOT
 
 CONCEPTS = ROOT / "docs" / "concepts.md"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.errors import EnvironmentMissing, InputError, in_words
-from core.terminal import print_json
+from core.terminal import JsonOption, out, print_json, say
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import InfluxOption, JsonOption, out
+from experiments.commands.options import InfluxOption
 
 if TYPE_CHECKING:
     from experiments.watch.snapshot import Snapshot, Watcher
@@ -112,7 +112,7 @@ def _serve(watcher: Watcher, port: int) -> None:
             hint="Give another --port, or none.",
         ) from error
     with suppress(KeyboardInterrupt), server:  # from before the address is told
-        out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
+        say(f"{server.url}  (until Ctrl-C)")
         server.serve_forever()
 
 
