@@ -23,6 +23,7 @@ from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
 from experiments.record.manifest import infeasible_json
 from experiments.tests.adopt_fixture import RUN, source_run
+from experiments.tests.called import call
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
 from experiments.tests.spec_fixture import TOML, design, write
@@ -66,6 +67,12 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_p
     assert made.prediction is not None
     assert made.prediction.predicted.p95_ms == 231.0
     assert load_design(made.directory) == made
+
+
+def test_the_command_that_measures_the_plan_is_shown(run: Path, tmp_path: Path) -> None:
+    done = call("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert done.exit_code == 0, done.output
+    assert f"sparecraft run {tmp_path}/planned" in done.stdout
 
 
 def test_an_slo_without_a_p99_stays_one(tmp_path: Path) -> None:
