@@ -59,8 +59,7 @@ def _names(incomplete: str) -> list[str]:
 
 def glossary(
     word: Annotated[
-        str | None,
-        typer.Argument(help="A word; without one, all words.", autocompletion=_names),
+        str | None, typer.Argument(help="A word; without one, all words.", autocompletion=_names)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

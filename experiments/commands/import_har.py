@@ -102,11 +102,7 @@ def _trace(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
 
 
 def _show(
-    imported: Imported,
-    to: Path | None,
-    as_json: bool,
-    words: str,
-    times_s: Sequence[float] = (),
+    imported: Imported, to: Path | None, as_json: bool, words: str, times_s: Sequence[float] = ()
 ) -> None:
     from experiments.importers.load_section import operations_toml, write_load
 

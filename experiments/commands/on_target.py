@@ -39,10 +39,7 @@ def with_target(
         said = f"Left out, as nothing is disturbed without agents: {without}"
         say(said, console)
     load = made.experiment.load.model_copy(
-        update={
-            "target": target,
-            "allow_hosts": (*made.experiment.load.allow_hosts, *allow_hosts),
-        }
+        update={"target": target, "allow_hosts": (*made.experiment.load.allow_hosts, *allow_hosts)}
     )
     return replace(made, experiment=made.experiment.model_copy(update={"load": load}))
 

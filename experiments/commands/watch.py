@@ -24,8 +24,7 @@ _GONE_AFTER = 3  # looks in a row that got no answer
 def watch(
     chosen: Chosen,
     experiment: Annotated[
-        str | None,
-        typer.Argument(help="An experiment's name; without one, the fleet that is up."),
+        str | None, typer.Argument(help="An experiment's name; without one, the fleet that is up.")
     ] = None,
     run: Annotated[str | None, typer.Option("--run", help="A run; default: the newest.")] = None,
     influxdb: InfluxOption = None,

@@ -116,9 +116,7 @@ def test_an_address_that_is_none_is_said(
         _all_said(error)
 
 
-def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
-    odd: dict[str, Path],
-) -> None:
+def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(odd: dict[str, Path]) -> None:
     _all_said(refusal("init", str(odd["empty"] / "shop")))
     asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
     done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")

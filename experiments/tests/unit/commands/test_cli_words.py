@@ -217,9 +217,7 @@ def test_a_design_that_cannot_be_read_stops_no_list(monkeypatch: pytest.MonkeyPa
     assert all("sparecraft check" in row["question"] for row in rows)
 
 
-def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
-    results: Path,
-) -> None:
+def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(results: Path) -> None:
     said = []
     for met in (True, False):
         modelled = {"asked": 0.999, "predicted": 0.99, "met": met}
