@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from core.config_file import check, read_toml
 from core.errors import InputError
-from experiments.design import designs_available, load_design
+from experiments.design import Design, designs_available, load_design
 from experiments.design.design import DESIGNS
 from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Interference, Load, TierSettings
@@ -28,7 +28,7 @@ from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.called import call
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
-from experiments.tests.spec_fixture import TOML, design, write
+from experiments.tests.spec_fixture import TOML, design
 from random_tests import examples
 
 
@@ -263,6 +263,11 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
     assert (again.fleet, again.experiment) == (given.fleet, given.experiment)
 
 
+@pytest.fixture(scope="module")
+def read_design(tmp_path_factory: pytest.TempPathFactory) -> Design:
+    return design(tmp_path_factory.mktemp("design"))
+
+
 @given(
     name=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
     interference=st.builds(Interference, pattern=st.sampled_from(["none", "front", "back", "both"]),
@@ -270,13 +275,14 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
 )  # fmt: skip
 @examples(60)
 def test_an_experiment_is_read_back_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, name: str, interference: Interference
+    read_design: Design, name: str, interference: Interference
 ) -> None:
-    folder = tmp_path_factory.mktemp("design")
-    source = load_design(write(folder)).experiment
-    arms = {name: source.arms["baseline"], name + "x": source.arms["replicated"]}
-    experiment = source.model_copy(update={"arms": arms, "interference": interference})
-    file = folder / "experiment.toml"
+    known = read_design.experiment.arms
+    arms = {name: known["baseline"], name + "x": known["replicated"]}
+    experiment = read_design.experiment.model_copy(
+        update={"arms": arms, "interference": interference}
+    )
+    file = read_design.directory / "again.toml"
     file.write_text(experiment_text(experiment, ""), encoding="utf-8")
     assert check(read_toml(file), Experiment) == experiment
 
