@@ -23,12 +23,8 @@ def measure() -> JsonObject:
     command += ["--example", "select_ns", "--", str(SERVERS), str(TURNS)]
     done = subprocess.run(
         command,
-        cwd=ROOT / "agents",
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=900,
-    )
+        cwd=ROOT / "agents", stdout=subprocess.PIPE, text=True, check=True, timeout=900,
+    )  # fmt: skip
     found: JsonObject = {"servers": SERVERS, "turns": TURNS, "policies": {}}
     for line in done.stdout.splitlines():
         row = json.loads(line)

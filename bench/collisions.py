@@ -7,8 +7,9 @@ small applications, a MySQL arbiter at r2, M2 MariaDB servers; each policy witho
 from __future__ import annotations
 
 import json
-import math
 import subprocess
+
+from scipy import stats
 
 from bench.process import ROOT
 from core.json_object import JsonObject
@@ -24,12 +25,8 @@ def measure() -> list[JsonObject]:
     command = ["cargo", "run", "-q", "--locked", "-p", "arbiter", "--example", "collisions", "--"]
     done = subprocess.run(
         [*command, str(REQUESTS), *POLICIES],
-        cwd=ROOT / "agents",
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=1800,
-    )
+        cwd=ROOT / "agents", stdout=subprocess.PIPE, text=True, check=True, timeout=1800,
+    )  # fmt: skip
     return [_row(json.loads(line)) for line in done.stdout.splitlines()]
 
 
@@ -38,19 +35,12 @@ def _row(case: JsonObject) -> JsonObject:
         "r1": UPSTREAM,
         **case,
         "p_c": case["collided"] / case["requests"],
-        "p_c_interval": wilson(case["collided"], case["requests"]),
+        "p_c_interval": _interval(case["collided"], case["requests"]),
         "eq_1": collision_probability(case["m2"], UPSTREAM, case["r2"]),
     }
 
 
-def wilson(hits: int, trials: int, z: float = 1.96) -> list[float]:
-    r"""Wilson's score interval: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-
-    Parameters: hits 0..trials; trials >= 1; z the normal quantile (1.96: 95 %).
-    Returns: [low, high] within [0, 1].
-    Source: E. B. Wilson, JASA 22 (1927) 209.
-    """
-    share, square = hits / trials, z * z / trials
-    middle = share + square / 2
-    half = z * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
-    return [max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))]
+def _interval(hits: int, trials: int) -> list[float]:
+    """Wilson's 95 % interval of a share."""
+    found = stats.binomtest(hits, trials).proportion_ci(method="wilson")
+    return [float(found.low), float(found.high)]

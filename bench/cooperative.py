@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import util
 from pathlib import Path
-from resource import RLIMIT_NOFILE, getrlimit
 from types import ModuleType
 
 import httpx
 import numpy as np
-import psutil
 
 from bench.http import CONNECTIONS, wrk_figures
-from bench.process import ROOT, cpu_s, program, running, takes_connections
+from bench.process import ROOT, answers, cpu_s, nginx, running, takes_connections
 from bench.turns import Turns, medians, ratio
 from core.json_object import JsonObject
 from experiments.design.workloads import PAGE_ZIPF
@@ -37,6 +35,14 @@ TURNS, TURN_S, WARM_UP_S = 7, 2, 6
 WARM_UPS_MAX = 10  # of as many seconds
 DRAWN = 100_000  # requests that are drawn ahead
 _SEED = 20261124
+# Of nginx: as quick as it can be made for files that do not change.
+_QUICK = """
+  sendfile on;
+  tcp_nopush on;
+  open_file_cache max=18500 inactive=1h;
+  open_file_cache_valid 1h;
+  types { text/html html; }
+"""
 _LUA = """local asked, ports, made = {}, {@PORTS@}, 0
 at = 0
 function setup(thread)
@@ -60,9 +66,10 @@ def measure(work: Path) -> JsonObject:
     root.mkdir()
     count = _write_pages(root)
     drawn = _draw(work, count)
+    server = nginx(work, [NGINX], root, answers(NGINX, "/000000.html"), _QUICK)
     with ExitStack() as stack:
         targets = {
-            "nginx": [(NGINX, stack.enter_context(_nginx(work, root)))],
+            "nginx": [(NGINX, stack.enter_context(server))],
             "press": [stack.enter_context(_node(work, root, ALONE, [ALONE], ALL_MIB))],
         }
         _in_memory(work, targets, count)
@@ -175,49 +182,6 @@ def _node(
     ]  # fmt: skip
     with running(command, work / f"press-{port}.log", takes_connections(port)) as pid:
         yield port, pid
-
-
-@contextmanager
-def _nginx(work: Path, root: Path) -> Iterator[int]:
-    """nginx with one thread, as quick as it can be made for files that do not change."""
-    config = work / "nginx-pages.conf"
-    config.write_text(
-        f"""user root;
-daemon off;
-worker_processes 1;
-pid {work}/nginx-pages.pid;
-error_log stderr;
-worker_rlimit_nofile {getrlimit(RLIMIT_NOFILE)[1]};
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  sendfile on;
-  tcp_nopush on;
-  keepalive_requests 100000000;
-  open_file_cache max=18500 inactive=1h;
-  open_file_cache_valid 1h;
-  types {{ text/html html; }}
-  server {{
-    listen 127.0.0.1:{NGINX};
-    root {root};
-  }}
-}}
-"""
-    )
-    command = [program("nginx"), "-c", str(config), "-e", "stderr"]
-    with running(command, work / "nginx-pages.log", _answers(NGINX)) as master:
-        (worker,) = psutil.Process(master).children()
-        yield worker.pid
-
-
-def _answers(port: int) -> Callable[[], bool]:
-    def is_up() -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/000000.html", trust_env=False).is_success
-        except httpx.HTTPError:
-            return False
-
-    return is_up
 
 
 def _role_module() -> ModuleType:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
-
-from bench.process import ROOT, arbiter, haproxy, program, running
+from bench.process import ROOT, answers, arbiter, found_in, haproxy
+from bench.process import nginx as one_thread_of_nginx
 from bench.turns import compared, measure_turns, medians, ratio, spread
 from core.json_object import JsonObject
 
@@ -137,10 +136,10 @@ def wrk(port: int, connections: int) -> dict[str, float]:
 def wrk_figures(text: str) -> dict[str, float]:
     """The output of wrk with --latency."""
     return {
-        "rps": float(_find(r"Requests/sec:\s+([\d.]+)", text)),
-        "p50_us": _microseconds(_find(r"(?m)^ +50%\s+(\S+)", text)),
-        "p99_us": _microseconds(_find(r"(?m)^ +99%\s+(\S+)", text)),
-        "requests": float(_find(r"(\d+) requests in", text)),
+        "rps": float(found_in("wrk", r"Requests/sec:\s+([\d.]+)", text)),
+        "p50_us": _microseconds(found_in("wrk", r"(?m)^ +50%\s+(\S+)", text)),
+        "p99_us": _microseconds(found_in("wrk", r"(?m)^ +99%\s+(\S+)", text)),
+        "requests": float(found_in("wrk", r"(\d+) requests in", text)),
         "errors": float(_errors(text)),
     }
 
@@ -151,59 +150,24 @@ def _errors(text: str) -> int:
     return sum(int(count) for line in told for count in re.findall(r"\d+", " ".join(line)))
 
 
-def _find(pattern: str, text: str) -> str:
-    found = re.search(pattern, text)
-    if found is None:
-        raise ValueError(f"wrk: expected {pattern!r} in its output, got {text!r}")
-    return found.group(1)
-
-
 def _microseconds(text: str) -> float:
-    value = _find(r"^([\d.]+)", text)
+    value = found_in("wrk", r"^([\d.]+)", text)
     return float(value) * _UNIT_US[text.removeprefix(value)]
 
 
 def _serves(port: int) -> Callable[[], bool]:
-    def is_up() -> bool:
-        try:
-            answer = httpx.get(f"http://127.0.0.1:{port}/body", trust_env=False)
-        except httpx.HTTPError:
-            return False
-        return answer.status_code == 200 and len(answer.content) == BODY_BYTES
-
-    return is_up
+    return answers(port, "/body", BODY_BYTES)
 
 
 @contextmanager
-def nginx(work: Path) -> Iterator[None]:
-    """nginx with one thread on all of `SERVERS`, with a body of `BODY_BYTES` at /body."""
+def nginx(work: Path) -> Iterator[int]:
+    """nginx on all of `SERVERS`, with a body of `BODY_BYTES` at /body; the process that answers."""
     site = work / "www"
     site.mkdir(exist_ok=True)
     site.chmod(0o755)
     (site / "body").write_bytes(b"x" * BODY_BYTES)
-    listens = "\n".join(f"    listen 127.0.0.1:{port};" for port in SERVERS)
-    config = work / "nginx.conf"
-    config.write_text(
-        f"""user root;
-daemon off;
-worker_processes 1;
-pid {work}/nginx.pid;
-error_log stderr;
-worker_rlimit_nofile 65536;
-events {{ worker_connections 32768; }}
-http {{
-  access_log off;
-  keepalive_requests 100000000;
-  server {{
-{listens}
-    root {site};
-  }}
-}}
-"""
-    )
-    command = [program("nginx"), "-c", str(config), "-e", "stderr"]
-    with running(command, work / "nginx.log", _serves(SERVERS[0])):
-        yield
+    with one_thread_of_nginx(work, SERVERS, site, _serves(SERVERS[0])) as pid:
+        yield pid
 
 
 def _arbiter(work: Path, port: int, replicas: int, more: str = "") -> AbstractContextManager[int]:

@@ -7,13 +7,12 @@ ratio that counts is of statements per second of the proxy's own CPU time.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from bench.process import arbiter, haproxy, program, running
+from bench.process import arbiter, found_in, haproxy, program, running
 from bench.turns import measure_turns, medians, ratio
 
 SERVERS = (22001, 22002)
@@ -72,20 +71,13 @@ def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str,
 
 def _turn(port: int, connections: int) -> dict[str, float]:
     text = _sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
-    errors = int(_find(r"ignored errors:\s+(\d+)", text))
+    errors = int(found_in("sysbench", r"ignored errors:\s+(\d+)", text))
     if errors:
         raise ValueError(f"port {port}: expected no errors, got {errors}")
     return {
-        "per_s": float(_find(r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
-        "requests": float(_find(r"queries performed:(?s:.*?)total:\s+(\d+)", text)),
+        "per_s": float(found_in("sysbench", r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
+        "requests": float(found_in("sysbench", r"queries performed:(?s:.*?)total:\s+(\d+)", text)),
     }
-
-
-def _find(pattern: str, text: str) -> str:
-    found = re.search(pattern, text)
-    if found is None:
-        raise ValueError(f"sysbench: expected {pattern!r} in its output, got {text!r}")
-    return found.group(1)
 
 
 def _sysbench(port: int, *arguments: str) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
+
+import httpx
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_S = 30
@@ -97,6 +102,60 @@ backend tier
     )
     command = [program("haproxy"), "-db", "-f", str(config)]
     return running(command, config.with_suffix(".log"), is_ready)
+
+
+@contextmanager
+def nginx(
+    work: Path, ports: Sequence[int], root: Path, is_ready: Callable[[], bool], more: str = ""
+) -> Iterator[int]:
+    """nginx with one thread on these ports of loopback, without a log; the process that answers.
+    `more` is of its `http` block."""
+    listens = "\n".join(f"    listen 127.0.0.1:{port};" for port in ports)
+    config = work / f"nginx-{ports[0]}.conf"
+    config.write_text(
+        f"""user root;
+daemon off;
+worker_processes 1;
+pid {config.with_suffix(".pid")};
+error_log stderr;
+worker_rlimit_nofile {getrlimit(RLIMIT_NOFILE)[1]};
+events {{ worker_connections 32768; }}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+{more}
+  server {{
+{listens}
+    root {root};
+  }}
+}}
+"""
+    )
+    command = [program("nginx"), "-c", str(config), "-e", "stderr"]
+    with running(command, config.with_suffix(".log"), is_ready) as master:
+        (worker,) = psutil.Process(master).children()
+        yield worker.pid
+
+
+def answers(port: int, path: str, size: int | None = None) -> Callable[[], bool]:
+    """True where this path is answered there, with so many bytes."""
+
+    def is_up() -> bool:
+        try:
+            found = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
+        except httpx.HTTPError:
+            return False
+        return found.is_success and size in (None, len(found.content))
+
+    return is_up
+
+
+def found_in(name: str, pattern: str, text: str) -> str:
+    """The group of a pattern in the output of a program. Raises ValueError."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"{name}: expected {pattern!r} in its output, got {text!r}")
+    return found.group(1)
 
 
 def takes_connections(port: int) -> Callable[[], bool]:

@@ -59,25 +59,18 @@ def measure(work: Path) -> dict[str, object]:
         "stopped_s": STOPPED_S,
         "every_s": PERIOD_S,
     }
-    with nginx(work):
+    with nginx(work) as pid:
         for name, ask in asked.items():
-            found[name] = _beside_the_truth(work, ask) if ask else None
+            found[name] = _beside_the_truth(pid, ask) if ask else None
     return found
 
 
-def _beside_the_truth(work: Path, ask: Callable[[], Found]) -> dict[str, object]:
-    with _stopping(_worker(work)) as stops_s:
+def _beside_the_truth(pid: int, ask: Callable[[], Found]) -> dict[str, object]:
+    with _stopping(pid) as stops_s:
         said = ask()
     truth = _truth(stops_s)
     error = max(abs(value / truth[name] - 1) for name, value in said.items())
     return {"ms": said, "truth_ms": truth, "error_max": error}
-
-
-def _worker(work: Path) -> int:
-    """The process of nginx that answers."""
-    master = (work / "nginx.pid").read_text().strip()
-    (child,) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return int(child)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -170,7 +170,11 @@ def _alone(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> Inpu
 
 def read_json(path: Path) -> ConfigFile:
     """Parse a JSON file that holds an object."""
-    text = read_text(path)
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: Path) -> ConfigFile:
+    """Parse a JSON object that is written in `path`."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -214,13 +218,10 @@ def read_tfvars(path: Path) -> ConfigFile:
 
 def parse_tfvars(text: str, path: Path) -> ConfigFile:
     """Parse Terraform variables (HCL attributes with literal values) that are written in `path`."""
-    # Imported here: building the grammar takes half a second that most commands need not spend.
-    import hcl2
     from lark.exceptions import LarkError, UnexpectedInput
 
-    options = hcl2.SerializationOptions(with_comments=False, strip_string_quotes=True)
     try:
-        values = hcl2.loads(text, serialization_options=options)
+        values = json.loads(_hcl_as_json(text))
     except UnexpectedInput as error:
         raise InputError(
             f"{path}:{error.line}",
@@ -234,6 +235,16 @@ def parse_tfvars(text: str, path: Path) -> ConfigFile:
         ) from error
     lines = key_lines(text, unique_in=path)
     return ConfigFile(path, values, lambda: lines)
+
+
+@lru_cache(maxsize=128)
+def _hcl_as_json(text: str) -> str:
+    """Parse HCL once for each text: a parse takes long beside all that is done with its values."""
+    # Imported here: building the grammar takes half a second that most commands need not spend.
+    import hcl2
+
+    options = hcl2.SerializationOptions(with_comments=False, strip_string_quotes=True)
+    return json.dumps(hcl2.loads(text, serialization_options=options))
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""Output of the planner's commands: JSON for programs, tables for people."""
+"""Output of commands: JSON for programs, lines and tables for people."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from core.errors import SparecraftError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()
+err = Console(stderr=True)
 
 
 def plain_table(first: str, *columns: str, left: int = 1) -> Table:
@@ -85,6 +86,6 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def say(line: str) -> None:
+def say(line: str, console: Console = out, style: str | None = None) -> None:
     """Print one line as it is, without markup or highlighting."""
-    out.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -28,6 +28,10 @@ class Influx:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._client.close()
 
     def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:

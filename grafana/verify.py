@@ -18,13 +18,7 @@ from grafana.address import without_login
 from grafana.influx import Influx, QueryError, newest, view_of
 from grafana.macros import MacroError, View, expand
 from grafana.panel_query import PanelQuery
-from grafana.queries import (
-    MARGIN_MS,
-    VARIABLES,
-    panel_queries,
-    run_path,
-    statistics_queries,
-)
+from grafana.queries import MARGIN_MS, VARIABLES, panel_queries, run_path, statistics_queries
 
 
 class PanelRows(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from core.runfiles.folder import run_folder
-from core.terminal import print_json
-from experiments.commands.options import JsonOption, RunArgument, out
+from core.terminal import JsonOption, print_json, say
+from experiments.commands.options import RunArgument
 
 
 def adopt(
@@ -35,5 +35,5 @@ def adopt(
     if as_json:
         print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
         return
-    out.print(f"{design.fleet.experiment}: {shown}", soft_wrap=True, highlight=False)
-    out.print(f"`sparecraft run {shown}` measures it.", soft_wrap=True, highlight=False)
+    say(f"{design.fleet.experiment}: {shown}")
+    say(f"`sparecraft run {shown}` measures it.")

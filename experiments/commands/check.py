@@ -15,10 +15,10 @@ from rich.table import Table
 from core.config_file import raise_all
 from core.errors import InputError, SparecraftError
 from core.statistics.percentiles import OK
-from core.terminal import print_json
+from core.terminal import JsonOption, err, out, print_json
 from experiments import kinds
 from experiments.commands import dry_run
-from experiments.commands.options import RESULTS, DesignArgument, JsonOption, err, out
+from experiments.commands.options import RESULTS, DesignArgument
 from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.endpoint import KIND as ENDPOINT

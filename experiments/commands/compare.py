@@ -14,10 +14,10 @@ from core.config_file import raise_all
 from core.errors import InputError
 from core.runfiles.folder import run_folder
 from core.runfiles.result import Result, read_result
-from core.terminal import print_json
+from core.terminal import JsonOption, out, print_json
 from experiments import kinds
 from experiments.commands.list import left_out
-from experiments.commands.options import JsonOption, out, run_folders, words
+from experiments.commands.options import run_folders, words
 from experiments.record.disturbed import taken_share
 from experiments.record.result import of_kind
 from experiments.report.text import milliseconds, number, percent, usd

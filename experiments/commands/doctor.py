@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.errors import EnvironmentMissing, SparecraftError
-from core.terminal import print_json
+from core.terminal import JsonOption, out, print_json
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out
+from experiments.commands.options import RESULTS, ResultsOption
 from experiments.design.contracts import CONTRACTS
 from experiments.design.workers import PROGRAM
 from experiments.paths import ROOT

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from core.config_file import read_tfvars
 from core.errors import InputError
-from core.terminal import print_json
+from core.terminal import JsonOption, err, out, print_json, say
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, JsonOption, YesOption, confirm, err, out
+from experiments.commands.options import RESULTS, YesOption, confirm
 from experiments.design import designs_available
 from experiments.design.fleet import NAME
 
@@ -75,7 +75,7 @@ def down(
 def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Removal]:
     names = chosen.entry.experiments()
     if not names:
-        console.print(f"No fleet on {chosen.entry.name} was made here.", highlight=False)
+        say(f"No fleet on {chosen.entry.name} was made here.", console)
         return []
     several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
     question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
@@ -115,15 +115,15 @@ def _experiment_of(given: str) -> str:
 def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Removal:
     """Swept whether or not it was made here: a label or a tag may be all that is left of it."""
     fleet = chosen.entry.for_down(name, chosen.given)
-    swept = fleet.down(lambda line: console.print(f"  {line}", highlight=False))
+    swept = fleet.down(lambda line: say(f"  {line}", console))
     for thing in swept:
-        console.print(f"  swept {thing}", highlight=False)
+        say(f"  swept {thing}", console)
     return _Removal(name, name in made or bool(swept), swept)
 
 
 def _report_removal(gone: _Removal, console: Console) -> _Removal:
     said = "removed" if gone.removed else "nothing to remove"
-    console.print(f"{gone.experiment}: {said}", highlight=False)
+    say(f"{gone.experiment}: {said}", console)
     return gone
 
 

@@ -12,8 +12,7 @@ import typer
 from rich.table import Table
 
 from core.errors import InputError
-from core.terminal import print_json
-from experiments.commands.options import JsonOption, out
+from core.terminal import JsonOption, out, print_json
 from experiments.paths import ROOT
 
 CONCEPTS = ROOT / "docs" / "concepts.md"
@@ -60,8 +59,7 @@ def _names(incomplete: str) -> list[str]:
 
 def glossary(
     word: Annotated[
-        str | None,
-        typer.Argument(help="A word; without one, all words.", autocompletion=_names),
+        str | None, typer.Argument(help="A word; without one, all words.", autocompletion=_names)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

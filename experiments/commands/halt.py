@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from core.errors import InputError
-from core.terminal import print_json
-from experiments.commands.options import JsonOption, out
+from core.terminal import JsonOption, print_json, say
 from experiments.testbed import runs
 
 
@@ -53,9 +52,9 @@ def halt(
         return
     for run in meant:
         what = f"night of {run.design}" if run.is_night else run.experiment
-        out.print(f"{what}: told (process {run.pid})", highlight=False)
+        say(f"{what}: told (process {run.pid})")
     if not meant:
-        out.print("No run goes on here.", highlight=False)
+        say("No run goes on here.")
 
 
 def _together(one: runs.Active, other: runs.Active) -> bool:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.errors import InputError
-from core.terminal import JsonOption, print_json
+from core.terminal import JsonOption, print_json, say
 from experiments.commands.init import experiment_name
-from experiments.commands.options import out
 
 if TYPE_CHECKING:
     from experiments.importers.compose import Answer
@@ -65,17 +64,13 @@ def compose(
     for tier in made.tiers:
         calls = f", calls {', '.join(made.called_by(tier))}" if tier.calls else ""
         arbiter = "an arbiter" if tier.arbiter else "no arbiter"
-        text = f"{tier.name}: {tier.nodes} x {tier.protocol} at port {tier.port}, {arbiter}{calls}"
-        out.print(text, soft_wrap=True, highlight=False, markup=False)
+        say(f"{tier.name}: {tier.nodes} x {tier.protocol} at port {tier.port}, {arbiter}{calls}")
     for place, why in made.unhonoured:
-        out.print(f"not as written: {place}: {why}", soft_wrap=True, highlight=False, markup=False)
+        say(f"not as written: {place}: {why}")
     for name in unknown:
-        out.print(f"--speaks {name}: no such service", highlight=False, markup=False)
-    for line in (
-        f"{to}: README.md lists the tiers, and what of the file has no effect.",
-        f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.",
-    ):
-        out.print(line, soft_wrap=True, highlight=False, markup=False)
+        say(f"--speaks {name}: no such service")
+    say(f"{to}: README.md lists the tiers, and what of the file has no effect.")
+    say(f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.")
 
 
 def _parse_speaks(speaks: list[str] | tuple[str, ...]) -> dict[str, Answer]:

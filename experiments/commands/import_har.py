@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from core.errors import InputError
-from core.terminal import JsonOption, plain_table, print_json, print_table
-from experiments.commands.options import out
+from core.terminal import JsonOption, err, out, plain_table, print_json, print_table, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # operations and reasons on the terminal
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_err = Console(stderr=True)
 ToOption = Annotated[
     Path | None,
     typer.Option(
@@ -105,11 +102,7 @@ def _trace(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
 
 
 def _show(
-    imported: Imported,
-    to: Path | None,
-    as_json: bool,
-    words: str,
-    times_s: Sequence[float] = (),
+    imported: Imported, to: Path | None, as_json: bool, words: str, times_s: Sequence[float] = ()
 ) -> None:
     from experiments.importers.load_section import operations_toml, write_load
 
@@ -125,33 +118,33 @@ def _show(
         return
     if to is None:
         print(operations_toml(imported.operations))
-    shown = out if to is not None else _err
-
-    def say(line: str) -> None:
-        line = _CONTROL.sub("?", line)
-        shown.print(line, soft_wrap=True, highlight=False, markup=False)
-
-    say(f"{imported.requests:,} requests {words}: {len(imported.operations)} operations")
+    console = out if to is not None else err
+    first = f"{imported.requests:,} requests {words}: {len(imported.operations)} operations"
+    say(_CONTROL.sub("?", first), console)
     if to is not None:
         print_table(_table(imported))
+    for line in _remarks(imported, to, times_s):
+        say(_CONTROL.sub("?", line), console)
+
+
+def _remarks(imported: Imported, to: Path | None, times_s: Sequence[float]) -> Iterator[str]:
     if len(imported.operations) > SHOWN and to is not None:
-        say(f"and {len(imported.operations) - SHOWN} more")
+        yield f"and {len(imported.operations) - SHOWN} more"
     for word, counts in (("removed", imported.removed), ("left out", imported.left_out)):
         for name, count in sorted(counts.items(), key=lambda one: -one[1])[:SHOWN]:
-            say(f"{word}: {name} ({count:,})")
+            yield f"{word}: {name} ({count:,})"
         if len(counts) > SHOWN:
-            say(f"{word}: {len(counts) - SHOWN:,} names more; --json has all")
+            yield f"{word}: {len(counts) - SHOWN:,} names more; --json has all"
     if times_s:
-        say(f"{len(times_s):,} arrivals of {times_s[-1]:,.0f} s are in arrivals.csv")
+        yield f"{len(times_s):,} arrivals of {times_s[-1]:,.0f} s are in arrivals.csv"
     elif imported.rate_per_s is not None:
         busiest = imported.busiest_per_s
         more = f", {busiest:.3g} in the busiest minute" if busiest is not None else ""
-        say(f"asked {imported.rate_per_s:.3g} times a second{more}; rate_per_s is yours to choose")
-    if to is None:
-        if imported.columns:
-            say("paths with ${...} need the values that --to writes into parameters.csv")
-        return
-    say(f"{to}/experiment.toml asks these now: `sparecraft check {to}` reads it.")
+        yield f"asked {imported.rate_per_s:.3g} times a second{more}; rate_per_s is yours to choose"
+    if to is not None:
+        yield f"{to}/experiment.toml asks these now: `sparecraft check {to}` reads it."
+    elif imported.columns:
+        yield "paths with ${...} need the values that --to writes into parameters.csv"
 
 
 def _table(imported: Imported) -> Table:

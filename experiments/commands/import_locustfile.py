@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from core.errors import InputError
-from core.terminal import JsonOption, print_json
-from experiments.commands.options import out
+from core.terminal import JsonOption, print_json, say
 
 POOL = 50  # users of a new design
 _VALUES = "flags.csv"  # of the template's requests
@@ -45,14 +44,11 @@ def locustfile(
         print_json({**locustfile_json(found), "design": str(to) if to else None})
         return
     for what, words in locustfile_rows(found):
-        out.print(f"{what}: {words}", soft_wrap=True, highlight=False, markup=False)
+        say(f"{what}: {words}")
     if to is None:
         return
-    for line in (
-        f"{to}: README.md says what each file is; roles/shop is where your service goes.",
-        f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.",
-    ):
-        out.print(line, soft_wrap=True, highlight=False, markup=False)
+    say(f"{to}: README.md says what each file is; roles/shop is where your service goes.")
+    say(f"`sparecraft check {to}` reads it, `sparecraft run {to}` measures it.")
 
 
 def make_locust_design(file: Path, folder: Path) -> None:

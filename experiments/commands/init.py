@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from core.errors import InputError
-from experiments.commands.options import out
+from core.terminal import say
 
 TEMPLATE = Path(__file__).with_name("template")
 TEMPLATE_NAME = "my-shop"  # what the template's experiment is called
@@ -25,11 +25,8 @@ def init(
     Example: sparecraft init my-shop
     """
     make_design(folder)
-    for line in (
-        f"{folder}: README.md says what each file is.",
-        f"`sparecraft check {folder}` reads it, `sparecraft run {folder}` measures it.",
-    ):
-        out.print(line, soft_wrap=True, highlight=False)
+    say(f"{folder}: README.md says what each file is.")
+    say(f"`sparecraft check {folder}` reads it, `sparecraft run {folder}` measures it.")
 
 
 def make_design(folder: Path) -> None:

@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from core.errors import EnvironmentMissing, InputError
-from core.terminal import print_json
+from core.terminal import JsonOption, err, out, print_json, say
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out, words
+from experiments.commands.options import RESULTS, ResultsOption, words
 
 if TYPE_CHECKING:
     from core.runfiles.result import Result
@@ -170,7 +170,7 @@ def _runs(results: Path) -> list[_RunRow]:
 def left_out(error: InputError) -> None:
     """Say on standard error that a run is not shown, and why."""
     said = f"{error.place}: left out, {error.got}"
-    err.print(said, markup=False, highlight=False, soft_wrap=True)
+    say(said, err)
 
 
 def _row(folder: Path, result: Result) -> _RunRow:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from core.terminal import print_json
-from experiments.commands.options import InfluxOption, JsonOption, err, out
+from core.terminal import JsonOption, err, out, print_json, say
+from experiments.commands.options import InfluxOption
 from experiments.console import Narrator
 
 if TYPE_CHECKING:
@@ -94,9 +93,9 @@ def _print(outcome: Outcome) -> None:
     lines += [f"changed: {one.entry}, {change_words(one)}" for one in outcome.changes]
     lines += [f"incomplete: {name}, {why}" for name, why in outcome.incomplete.items()]
     for line in lines:
-        out.print(escape(line), highlight=False, soft_wrap=True)
+        say(line)
     _print_path(outcome.site)
 
 
 def _print_path(page: Path) -> None:
-    out.print(f"Site: {page}", soft_wrap=True, markup=False, highlight=False)
+    say(f"Site: {page}")

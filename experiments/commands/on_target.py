@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from core.errors import InputError
+from core.terminal import say
 from experiments.design import Design
 from experiments.design.endpoint import as_endpoint, left_out
 from experiments.design.target import Target, resolved
@@ -36,12 +37,9 @@ def with_target(
     made = as_endpoint(design)
     if without := left_out(design.experiment):
         said = f"Left out, as nothing is disturbed without agents: {without}"
-        console.print(said, markup=False, highlight=False)
+        say(said, console)
     load = made.experiment.load.model_copy(
-        update={
-            "target": target,
-            "allow_hosts": (*made.experiment.load.allow_hosts, *allow_hosts),
-        }
+        update={"target": target, "allow_hosts": (*made.experiment.load.allow_hosts, *allow_hosts)}
     )
     return replace(made, experiment=made.experiment.model_copy(update={"load": load}))
 

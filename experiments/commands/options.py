@@ -1,4 +1,4 @@
-"""Options that several commands have, and their consoles."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from core.errors import InputError
+from core.terminal import err, say
 
-out = Console()
-err = Console(stderr=True)
 RESULTS = Path("results")
 
 
@@ -60,7 +58,6 @@ InfluxOption = Annotated[
         help="An InfluxDB, such as http://127.0.0.1:8086 or http://USER:PASSWORD@127.0.0.1:8086",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RegionOption = Annotated[
     str | None,
     typer.Option("--region", help="AWS region; default: that of the environment or profile."),
@@ -92,5 +89,5 @@ def confirm(question: str, yes: bool, instead: str = "--yes") -> None:
             hint=f"Give {instead} if that is what you want.",
         )
     if not typer.confirm(question, err=True):
-        err.print("Nothing was changed.")
+        say("Nothing was changed.", err)
         raise typer.Exit(2)

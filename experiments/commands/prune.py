@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from core.terminal import plain_table, print_json, print_table
-from experiments.commands.options import JsonOption, YesOption, confirm, err, out
+from core.terminal import JsonOption, err, out, plain_table, print_json, print_table, say
+from experiments.commands.options import YesOption, confirm
 from experiments.testbed.platforms.local import images
 from experiments.testbed.platforms.local.images import Image
 
@@ -42,18 +42,17 @@ def prune(
         for one in found:
             images.remove(one)
             removed.append(one.id)
-            (err if as_json else out).print(f"  removed {one.label}", highlight=False)
+            say(f"  removed {one.label}", err if as_json else out)
     if as_json:
         print_json({"images": [asdict(one) for one in found], "removed": removed})
 
 
 def _show(found: Sequence[Image]) -> None:
     if not found:
-        out.print("No image is unused.", highlight=False)
+        say("No image is unused.")
         return
     table = plain_table("image", "made", "size", "of its own", left=2)
     for one in found:
         table.add_row(one.label, one.made, one.size, one.own_size)
     print_table(table)
-    out.print("Size includes layers that images share; what is of its own is freed with it.",
-              highlight=False, soft_wrap=True)  # fmt: skip
+    say("Size includes layers that images share; what is of its own is freed with it.")

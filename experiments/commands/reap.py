@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from core.terminal import print_json
-from experiments.commands.options import JsonOption, RegionOption, YesOption, confirm, err, out
+from core.terminal import JsonOption, err, out, print_json, say
+from experiments.commands.options import RegionOption, YesOption, confirm
 from experiments.testbed.platforms.ec2 import resources, sweep
 from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.testbed.platforms.ec2.resources import TaggedResource
@@ -44,7 +44,7 @@ def reap(
 
         def note_removed(line: str) -> None:
             removed.append(line.removeprefix("removed "))
-            console.print(f"  {line}", highlight=False, soft_wrap=True)
+            say(f"  {line}", console)
 
         sweep.remove(aws, over, note_removed)
     if as_json:
@@ -67,11 +67,7 @@ def _show(aws: Aws, found: Sequence[TaggedResource], over: Sequence[TaggedResour
             table.add_row(*(str(value) for value in _row(one).values()))
         out.print(table)
     where = f"account {aws.account()}, region {aws.region}"
-    out.print(
-        f"{len(over)} outlived their time, {len(found) - len(over)} did not ({where}).",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"{len(over)} outlived their time, {len(found) - len(over)} did not ({where}).")
 
 
 def _row(one: TaggedResource) -> dict[str, object]:

@@ -14,8 +14,8 @@ import typer
 
 from core.errors import InputError
 from core.runfiles.folder import run_folder
-from core.terminal import print_json
-from experiments.commands.options import InfluxOption, JsonOption, err, out, run_folders
+from core.terminal import JsonOption, err, out, print_json, say
+from experiments.commands.options import InfluxOption, run_folders
 from experiments.console import Narrator
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def replay(
     from grafana.address import without_login
 
     told = _find_replay(folder)
-    say = Narrator(err if as_json else out)
+    narrator = Narrator(err if as_json else out)
     with ending_signals(lambda _: None), _server(influxdb) as url:
         shown = without_login(url)
-        with say.step(f"Loading {told.what} into {shown}"):
+        with narrator.step(f"Loading {told.what} into {shown}"):
             count = deliver(url, told.points)
         watch = f"sparecraft watch {told.watch} --influxdb {shown}" if told.watch else None
         if as_json:
@@ -73,10 +73,10 @@ def replay(
             lines += [f"Terminal: {watch}", f"Browser:  {watch} --page"] if watch else []
             lines += [f"Grafana, with INFLUXDB_URL={shown}: {told.grafana}"]
             for line in lines:
-                out.print(line, soft_wrap=True, markup=False, highlight=False)
+                say(line)
         if influxdb is None:
             with suppress(KeyboardInterrupt):
-                say.say("InfluxDB runs until Ctrl-C.")
+                narrator.say("InfluxDB runs until Ctrl-C.")
                 while True:
                     signal.pause()
 

@@ -10,9 +10,9 @@ import typer
 from core.errors import InputError
 from core.runfiles.folder import run_folder
 from core.runfiles.result import read_result
-from core.terminal import print_json
+from core.terminal import JsonOption, out, print_json, say
 from experiments import kinds
-from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
+from experiments.commands.options import RESULTS, ResultsOption, run_folders
 from experiments.design import is_path
 from experiments.record.records import was_cut_short
 
@@ -65,7 +65,7 @@ def _print_path(page: Path, as_json: bool) -> None:
         print_json({"path": str(page), "url": page.as_uri()})
         return
     for line in (str(page), page.as_uri()):
-        out.print(line, soft_wrap=True, markup=False, highlight=False)
+        say(line)
 
 
 def newest(what: str | None, results: Path) -> Path:

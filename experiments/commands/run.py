@@ -12,7 +12,7 @@ import typer
 
 from core.errors import InputError
 from core.runfiles.result import Result, read_result
-from core.terminal import print_json
+from core.terminal import JsonOption, err, out, print_json, say
 from experiments import kinds
 from experiments.commands.check import checked, show, summary_of
 from experiments.commands.on_platform import Chosen
@@ -20,13 +20,10 @@ from experiments.commands.on_target import target_of, with_target
 from experiments.commands.options import (
     RESULTS,
     DesignArgument,
-    JsonOption,
     ResultsOption,
     SeedOption,
     YesOption,
     confirm,
-    err,
-    out,
 )
 from experiments.console import Narrator
 from experiments.design import Design, load_design
@@ -250,9 +247,9 @@ def _close(
         tell(closed.planned)
     else:
         said = f"The loop is not closed: {closed.why_not}."
-        out.print(said, style="bold", markup=False, highlight=False, soft_wrap=True)
+        say(said, style="bold")
     for one in closed.left:
-        err.print(f"{one} is still there", markup=False, highlight=False, soft_wrap=True)
+        say(f"{one} is still there", err)
     raise typer.Exit(0 if closed.passed else 1)
 
 

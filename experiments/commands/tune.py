@@ -6,15 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from core.terminal import JsonOption
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import (
-    RESULTS,
-    DesignArgument,
-    JsonOption,
-    ResultsOption,
-    SeedOption,
-)
+from experiments.commands.options import RESULTS, DesignArgument, ResultsOption, SeedOption
 from experiments.commands.run import carried_out
 from experiments.design import load_design
 from experiments.kinds.tune.section import Start, Target, TuneSection

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.terminal import print_json
+from core.terminal import JsonOption, err, out, print_json, say
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import DesignArgument, JsonOption, YesOption, confirm, err, out
+from experiments.commands.options import DesignArgument, YesOption, confirm
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.testbed.fleet import bring_up
@@ -30,8 +30,6 @@ def up(
         print_json({**offer.about, **inventory.model_dump(mode="json")})
         return
     name = wanted.fleet.experiment
-    for line in (
-        *offer.next_steps(inventory),
-        f"`sparecraft down {name}{chosen.flag}` removes it.",
-    ):
-        out.print(line, highlight=False, soft_wrap=True)
+    for line in offer.next_steps(inventory):
+        say(line)
+    say(f"`sparecraft down {name}{chosen.flag}` removes it.")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.errors import EnvironmentMissing, InputError, in_words
-from core.terminal import print_json
+from core.terminal import JsonOption, out, print_json, say
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import InfluxOption, JsonOption, out
+from experiments.commands.options import InfluxOption
 
 if TYPE_CHECKING:
     from experiments.watch.snapshot import Snapshot, Watcher
@@ -24,8 +24,7 @@ _GONE_AFTER = 3  # looks in a row that got no answer
 def watch(
     chosen: Chosen,
     experiment: Annotated[
-        str | None,
-        typer.Argument(help="An experiment's name; without one, the fleet that is up."),
+        str | None, typer.Argument(help="An experiment's name; without one, the fleet that is up.")
     ] = None,
     run: Annotated[str | None, typer.Option("--run", help="A run; default: the newest.")] = None,
     influxdb: InfluxOption = None,
@@ -112,7 +111,7 @@ def _serve(watcher: Watcher, port: int) -> None:
             hint="Give another --port, or none.",
         ) from error
     with suppress(KeyboardInterrupt), server:  # from before the address is told
-        out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
+        say(f"{server.url}  (until Ctrl-C)")
         server.serve_forever()
 
 

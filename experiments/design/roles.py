@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from core.config_file import Problem, Strict, check, raise_all, read_json, refusal
+from core.config_file import (
+    Problem,
+    Strict,
+    check,
+    parse_json,
+    raise_all,
+    read_json,
+    read_text,
+    refusal,
+)
 from core.errors import InputError
 from experiments.design.contracts import PROTOCOLS, OneOf
 from experiments.paths import ROOT
@@ -279,7 +289,13 @@ def find_roles(design: Path | None = None) -> Roles:
 
 def read_role(path: Path) -> Role:
     """One role.json by itself."""
-    role = check(read_json(path), Role)
+    return _checked(path, read_text(path))
+
+
+@lru_cache(maxsize=256)
+def _checked(path: Path, text: str) -> Role:
+    """The role of a file with this text. There are some forty, and each design needs them all."""
+    role = check(parse_json(text, path), Role)
     role._directory = path.parent
     return role
 

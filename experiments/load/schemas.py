@@ -9,11 +9,7 @@ import sys
 from experiments.load.plan import PLAN
 from experiments.load.record_reader import MESSAGE, RECORD
 
-SCHEMAS = {
-    "plan": PLAN.json_schema,
-    "record": RECORD.json_schema,
-    "message": MESSAGE.json_schema,
-}
+SCHEMAS = {"plan": PLAN.json_schema, "record": RECORD.json_schema, "message": MESSAGE.json_schema}
 
 if __name__ == "__main__":
     print(json.dumps(SCHEMAS[sys.argv[1]](), indent=2))

@@ -37,15 +37,7 @@ from experiments.nightly.tables import (
 )
 from experiments.nightly.words import change_words
 from experiments.paths import ROOT
-from experiments.report.text import (
-    MISSING,
-    counted,
-    factor,
-    interval,
-    milliseconds,
-    percent,
-    usd,
-)
+from experiments.report.text import MISSING, counted, factor, interval, milliseconds, percent, usd
 
 SPARK_RUNS = 30
 _GHOST_NIGHTS = 7

@@ -19,16 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.nightly.changes import Change, new_changes
-from experiments.nightly.history import (
-    End,
-    Gain,
-    History,
-    Night,
-    Percentile,
-    Run,
-    Start,
-    Writer,
-)
+from experiments.nightly.history import End, Gain, History, Night, Percentile, Run, Start, Writer
 from experiments.nightly.words import change_words
 
 T0 = datetime(2026, 11, 1, 1, 0, tzinfo=UTC)

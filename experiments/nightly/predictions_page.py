@@ -9,14 +9,7 @@ from typing import Any
 from experiments.nightly.history import History, PredictedValue, Prediction
 from experiments.nightly.predictions_figures import error_figure, prediction_figure
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import (
-    MISSING,
-    counted,
-    interval,
-    milliseconds,
-    percent,
-    usd,
-)
+from experiments.report.text import MISSING, counted, interval, milliseconds, percent, usd
 
 ROWS_MAX = 60
 _PERCENTILES = ("p50_ms", "p95_ms", "p99_ms")
@@ -103,10 +96,7 @@ def by_figure(predictions: Sequence[Prediction]) -> Table | None:
 
 
 def by_group(
-    predictions: Sequence[Prediction],
-    identity: str,
-    words: str,
-    group: Callable[[Prediction], str],
+    predictions: Sequence[Prediction], identity: str, words: str, group: Callable[[Prediction], str]
 ) -> Table | None:
     """Promises and the p95 of the plans of each group."""
     rows = []

@@ -11,17 +11,7 @@ from typing import Any, cast
 from core.errors import InputError
 from core.json_object import JsonObject
 from core.runfiles.manifest import COUNTING
-from core.runfiles.result import (
-    FILE,
-    SCHEMA,
-    Cost,
-    Head,
-    Promise,
-    Result,
-    Slo,
-    Verdict,
-    Verdicts,
-)
+from core.runfiles.result import FILE, SCHEMA, Cost, Head, Promise, Result, Slo, Verdict, Verdicts
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 
 WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO

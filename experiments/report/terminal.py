@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Lines
 
-from core.terminal import fitting
+from core.terminal import fitting, say
 from experiments.report.tables import Table
 
 
@@ -37,4 +37,4 @@ def print_reasons(verdicts: Mapping[str, Any], console: Console) -> None:
 
 def print_path(page: Path, console: Console) -> None:
     """The last line: where the page lies, whole."""
-    console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)
+    say(f"Report: {page}", console)

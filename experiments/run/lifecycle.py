@@ -75,10 +75,7 @@ def run_experiment(
         section={kind.name: keys} if (keys := section.model_dump(mode="json")) else None,
         quiet_wait_s=quiet_wait_s,
     )
-    with (
-        ending_signals(narrator.say) as signals,
-        runs.registered(_active(testbed)) as told,
-    ):
+    with ending_signals(narrator.say) as signals, runs.registered(_active(testbed)) as told:
         failure: BaseException | None = None
         try:
             testbed.folder.mkdir(parents=True)

@@ -17,11 +17,7 @@ from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
 
 _LOOK_EVERY_S = 1.0
-_SAID = {
-    "guard": "stopped by guard",
-    "halt": "stopped by halt",
-    "watchdog": "stopped by watchdog",
-}
+_SAID = {"guard": "stopped by guard", "halt": "stopped by halt", "watchdog": "stopped by watchdog"}
 
 
 @dataclass(frozen=True)
@@ -84,11 +80,7 @@ class GuardWatch:
         """The requests since the last call. One that was lost with its load worker says nothing."""
         if self._guard.looks_at_requests:
             self._window.extend(
-                (
-                    now,
-                    one["outcome"],
-                    counted_ms(one["outcome"], one["latency_ms"], self._limit_ms),
-                )
+                (now, one["outcome"], counted_ms(one["outcome"], one["latency_ms"], self._limit_ms))
                 for one in records
                 if one["outcome"] != "lost"
             )

@@ -162,9 +162,7 @@ class Watch:
         return context
 
     def _route_table_of(self, association: str) -> str:
-        by_id = [
-            {"Name": "association.route-table-association-id", "Values": [association]},
-        ]
+        by_id = [{"Name": "association.route-table-association-id", "Values": [association]}]
         tables = self._clients["ec2"].describe_route_tables(Filters=by_id)["RouteTables"]
         return str(tables[0]["RouteTableId"]) if tables else association
 

@@ -92,10 +92,7 @@ ON_PREM: dict[str, Any] = {
         | {"instance_type": "t3.small"},
         "db": _CAPS | {"role": "mariadb", "nodes": 1, "instance_type": "t3.small"},
     },
-    "arbiters": {
-        "web": {"tokens": 1},
-        "db": {"tokens": 12},
-    },
+    "arbiters": {"web": {"tokens": 1}, "db": {"tokens": 12}},
 }
 CLOUD: dict[str, Any] = {
     "experiment": "tst-stack-cloud",

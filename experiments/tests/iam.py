@@ -19,9 +19,7 @@ for _name in ("Mapping", "MutableMapping"):
     if not hasattr(collections, _name):
         setattr(collections, _name, getattr(collections.abc, _name))
 
-from principalmapper.querying.local_policy_simulation import (  # noqa: E402
-    policy_has_matching_statement,
-)
+from principalmapper.querying.local_policy_simulation import policy_has_matching_statement  # noqa: E402
 from principalmapper.util.case_insensitive_dict import CaseInsensitiveDict  # noqa: E402
 
 from experiments.tests import iam_documented as documented  # noqa: E402

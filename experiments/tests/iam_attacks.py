@@ -37,12 +37,7 @@ INSTANCE: Context = {
     "ec2:MetadataHttpPutResponseHopLimit": "1",
     "ec2:Tenancy": "default",
 }
-DISK: Context = {
-    **ASKED,
-    "ec2:Encrypted": "true",
-    "ec2:VolumeType": "gp3",
-    "ec2:VolumeSize": "16",
-}
+DISK: Context = {**ASKED, "ec2:Encrypted": "true", "ec2:VolumeType": "gp3", "ec2:VolumeSize": "16"}
 
 
 @dataclass(frozen=True)
@@ -225,11 +220,7 @@ _WHEN_MADE: dict[str, list[One]] = {
         )
     ),
     "a machine without our tag": run(
-        instance=One(
-            "ec2:RunInstances",
-            f"{EC2}:instance/*",
-            _without_tags(INSTANCE),
-        )
+        instance=One("ec2:RunInstances", f"{EC2}:instance/*", _without_tags(INSTANCE))
     ),
     "a disk of 16 TB": _disk(ec2__VolumeSize="16384"),
     "a dear kind of disk": _disk(ec2__VolumeType="io2"),
@@ -237,11 +228,7 @@ _WHEN_MADE: dict[str, list[One]] = {
     "a disk of 1,000 MB/s": _disk(ec2__VolumeThroughput="1000"),
     "a disk in clear": _disk(ec2__Encrypted="false"),
     "a disk without our tag": run(
-        volume=One(
-            "ec2:RunInstances",
-            f"{EC2}:volume/*",
-            _without_tags(DISK),
-        )
+        volume=One("ec2:RunInstances", f"{EC2}:volume/*", _without_tags(DISK))
     ),
     "a disk of a stranger's snapshot": _with("snapshot/snap-9", THEIRS),
     "a machine with another's key pair": _with("key-pair/admin", THEIRS),
@@ -300,10 +287,7 @@ _WHEN_MADE: dict[str, list[One]] = {
     "a group with another team's tag": _group(
         "CreateAutoScalingGroup", ONE, {"aws:TagKeys": [_TAG, "team"]}
     ),
-    "a group without our tag": _group(
-        "CreateAutoScalingGroup",
-        _without_tags(ONE),
-    ),
+    "a group without our tag": _group("CreateAutoScalingGroup", _without_tags(ONE)),
     "a launch configuration": [One("autoscaling:CreateLaunchConfiguration", "*")],
     "a fleet of machines": _ec2("CreateFleet", "fleet/*", ASKED),
     "a spot fleet": _ec2("RequestSpotFleet", "spot-fleet-request/*", ASKED),

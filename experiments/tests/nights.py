@@ -17,12 +17,7 @@ from experiments.nightly import night as night_module
 from experiments.nightly.history import History, read_history
 from experiments.nightly.night import Outcome, Tools, nightly
 from experiments.nightly.suite import Suite, load_suite
-from experiments.tests.nightly_fixture import (
-    calls,
-    stand_in,
-    suite_file,
-    template_run,
-)
+from experiments.tests.nightly_fixture import calls, stand_in, suite_file, template_run
 from experiments.tests.quiet import NOBODY
 from experiments.tests.started import until
 

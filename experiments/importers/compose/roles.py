@@ -146,10 +146,7 @@ def _lay(folder: Path, mount: Mount, service: Service, note: Note) -> None:
 def _in_project(mount: Mount, project: Path, note: Note) -> Path | None:
     path = (project / Path(mount.source).expanduser()).resolve()
     if Path(mount.source).is_absolute() and not path.is_relative_to(project.resolve()):
-        note(
-            mount.key,
-            f"{mount.source} is no part of the project: it is left out",
-        )
+        note(mount.key, f"{mount.source} is no part of the project: it is left out")
     elif not path.exists():
         note(mount.key, f"{mount.source} is not there: it is left out")
     elif not (path.is_dir() or path.is_file()):
@@ -207,7 +204,4 @@ def _grant(
         note(key, f"{one.source} is kept elsewhere (external): the service does not find it")
         return
     if one.kind == "secrets":
-        note(
-            key,
-            f"{one.source} is a file of the design and of its image: use one for tests only",
-        )
+        note(key, f"{one.source} is a file of the design and of its image: use one for tests only")

@@ -182,11 +182,7 @@ def _requests_of(tier: Tier, note: Note) -> Sequence[SampleRequest]:
 
 
 def write_readme(
-    folder: Path,
-    name: str,
-    file: Path,
-    tiers: Mapping[str, Tier],
-    told: Sequence[tuple[str, str]],
+    folder: Path, name: str, file: Path, tiers: Mapping[str, Tier], told: Sequence[tuple[str, str]]
 ) -> None:
     """README.md: the tiers, and what of the file has no effect."""
     rows = []

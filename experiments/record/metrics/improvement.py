@@ -31,7 +31,7 @@ STATISTICS: Mapping[str, tuple[Callable[[Floats], float], float | None]] = {
 }
 # Only where enough samples lie beyond it: most runs have a thousand requests an arm.
 OF_MANY: Mapping[str, tuple[Callable[[Floats], float], float]] = {
-    "p99_9": (quantile_value(0.999), 0.999),
+    "p99_9": (quantile_value(0.999), 0.999)
 }
 
 

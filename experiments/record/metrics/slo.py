@@ -172,11 +172,7 @@ def _limits(
 
 
 def _judged(
-    name: str,
-    beyond: NDArray[np.bool_],
-    interval: tuple[float, float],
-    allowed: float,
-    what: str,
+    name: str, beyond: NDArray[np.bool_], interval: tuple[float, float], allowed: float, what: str
 ) -> Judged:
     low, high = interval
     met = True if high <= allowed else False if low > allowed else None

@@ -156,10 +156,7 @@ def without_nan(value: Any) -> Any:
 
 
 def _phases(
-    frame: pl.DataFrame,
-    arms: Sequence[str],
-    found: Sequence[Window],
-    ideal: Ideal,
+    frame: pl.DataFrame, arms: Sequence[str], found: Sequence[Window], ideal: Ideal
 ) -> dict[str, dict[str, UserMetrics]]:
     phases: dict[str, dict[str, UserMetrics]] = {}
     for phase in frame.sort("intended_s")["phase"].unique(maintain_order=True).to_list():

@@ -23,10 +23,7 @@ Spans = Sequence[tuple[float, float]]
 
 
 def undisturbed_cores(
-    hosts: pl.DataFrame,
-    windows: Sequence[Window],
-    machines: Sequence[str],
-    spans: Spans,
+    hosts: pl.DataFrame, windows: Sequence[Window], machines: Sequence[str], spans: Spans
 ) -> Floats:
     """Cores in use, a value per machine and second, within `spans`."""
     parts = [np.empty(0)]

@@ -17,13 +17,7 @@ _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
 
 
 def request_point(
-    record: RequestRecord,
-    block: Block,
-    account: Account,
-    *,
-    experiment: str,
-    run: str,
-    t0_ns: int,
+    record: RequestRecord, block: Block, account: Account, *, experiment: str, run: str, t0_ns: int
 ) -> Point:
     """A request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0 on the
     wall clock.
@@ -121,10 +115,7 @@ class Annotations:
         title = " ".join(part for part in (event["kind"], event["machine"]) if part)
         if event["action"] == "error":
             title = f"error: {title}"
-        end = {
-            "duration_ms": (time_s - start_s) * 1e3,
-            "end_ms": self._ns_at(time_s) // 1_000_000,
-        }
+        end = {"duration_ms": (time_s - start_s) * 1e3, "end_ms": self._ns_at(time_s) // 1_000_000}
         tags = {
             **self._names,
             "what": event["what"],

@@ -9,9 +9,8 @@ from core.errors import EnvironmentMissing
 from core.json_object import JsonObject
 from experiments.record.records import HOSTS
 from experiments.record.telemetry.writer import DATABASE
-from grafana.address import client_of, without_login
-
-QUERY_TIMEOUT_S = 30.0
+from grafana.address import without_login
+from grafana.influx import Influx, QueryError
 
 
 class InfluxQuery:
@@ -19,22 +18,31 @@ class InfluxQuery:
 
     def __init__(self, url: str) -> None:
         self._shown = without_login(url)
-        self._client = client_of(url, QUERY_TIMEOUT_S)
+        self._influx = Influx(url, DATABASE)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._influx.close()
 
     def rows(self, influxql: str) -> list[JsonObject]:
-        """The rows of all series, with their tags and `_measurement`; `time` in ns."""
-        result = self._ask({"q": influxql, "db": DATABASE, "epoch": "ns"})
+        """The rows of all series, with their tags and `_measurement`; `time` in ns. Raises
+        EnvironmentMissing."""
+        try:
+            found = self._influx.series(influxql, "ns")
+        except (httpx.HTTPError, QueryError, ValueError) as error:
+            raise EnvironmentMissing(
+                f"InfluxDB at {self._shown}",
+                expected=f"an answer to {influxql}",
+                got=f"{type(error).__name__}: {error}",
+                hint="See whether the machine influxdb-1 is up; run files do not depend on it.",
+            ) from error
         return [
             {
                 "_measurement": series.get("name", ""),
                 **series.get("tags", {}),
                 **dict(zip(series["columns"], values, strict=True)),
             }
-            for series in result.get("series", [])
+            for series in found
             for values in series.get("values", [])
         ]
 
@@ -62,26 +70,6 @@ class InfluxQuery:
             for row in rows
         ]
         return pl.DataFrame(table, schema=HOSTS, strict=False).sort("time_s", "machine")
-
-    def _ask(self, parameters: dict[str, str]) -> JsonObject:
-        try:
-            response = self._client.get("/query", params=parameters)
-            body = response.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise self._failed(parameters["q"], f"{type(error).__name__}: {error}") from error
-        result = (body.get("results") or [{}])[0]
-        problem = body.get("error") or result.get("error")
-        if problem:
-            raise self._failed(parameters["q"], str(problem))
-        return dict(result)
-
-    def _failed(self, influxql: str, got: str) -> EnvironmentMissing:
-        return EnvironmentMissing(
-            f"InfluxDB at {self._shown}",
-            expected=f"an answer to {influxql}",
-            got=got,
-            hint="See whether the machine influxdb-1 is up; run files do not depend on it.",
-        )
 
 
 def literal(text: str) -> str:

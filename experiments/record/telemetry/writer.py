@@ -166,9 +166,7 @@ class InfluxWriter:
     def _send(self, lines: list[bytes]) -> tuple[_Reply, str]:
         try:
             response = self._client.post(
-                "/write",
-                params={"db": DATABASE, "precision": "ns"},
-                content=b"\n".join(lines),
+                "/write", params={"db": DATABASE, "precision": "ns"}, content=b"\n".join(lines)
             )
         except httpx.HTTPError as error:
             return _Reply.AWAY, f"{type(error).__name__}: {error}"

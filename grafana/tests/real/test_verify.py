@@ -37,9 +37,7 @@ def test_every_panel_annotation_and_variable_returns_rows(filled: Filled) -> Non
     assert [query.panel for query in _HOST_QUERIES if rows[query.panel] == 0] == []
 
 
-def test_the_arbiters_dashboard_has_data_of_a_tune_in_every_panel(
-    tuned: Filled,
-) -> None:
+def test_the_arbiters_dashboard_has_data_of_a_tune_in_every_panel(tuned: Filled) -> None:
     """A tune at r = (1, 1) and (1, 2) whose web tier was overloaded: there is waste, and errors."""
     results = verify(tuned.url, tuned.database, tuned.experiment, tuned.run, "arbiters")
     assert [panel for panel, _ in results] == list(
@@ -127,9 +125,7 @@ def test_the_command_exits_3_when_influxdb_does_not_answer() -> None:
     assert "is the fleet up" in done.stderr
 
 
-def test_a_recorded_run_shows_the_same_rows_as_the_one_it_was_recorded_from(
-    filled: Filled,
-) -> None:
+def test_a_recorded_run_shows_the_same_rows_as_the_one_it_was_recorded_from(filled: Filled) -> None:
     database = "recorded"
     recorded = record(filled.url, filled.database, filled.experiment, filled.run)
     write(filled.url, recorded, database)

@@ -250,9 +250,7 @@ class Hdfs(System):
                 return
             time.sleep(_POLL_S)
         raise MeasurementFailed(
-            "blocks on DataNodes",
-            expected=f"{wanted} within {_SETTLED_S:g} s",
-            got=str(used),
+            "blocks on DataNodes", expected=f"{wanted} within {_SETTLED_S:g} s", got=str(used)
         )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:

@@ -197,11 +197,7 @@ class OpenLoop(Arrivals):
     """Asks the operation of each arrival by the clients of the plan."""
 
     def __init__(
-        self,
-        plan: LoadPlan,
-        *,
-        clock: Callable[[], float],
-        record: Callable[[RequestRecord], None],
+        self, plan: LoadPlan, *, clock: Callable[[], float], record: Callable[[RequestRecord], None]
     ) -> None:
         super().__init__(plan, clock=clock, record=record)
         self._clients = clients_of(plan, clock)

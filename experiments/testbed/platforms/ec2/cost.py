@@ -159,7 +159,4 @@ def _tags(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _disks(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [
-        *(values.get("root_block_device") or []),
-        *(values.get("ebs_block_device") or []),
-    ]
+    return [*(values.get("root_block_device") or []), *(values.get("ebs_block_device") or [])]

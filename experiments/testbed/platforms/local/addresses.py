@@ -15,10 +15,7 @@ from core.errors import EnvironmentMissing
 
 PORTS = {"entry_port": 18080, "influxdb_port": 18086, "grafana_port": 13000}
 _TRIES = 200  # ports upwards of each
-_RANGES = {
-    "data_cidr": IPv4Network("198.18.0.0/16"),
-    "control_cidr": IPv4Network("198.19.0.0/16"),
-}
+_RANGES = {"data_cidr": IPv4Network("198.18.0.0/16"), "control_cidr": IPv4Network("198.19.0.0/16")}
 _PREFIX = 20
 
 

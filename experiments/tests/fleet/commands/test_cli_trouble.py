@@ -1,4 +1,4 @@
-"""A user's mistake, or a host that lacks something, ends in one message and the right exit code."""
+"""A host that lacks something ends a command in one message and the right exit code."""
 
 from __future__ import annotations
 
@@ -10,82 +10,12 @@ import pytest
 
 from experiments.paths import ROOT
 from experiments.testbed.platforms.local import docker
-from experiments.tests.adopt_fixture import source_run
-from experiments.tests.called import call, refusal, sparecraft
+from experiments.tests.called import refusal, sparecraft
 from experiments.tests.disks import mounted
 from experiments.tests.engine import docker as call_docker
 
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 EXPERIMENT = "tst-small"
-
-
-def _copy(tmp_path: Path, file: str, old: str, new: str) -> Path:
-    design = tmp_path / "mine"
-    shutil.copytree(SMALL, design)
-    text = (design / file).read_text()
-    assert old in text
-    (design / file).write_text(text.replace(old, new))
-    return design
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "named"),
-    [
-        ("experiment.toml", "rate_per_s = 4.0", "rate_per_s = -4.0", "load.rate_per_s"),
-        ("experiment.toml", "[slo]", "[slo]\nspeed = 3", "slo.speed"),
-        ("experiment.toml", '{ tier = "db", count = 1 }', "{ }", "select"),
-        ("experiment.toml", "net.limp", "net.melt", "net.melt"),
-        ("experiment.toml", "at_s = 8.0", "at_s = 80.0", "at_s"),
-        (
-            "experiment.toml",
-            "replicas = 2",
-            "replicas = 3",
-            "replicated.settings.web.replicas",
-        ),
-        ("fleet.tfvars", "db  = { tokens", "cache = { tokens", "arbiters.cache"),
-    ],
-)
-def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
-    tmp_path: Path, file: str, old: str, new: str, named: str
-) -> None:
-    design = _copy(tmp_path, file, old, new)
-    error = refusal("run", str(design), "--results", str(tmp_path / "results"))
-    assert error.exit_code == 2
-    said = " ".join(str(error).split())
-    assert named in said
-    assert file in said.replace(" ", "")
-    assert "expected" in said
-
-
-def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: Path) -> None:
-    run = source_run(tmp_path / "run")
-    done = call("adopt", str(run), "--to", str(tmp_path / "planned"))
-    assert done.exit_code == 0, done.output
-    assert f"sparecraft run {tmp_path}/planned" in done.stdout
-    assert {path.name for path in (tmp_path / "planned").iterdir()} == {
-        "fleet.tfvars",
-        "experiment.toml",
-        "plan.json",
-    }
-
-
-def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
-    run = source_run(tmp_path / "run", feasible=False, reasons=["no fleet within 20 nodes"])
-    error = refusal("adopt", str(run))
-    assert error.exit_code == 2
-    assert "no fleet within 20 nodes" in " ".join(str(error).split())
-    assert refusal("adopt", str(tmp_path / "none")).exit_code == 2
-
-
-def test_version_is_printed() -> None:
-    done = sparecraft("--version")
-    assert done.returncode == 0
-    assert done.stdout.startswith("sparecraft 0.")
-
-
-def test_wrong_usage_is_exit_code_2() -> None:
-    assert sparecraft("run").returncode == 2
-    assert sparecraft("fly").returncode == 2
 
 
 def test_a_missing_docker_engine_is_said_with_what_to_do(tmp_path: Path) -> None:

@@ -105,10 +105,7 @@ def test_what_another_checkout_made_is_swept_and_its_state_dropped(
 
 
 def test_one_who_holds_the_lock_is_named_and_nothing_is_changed(
-    checkouts: tuple[Stack, Stack],
-    bucket: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    checkouts: tuple[Stack, Stack], bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("experiments.testbed.platforms.terraform._LOCK_WAIT", "-lock-timeout=1s")
     stack = checkouts[0]

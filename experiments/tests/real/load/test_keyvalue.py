@@ -20,10 +20,7 @@ def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
 
 @pytest.mark.parametrize(
     ("kind", "server", "dialogue"),
-    [
-        (MemcachedClient, MEMCACHED, MEMCACHED_DIALOGUE),
-        (RedisClient, REDIS, REDIS_DIALOGUE),
-    ],
+    [(MemcachedClient, MEMCACHED, MEMCACHED_DIALOGUE), (RedisClient, REDIS, REDIS_DIALOGUE)],
 )
 def test_a_server_s_answers_have_their_outcome_and_size(
     kind: type[ByteClient],

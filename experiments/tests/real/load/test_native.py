@@ -60,11 +60,7 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 @pytest.mark.parametrize(
     ("protocol", "dialogue"),
-    [
-        ("memcached", MEMCACHED_DIALOGUE),
-        ("mysql", MYSQL_DIALOGUE),
-        ("redis", REDIS_DIALOGUE),
-    ],
+    [("memcached", MEMCACHED_DIALOGUE), ("mysql", MYSQL_DIALOGUE), ("redis", REDIS_DIALOGUE)],
 )
 def test_a_server_s_answers_have_their_outcome_and_size(
     tmp_path: Path, entries: dict[str, str], protocol: str, dialogue: Dialogue

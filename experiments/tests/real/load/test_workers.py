@@ -78,9 +78,7 @@ def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_worker_and_from
     assert alive(pids) == []
 
 
-def test_what_a_killed_worker_had_to_send_is_lost_and_the_measurement_fails(
-    tmp_path: Path,
-) -> None:
+def test_what_a_killed_worker_had_to_send_is_lost_and_the_measurement_fails(tmp_path: Path) -> None:
     with serving() as server:
         plan = shared(make_plan(server.url, ["good"] * 600, gap_s=0.01), 3)
         handle = begun(tmp_path, plan, worker="locust")

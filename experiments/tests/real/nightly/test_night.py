@@ -11,11 +11,7 @@ from experiments.nightly.history import FILE, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
 from experiments.tests.disks import fill
-from experiments.tests.nightly_fixture import (
-    made_up_run,
-    suite_file,
-    write_nights,
-)
+from experiments.tests.nightly_fixture import made_up_run, suite_file, write_nights
 from experiments.tests.nights import Nights
 
 pytestmark = pytest.mark.usefixtures("own_runs")

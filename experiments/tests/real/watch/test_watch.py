@@ -20,9 +20,9 @@ from playwright.sync_api import Browser
 from rich.console import Console
 
 from core.errors import EnvironmentMissing, InputError
+from core.terminal import out
 from experiments.commands import watch as watching
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import out
 from experiments.commands.watch import watch
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.replayed import replayed

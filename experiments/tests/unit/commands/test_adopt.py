@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from core.config_file import check, read_toml
 from core.errors import InputError
-from experiments.design import designs_available, load_design
+from experiments.design import Design, designs_available, load_design
+from experiments.design.design import DESIGNS
 from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Interference, Load, TierSettings
 from experiments.design.schedule import blocks
@@ -23,9 +25,10 @@ from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
 from experiments.record.manifest import infeasible_json
 from experiments.tests.adopt_fixture import RUN, source_run
+from experiments.tests.called import call
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
-from experiments.tests.spec_fixture import TOML, design, write
+from experiments.tests.spec_fixture import TOML, design
 from random_tests import examples
 
 
@@ -66,6 +69,12 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_p
     assert made.prediction is not None
     assert made.prediction.predicted.p95_ms == 231.0
     assert load_design(made.directory) == made
+
+
+def test_the_command_that_measures_the_plan_is_shown(run: Path, tmp_path: Path) -> None:
+    done = call("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert done.exit_code == 0, done.output
+    assert f"sparecraft run {tmp_path}/planned" in done.stdout
 
 
 def test_an_slo_without_a_p99_stays_one(tmp_path: Path) -> None:
@@ -238,8 +247,8 @@ def test_a_design_with_a_prediction_of_something_else_is_refused(
 
 def _with_load() -> list[str]:
     """Those that a plan can be made of: who sends no [load] learns nothing for one."""
-    stated = {name: load_design(name).experiment.model_fields_set for name in designs_available()}
-    return [name for name, tables in stated.items() if "load" in tables]
+    files = {name: DESIGNS / name / "experiment.toml" for name in designs_available()}
+    return [name for name, file in files.items() if "load" in tomllib.loads(file.read_text())]
 
 
 @pytest.mark.parametrize("name", _with_load())
@@ -254,6 +263,11 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
     assert (again.fleet, again.experiment) == (given.fleet, given.experiment)
 
 
+@pytest.fixture(scope="module")
+def read_design(tmp_path_factory: pytest.TempPathFactory) -> Design:
+    return design(tmp_path_factory.mktemp("design"))
+
+
 @given(
     name=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
     interference=st.builds(Interference, pattern=st.sampled_from(["none", "front", "back", "both"]),
@@ -261,13 +275,14 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
 )  # fmt: skip
 @examples(60)
 def test_an_experiment_is_read_back_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, name: str, interference: Interference
+    read_design: Design, name: str, interference: Interference
 ) -> None:
-    folder = tmp_path_factory.mktemp("design")
-    source = load_design(write(folder)).experiment
-    arms = {name: source.arms["baseline"], name + "x": source.arms["replicated"]}
-    experiment = source.model_copy(update={"arms": arms, "interference": interference})
-    file = folder / "experiment.toml"
+    known = read_design.experiment.arms
+    arms = {name: known["baseline"], name + "x": known["replicated"]}
+    experiment = read_design.experiment.model_copy(
+        update={"arms": arms, "interference": interference}
+    )
+    file = read_design.directory / "again.toml"
     file.write_text(experiment_text(experiment, ""), encoding="utf-8")
     assert check(read_toml(file), Experiment) == experiment
 

@@ -116,9 +116,7 @@ def test_an_address_that_is_none_is_said(
         _all_said(error)
 
 
-def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
-    odd: dict[str, Path],
-) -> None:
+def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(odd: dict[str, Path]) -> None:
     _all_said(refusal("init", str(odd["empty"] / "shop")))
     asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
     done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")
@@ -190,8 +188,13 @@ except SystemExit:
     assert all(name in done.stdout for name in COMMANDS)
 
 
-def test_an_unknown_command_is_wrong_usage() -> None:
-    assert CliRunner().invoke(app, ["fly"]).exit_code == 2
+@pytest.mark.parametrize("words", ["fly", "run"])
+def test_an_unknown_command_and_one_without_its_argument_are_wrong_usage(words: str) -> None:
+    assert call(words).exit_code == 2
+
+
+def test_version_is_printed() -> None:
+    assert call("--version").output.startswith("sparecraft 0.")
 
 
 def test_a_message_has_one_full_stop_where_what_came_ends_with_one() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from typer.testing import CliRunner
 
 from core.errors import InputError
 from core.vocabulary import MECHANISMS
-from experiments.cli import COMMANDS, PANELS, app, command
+from experiments import kinds
+from experiments.cli import COMMANDS, PANELS, app, command, main
 from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
 from experiments.commands.list import _designs as list_designs
 from experiments.commands.list import _shown
-from experiments.design.design import designs_available
 from experiments.paths import ROOT
 from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft
@@ -123,17 +124,24 @@ def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
     [(("run", "no-such-design"), 2), (("run", "mediawiki-noisy", "--no-such-option"), 2),
      (("report", "no-such-run"), 2), (("fly",), 2)],
 )  # fmt: skip
-def test_with_json_an_error_is_json(arguments: tuple[str, ...], exit_code: int) -> None:
-    done = sparecraft(*arguments, "--json")
-    error = json.loads(done.stdout)["error"]
-    assert done.returncode == error["exit_code"] == exit_code
+def test_with_json_an_error_is_json(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    exit_code: int,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sparecraft", *arguments, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert ended.value.code == error["exit_code"] == exit_code
     assert set(error) == {"place", "expected", "got", "hint", "also", "exit_code"}
     assert error["got"]
 
 
-def test_with_json_an_answer_and_its_exit_code_are_as_without(tmp_path: Path) -> None:
-    done = sparecraft("list", "--results", str(tmp_path), "--json")
-    assert (done.returncode, json.loads(done.stdout)["runs"]) == (0, [])
+def test_with_json_an_answer_and_its_exit_code_are_as_without() -> None:
+    done = sparecraft("glossary", "NodT", "--json")
+    assert (done.returncode, list(json.loads(done.stdout))) == (0, ["NodT"])
 
 
 def _completed(*words: str) -> list[str]:
@@ -167,6 +175,13 @@ def results(two_runs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(two_runs, tmp_path / "runs"))
 
 
+@pytest.fixture
+def few_designs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that come along two are enough for a list; `test_check.py` reads each."""
+    two = ("mediawiki-noisy", "redis-capacity")
+    monkeypatch.setattr("experiments.design.designs_available", lambda: two)
+
+
 def newest(results: Path) -> dict[str, Any]:
     return dict(json.loads((results / "mediawiki-noisy" / RUNS[1] / "result.json").read_text()))
 
@@ -183,6 +198,7 @@ def _json(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.usefixtures("few_designs")
 def test_list_says_what_a_design_asks_takes_and_came_to(results: Path) -> None:
     designs = {one["name"]: one for one in _json("list", "--results", str(results))["designs"]}
     noisy = designs["mediawiki-noisy"]
@@ -192,6 +208,7 @@ def test_list_says_what_a_design_asks_takes_and_came_to(results: Path) -> None:
     assert (designs["redis-capacity"]["minutes"], designs["redis-capacity"]["last"]) == (None, None)
 
 
+@pytest.mark.usefixtures("few_designs")
 def test_list_has_one_s_own_designs_first_also_one_that_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +217,7 @@ def test_list_has_one_s_own_designs_first_also_one_that_is_wrong(
     make_design(Path("torn"))
     Path("torn/fleet.tfvars").write_text("tiers = {")
     designs = _json("list", "--results", str(tmp_path))["designs"]
-    assert [one["name"] for one in designs[:3]] == ["./my-shop", "./torn", designs_available()[0]]
+    assert [one["name"] for one in designs[:3]] == ["./my-shop", "./torn", "mediawiki-noisy"]
     assert designs[0]["minutes"] > 0
     assert designs[1]["minutes"] is None
 
@@ -217,9 +234,8 @@ def test_a_design_that_cannot_be_read_stops_no_list(monkeypatch: pytest.MonkeyPa
     assert all("sparecraft check" in row["question"] for row in rows)
 
 
-def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
-    results: Path,
-) -> None:
+@pytest.mark.usefixtures("few_designs")
+def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(results: Path) -> None:
     said = []
     for met in (True, False):
         modelled = {"asked": 0.999, "predicted": 0.99, "met": met}
@@ -232,21 +248,27 @@ def test_a_run_that_met_its_slo_and_has_too_little_availability_is_listed_so(
     assert said[0] != said[1]
 
 
-@pytest.mark.parametrize(
-    "what", ["mediawiki-noisy", "results/mediawiki-noisy", "mediawiki-noisy/20260102T000000Z",
-             "results/mediawiki-noisy/latest"],
-)  # fmt: skip
 def test_report_takes_a_run_by_all_its_names(
-    results: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kind = type(kinds.find("compare"))
+    monkeypatch.setattr(kind, "write_page", lambda _, folder: folder / "report.html")
     (results / "mediawiki-noisy" / "latest").symlink_to("20260102T000000Z")
     home = results / "home"
     home.mkdir()
     (home / "results").symlink_to(results, target_is_directory=True)
     monkeypatch.chdir(home)
-    assert _json("report", what)["run"] == "20260102T000000Z"
+    run = f"mediawiki-noisy/{RUNS[1]}"
+    for name in (
+        "mediawiki-noisy",
+        "results/mediawiki-noisy",
+        run,
+        "results/mediawiki-noisy/latest",
+    ):
+        assert _json("report", name)["run"] == RUNS[1]
 
 
+@pytest.mark.usefixtures("few_designs")
 def test_list_says_who_stopped_a_run(results: Path) -> None:
     stop = {"by": "halt", "condition": "", "reason": "hot", "at_s": 3.0, "undone_after_s": 0.1}
     change(results, valid=False, stopped=stop)
@@ -257,6 +279,7 @@ def test_list_says_who_stopped_a_run(results: Path) -> None:
     assert call("list", "--results", str(results)).output.count("stopped by halt") == 2
 
 
+@pytest.mark.usefixtures("few_designs")
 def test_list_shows_slo_and_gain_of_runs_from_which_something_follows(results: Path) -> None:
     body = newest(results)
     body["slo"]["met"] = True
@@ -272,6 +295,7 @@ def test_list_shows_slo_and_gain_of_runs_from_which_something_follows(results: P
     assert gains == [{"p95 gain": "1.87 × (0.828 to 4.23)", **plan}, {"arms": 2, **plan}]
 
 
+@pytest.mark.usefixtures("few_designs")
 def test_list_and_compare_show_of_many_arms_the_best(results: Path) -> None:
     body = newest(results)
     body["compare"]["comparison"] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from experiments.design import Design, load_design
+from experiments.design import Design, load_design, operation_set
 from experiments.design.experiment import OPERATIONS, Experiment, Load
 from experiments.design.notes import operation_notes
 from experiments.design.operation_set import files_of
@@ -146,13 +146,14 @@ def test_a_session_that_cannot_be_asked_is_refused_with_its_key(
     assert refused(tmp_path, PAGE, keys='user = "wiki-reader"\n') == "load.user"
 
 
-def test_a_body_of_50_mb_is_refused(tmp_path: Path) -> None:
+def test_a_body_of_50_mb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = PAGE + 'body = { file = "large" }\n'
     tmp_path.mkdir(exist_ok=True)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(50_000_000)
     assert refused(tmp_path, large) == "load.operations.0.body.file"
-    long = PAGE + f'body = {{ text = "{"x" * 9_000_000}" }}\n'
+    monkeypatch.setattr(operation_set, "BODY_BYTES_MAX", 1000)  # a text of megabytes takes seconds
+    long = PAGE + f'body = {{ text = "{"x" * 1001}" }}\n'
     assert refused(tmp_path, long) == "load.operations.0.body"
 
 

@@ -30,9 +30,7 @@ def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_program_that_cannot_be_compiled_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     program = ROOT / "build" / "tst-variants"
     program.write_text('#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n')
     program.chmod(0o755)

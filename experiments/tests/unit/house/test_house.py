@@ -95,8 +95,7 @@ def test_no_test_imports_another(top: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("top", "below"),
-    [("optimizer", {"optimizer", "core"}), ("core", {"core"})],
+    ("top", "below"), [("optimizer", {"optimizer", "core"}), ("core", {"core"})]
 )
 def test_a_wing_imports_only_what_lies_below_it(top: str, below: set[str]) -> None:
     wings = {"experiments", "optimizer", "grafana", "bench", "core", "docs"}

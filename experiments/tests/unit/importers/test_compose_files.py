@@ -61,9 +61,7 @@ def refused(project: Callable[[Files], Path], compose: str, files: Files | None 
     return error.value.place.removeprefix(f"{file.parent}/")
 
 
-def test_a_service_is_merged_into_the_one_that_it_extends(
-    project: Callable[[Files], Path],
-) -> None:
+def test_a_service_is_merged_into_the_one_that_it_extends(project: Callable[[Files], Path]) -> None:
     found = merged(project, {"compose.yaml": WEB, "shared/common.yaml": BASE})
     assert found["services"]["web"] == {
         "build": {"context": "./shared/app", "args": {"A": "1", "B": "3"}},
@@ -93,12 +91,7 @@ def test_extended_services_become_tiers_with_files_of_their_own_folder(imported:
     made = imported(WEB, files)
     role = made.folder / "roles/web"
     told = json.loads((role / "role.json").read_text())
-    assert told["environment"] == {
-        "FROM_BASE": "1",
-        "WHO": "web",
-        "FROM_WEB": "1",
-        "KEPT": "yes",
-    }
+    assert told["environment"] == {"FROM_BASE": "1", "WHO": "web", "FROM_WEB": "1", "KEPT": "yes"}
     assert (role / "context/Dockerfile").read_text() == "FROM shop\n"
     assert (role / "root/etc/app/app.conf").read_text() == "mine"
     assert [one.name for one in made.tiers] == ["web", "db", "cache"]
@@ -282,11 +275,7 @@ WRONG: list[tuple[str, str, Files]] = [
     ("compose.yaml:1: include", "include: [absent.yaml]\n", {}),
     ("compose.yaml:1: include", "include: ['oci://example.org/x']\n", {}),
     ("compose.yaml:2: include", "include:\n  - { path: [], env_file: x }\n", {}),
-    (
-        "compose.yaml:1: include",
-        "include: [{ path: sub/base.yaml, env_file: absent.env }]\n",
-        SUB,
-    ),
+    ("compose.yaml:1: include", "include: [{ path: sub/base.yaml, env_file: absent.env }]\n", SUB),
     (
         "compose.yaml:3: services.base",
         "include: [sub/base.yaml]\nservices:\n  base: { image: httpd }\n",

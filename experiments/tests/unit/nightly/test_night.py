@@ -23,13 +23,7 @@ from experiments.nightly.night import nightly
 from experiments.nightly.subprocess_run import carry_out
 from experiments.testbed.runs import Active, active, registered
 from experiments.testbed.signals import Signals, ending_signals
-from experiments.tests.nightly_fixture import (
-    T0,
-    calls,
-    made_up_run,
-    suite_file,
-    write_nights,
-)
+from experiments.tests.nightly_fixture import T0, calls, made_up_run, suite_file, write_nights
 from experiments.tests.nights import Nights, tools
 from experiments.tests.quiet import NOBODY
 from experiments.tests.started import LIMIT_S, disposition
@@ -106,9 +100,7 @@ def test_what_does_not_fit_into_the_night_comes_first_in_the_next(nights: Nights
     assert started[:2] == [(1, "mediawiki-noisy"), (2, "memcached-noisy")]
 
 
-def test_a_run_that_hangs_is_ended_its_fleet_removed_and_the_night_goes_on(
-    nights: Nights,
-) -> None:
+def test_a_run_that_hangs_is_ended_its_fleet_removed_and_the_night_goes_on(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy: minutes_max = 0.02", "memcached-noisy")
     outcome = nights.night(suite, {"mediawiki-noisy": ["hang"]})
     assert nights.calls("down") == [["down", "mediawiki-noisy"]]
@@ -169,9 +161,7 @@ def test_a_run_by_hand_is_not_disturbed(nights: Nights) -> None:
     assert nights.history().nights == ()
 
 
-def test_a_run_by_hand_is_refused_during_a_night_and_the_night_s_own_is_not(
-    nights: Nights,
-) -> None:
+def test_a_run_by_hand_is_refused_during_a_night_and_the_night_s_own_is_not(nights: Nights) -> None:
     nights.suite("mediawiki-noisy")
     by_hand = Active(os.getpid(), "by-hand", "by-hand", "/elsewhere", "")
     with nights.by_itself({"mediawiki-noisy": ["halted"]}) as night:  # whose run is registered
@@ -322,9 +312,7 @@ def test_a_history_cut_short_and_one_of_a_later_version_hinder_no_night(nights: 
     assert "ru" in (nights.folder / "nightly" / ASIDE).read_text()
 
 
-def test_a_design_that_is_longer_than_any_night_keeps_no_other_from_running(
-    nights: Nights,
-) -> None:
+def test_a_design_that_is_longer_than_any_night_keeps_no_other_from_running(nights: Nights) -> None:
     suite = nights.suite("mediawiki-tad-c3", "memcached-noisy", budget_minutes=11)
     for night in (1, 2):
         outcome = nights.night(suite)

@@ -13,12 +13,7 @@ from core.errors import InputError
 from experiments.design.prediction import PLANNED_FOLDER
 from experiments.nightly.folders import prune, told_apart
 from experiments.nightly.history import History, PredictedValue, Prediction, Writer, broken
-from experiments.nightly.predictions_page import (
-    by_figure,
-    headline,
-    list_table,
-    predictions_values,
-)
+from experiments.nightly.predictions_page import by_figure, headline, list_table, predictions_values
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, load_suite
 from experiments.tests.nightly_fixture import T0, made_up_run, suite_file, write_nights

@@ -75,8 +75,7 @@ def test_a_percentile_with_few_requests_beyond_it_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "limit_ms", "decided_by"),
-    [(True, 100_000.0, "slo"), (False, 100_000.0, None)],
+    ("before", "limit_ms", "decided_by"), [(True, 100_000.0, "slo"), (False, 100_000.0, None)]
 )
 def test_an_slo_that_was_set_before_decides_a_run_whose_figure_does_not(
     before: bool, limit_ms: float, decided_by: str | None

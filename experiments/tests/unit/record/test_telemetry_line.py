@@ -8,13 +8,7 @@ import pytest
 
 from experiments.design.schedule import Block
 from experiments.record.records import RequestRecord
-from experiments.record.telemetry import (
-    Account,
-    Annotations,
-    Point,
-    arbiter_points,
-    request_point,
-)
+from experiments.record.telemetry import Account, Annotations, Point, arbiter_points, request_point
 from experiments.record.telemetry.spool import Spool
 from experiments.tests.arbiter_stats import STATS
 

@@ -31,12 +31,7 @@ def address(role: str, index: int) -> str:
 
 
 def ensemble(
-    start: Start,
-    folder: Path,
-    role: str,
-    nodes: int,
-    *called: str,
-    **settings: str | int,
+    start: Start, folder: Path, role: str, nodes: int, *called: str, **settings: str | int
 ) -> list[Machine]:
     """A tier's machines, told what role.json says, started in reverse and ready.
 

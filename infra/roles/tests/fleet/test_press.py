@@ -60,8 +60,7 @@ def test_perf_shares_its_memories_and_is_restarted_as_a_whole(
     until_shared("web-2", "web-1", unread)
     docker("start", machines["web-3"].name)
     eventually(
-        "it waits for a cluster",
-        lambda: "not formed" in machines["web-3"].run(READY, check=False),
+        "it waits for a cluster", lambda: "not formed" in machines["web-3"].run(READY, check=False)
     )
     assert machines["web-1"].is_ready()
     # All are stopped before one is started: two that are there with the waiting one form a cluster.

@@ -30,10 +30,7 @@ HDFS = {
         "streams": ["dfs.namenode.replication.max-streams"],
         "streams_most": ["dfs.namenode.replication.max-streams-hard-limit"],
     },
-    "old": {
-        "handlers": ["dfs.namenode.handler.count"],
-        "streams": ["dfs.max-repl-streams"],
-    },
+    "old": {"handlers": ["dfs.namenode.handler.count"], "streams": ["dfs.max-repl-streams"]},
 }
 
 
