@@ -33,15 +33,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.arrays import Floats, Ints
 from core.errors import PlannerError
 from core.tolerances import U_HALVING
 from optimizer.availability import doubling, uniformization
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 NODES = 28
 ROUNDING = 5e-14  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
 HALVINGS_MAX = 5
@@ -76,8 +74,8 @@ class Rewards:
     r"""E[\int_0^1 rewards p dt] (m,), E[\int_0^1 mass absorbed dt] (e,), and a bound on the
     absolute error of any of them."""
 
-    values: Array
-    absorbed: Array
+    values: Floats
+    absorbed: Floats
     error: float
     substeps: int
 
@@ -86,10 +84,10 @@ class Rewards:
 class _State:
     """Law p (n,), absorbed mass (e,), and the integrals of rewards p (m,) and of the mass (e,)."""
 
-    p: Array
-    mass: Array
-    values: Array
-    absorbed: Array
+    p: Floats
+    mass: Floats
+    values: Floats
+    absorbed: Floats
 
 
 def expected_rewards(flow: Flow) -> Rewards:
@@ -119,7 +117,7 @@ def expected_rewards(flow: Flow) -> Rewards:
     raise _uncovered(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
 
 
-def law_over_time(flow: Flow, points: int) -> tuple[Array, float]:
+def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
     """Laws (points + 1, n) at equidistant times from 0 to the horizon, and their absolute error."""
     per_point = _substeps(flow.crash_per_horizon / points)
     coarse = _laws(flow, points, per_point)
@@ -164,8 +162,8 @@ def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
 
 @dataclass(frozen=True)
 class _Propagated:
-    values: Array
-    absorbed: Array
+    values: Floats
+    absorbed: Floats
     defect: float  # how far the law is from a distribution, plus what settling left out
     taken: int
 
@@ -209,7 +207,7 @@ def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float]
     lost = float((flow.exits @ state.p).sum())
     net -= state.p * ((net.sum() + lost) / state.p.sum())
     identity = eye_array(flow.generator.shape[0], format="csc")
-    moved: Array = splu((identity - flow.generator).tocsc()).solve(net)
+    moved: Floats = splu((identity - flow.generator).tocsc()).solve(net)
     error = (1.0 + remaining) * float(np.abs(moved).sum())
     if not error <= _SETTLED:
         return None
@@ -218,7 +216,7 @@ def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float]
     return _State(state.p + moved, state.mass, values, absorbed), error * remaining
 
 
-def _laws(flow: Flow, points: int, per_point: int) -> Array:
+def _laws(flow: Flow, points: int, per_point: int) -> Floats:
     step = _stepper(flow, points * per_point)
     state = _initial(flow)
     laws = [state.p]
@@ -263,7 +261,7 @@ def _stepper(flow: Flow, substeps: int) -> Callable[[_State], _State]:
     return step
 
 
-Solve = Callable[["Array"], "NDArray[np.complex128]"]
+Solve = Callable[["Floats"], "NDArray[np.complex128]"]
 
 
 def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
@@ -280,7 +278,7 @@ def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
     return [_banded(band, lower, upper, order, point) for point in points]
 
 
-def _order(matrix: Any) -> tuple[NDArray[np.int64], int, int]:
+def _order(matrix: Any) -> tuple[Ints, int, int]:
     """Each state's rank in an order with a narrow band, and the band's lower and upper width."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -299,7 +297,7 @@ def _sparse(matrix: Any, point: complex) -> Solve:
     identity: Any = eye_array(matrix.shape[0], format="csc")
     factor: Any = splu((point * identity - matrix).tocsc())
 
-    def solve(x: Array) -> NDArray[np.complex128]:
+    def solve(x: Floats) -> NDArray[np.complex128]:
         found: NDArray[np.complex128] = factor.solve(x.astype(np.complex128))
         return found
 
@@ -307,7 +305,7 @@ def _sparse(matrix: Any, point: complex) -> Solve:
 
 
 def _banded(
-    band: NDArray[np.complex128], lower: int, upper: int, order: NDArray[np.int64], point: complex
+    band: NDArray[np.complex128], lower: int, upper: int, order: Ints, point: complex
 ) -> Solve:
     from scipy.linalg.lapack import zgbtrf, zgbtrs
 
@@ -317,7 +315,7 @@ def _banded(
     if info != 0:
         raise _uncovered(f"a singular resolvent at {point:.3g}")
 
-    def solve(x: Array) -> NDArray[np.complex128]:
+    def solve(x: Floats) -> NDArray[np.complex128]:
         right = x[order].astype(np.complex128)
         found = np.empty_like(right)
         found[order], _ = zgbtrs(factor, lower, upper, right, pivots, overwrite_b=True)

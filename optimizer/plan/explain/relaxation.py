@@ -13,10 +13,10 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError
 from optimizer.plan.explain.curve import (
     Axis,
@@ -32,9 +32,6 @@ from optimizer.plan.explain.sensitivity import Variants
 from optimizer.plan.solve.options import NODES_MAX, Option
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
-
-if TYPE_CHECKING:
-    from optimizer.plan.solve.table import Floats
 
 SOLVES = 120
 SECONDS = 45.0

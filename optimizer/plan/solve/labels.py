@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import LOG_ROUNDING, USD_ROUNDING
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Check, Deadline, OutOfTimeError
@@ -43,13 +43,6 @@ from optimizer.plan.solve.presolve import (
 )
 from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 from optimizer.plan.solve.table import Columns, undominated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _FACTORS = (1.0, 3.0, 10.0, 30.0)  # times the price of availability
 _ROUTES_TRIED = 24  # with all of them

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import UnstableError
 from core.tolerances import SLOWER
 from optimizer.plan.solve.labels import largest_of
@@ -22,9 +23,7 @@ from optimizer.plan.solve.presolve import Pool, eligible, routes
 from optimizer.plan.solve.problem import Path, Problem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Sizes = NDArray[np.float64]
+    Sizes = Floats
 
 _SIZES_MAX = 16  # of a tier, in one direction
 _SMALLEST = 6  # of which all are looked at

@@ -16,22 +16,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 Group = tuple[int, int]  # (upstream amplification, replicas)
 _PRICES = 40  # prices of availability tried

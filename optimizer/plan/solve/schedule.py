@@ -27,18 +27,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from core.tolerances import LIMIT_INSIDE, U_FLOOR
 from core.units import HOURS_PER_MONTH
 from optimizer.prices import Instance
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 EXTRA_MAX = 8  # machines beyond the needed ones; with fewer U has reached its floor or is hopeless
 _SAME = 1e-9  # relative: capacities that differ by less are equal

@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import PROBABILITY_ROUNDING, U_FLOOR
 from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
@@ -28,13 +28,6 @@ from optimizer.availability.domains import moving_by_size, short_by_lit, stands_
 from optimizer.availability.placement import Placement
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
