@@ -118,14 +118,20 @@ def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
     return np.where(stands, used, math.inf)
 
 
-def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:
+def front(
+    problem: Problem,
+    pool: Pool,
+    check: Check = unbounded,
+    paid: Sequence[Floats | Ints] | None = None,
+) -> Pool:
     """Without options that another one of the same group matches or beats.
 
-    All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
-    at still tell options apart: the loss, and what makes a tier fast.
+    All that is left keeps the limits of its own tier, so only cost (or what is `paid` in its place)
+    and what the coupled limits look at still tell options apart: the loss, and what makes a tier
+    fast.
     """
     c = pool.columns
-    table = np.stack([c.usd, *_what_counts(problem, c)], axis=1).astype(np.float64)
+    table = np.stack([*(paid or [c.usd]), *_what_counts(problem, c)], axis=1).astype(np.float64)
     kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
     return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
 
