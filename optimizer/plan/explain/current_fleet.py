@@ -117,9 +117,8 @@ def _with_other_costs(case: Case, fleet: Sequence[_CurrentTier]) -> list[_Curren
     """The tiers with what their disks and their traffic cost."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, fleet, strict=True):
-        fixed, per_node = demand.usd_traffic(upstream, one.replicas)
-        disks = (one.nodes + one.standby) * demand.disk_usd
-        found.append(replace(one, usd_beside=fixed + per_node * one.nodes + disks))
+        beside = demand.usd_beside(upstream, one.replicas, one.nodes, one.standby)
+        found.append(replace(one, usd_beside=sum(beside)))
         upstream *= one.replicas
     return found
 
@@ -222,16 +221,8 @@ def _option(
 
 
 def _predicted(case: Case, path: Path) -> dict[str, float | None]:
-    body: dict[str, float | None] = {
+    return {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
         "utilisation": max(option.utilisation for option in path),
-    }
-    if not case.slo.latency_ms:
-        return body
-    try:
-        found = case.latency.middle(case.latency(path))
-    except UnstableError:
-        found = dict.fromkeys(case.slo.latency_ms, math.inf)
-    return body | {
-        f"p{q}_ms": round(value, 2) if math.isfinite(value) else None for q, value in found.items()
+        **case.percentiles_ms(path),
     }

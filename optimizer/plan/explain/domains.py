@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from core.errors import InputError, UnstableError
+from core.errors import InputError
 from core.tolerances import CENT
 from optimizer.availability import sizes_at
 from optimizer.plan.explain.curve import fleet_text
@@ -19,7 +19,7 @@ from optimizer.plan.inputs.domains import Domain
 from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.problem import Path
+from optimizer.plan.solve.problem import Path, in_ms
 
 _SECONDS = 5.0  # of each solve
 _RULES: dict[str, object] = {
@@ -163,17 +163,9 @@ def _without_domain(
 
 def _latency(case: Case, reduced: list[tuple[Option, int]]) -> dict[str, float | None]:
     """Percentiles with so many servers; None where they cannot carry the load."""
-    if not case.slo.latency_ms:
-        return {}
-    nothing = {f"p{q}_ms": None for q in case.slo.latency_ms}
     if any(serving < option.replicas for option, serving in reduced):
-        return dict(nothing)
-    path = tuple(replace(option, needed=serving) for option, serving in reduced)
-    try:
-        found = case.latency.middle(case.latency(path))
-    except UnstableError:
-        return dict(nothing)
-    return {f"p{q}_ms": round(v, 2) if math.isfinite(v) else None for q, v in found.items()}
+        return in_ms(dict.fromkeys(case.slo.latency_ms, math.inf))
+    return case.percentiles_ms(tuple(replace(option, needed=n) for option, n in reduced))
 
 
 def _cents(usd: float | None) -> float | None:

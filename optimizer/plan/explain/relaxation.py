@@ -30,6 +30,7 @@ from optimizer.plan.explain.curve import (
 )
 from optimizer.plan.explain.sensitivity import Variants
 from optimizer.plan.solve.options import NODES_MAX, Option
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
 
@@ -61,7 +62,7 @@ class Relaxation:
             "asked": self.asked,
             "value": self.value,
             "least": self.least,
-            "usd_per_month": round(math.fsum(o.usd_per_month for o in self.path), 2),
+            "usd_per_month": round(cost(self.path), 2),
             "fleet": fleet_text(self.path),
             "predicted": predicted(problem, self.path),
         }

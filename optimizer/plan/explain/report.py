@@ -53,9 +53,7 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
         staffed = per_s * (1.0 + _TOKENS_ABOVE_MEAN / math.sqrt(in_use)) if in_use else per_s
         tokens = least_tokens(staffed, option.replicas, option.needed, hold_s)
         active = option.nodes * option.instance.usd_per_month
-        disks = (option.nodes + option.standby) * tier.disk_usd
-        fixed, per_node = tier.usd_traffic(option.upstream, option.replicas)
-        traffic = fixed + per_node * option.nodes
+        disks, traffic = tier.usd_beside_of(option)
         plans[option.tier] = TierPlan(
             instance_type=option.instance.type_name,
             purchase=option.instance.purchase,

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from core.config_file import ConfigFile, Positive, Strict, check, refusal
-from core.errors import InputError
+from core.errors import InputError, UnstableError
 from core.vocabulary import scheme_of
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
@@ -29,7 +29,7 @@ from optimizer.plan.inputs.performability import Bound, UsersSlo
 from optimizer.plan.inputs.remedy import Remedy, without_limping
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
-from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.problem import Path, Problem, in_ms
 from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
@@ -192,6 +192,16 @@ class Case:
         """The same service with this remedy against limping."""
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
+
+    def percentiles_ms(self, path: Path) -> dict[str, float | None]:
+        """Percentiles of a fleet that the SLO has limits of, about their middle; None where it
+        cannot take the load."""
+        if not self.slo.latency_ms:
+            return {}
+        try:
+            return in_ms(self.latency.middle(self.latency(path)))
+        except UnstableError:
+            return in_ms(dict.fromkeys(self.slo.latency_ms, math.inf))
 
     def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
         """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.

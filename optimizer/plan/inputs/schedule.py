@@ -175,6 +175,14 @@ def _lost(
     return lost
 
 
+def fleet_of_sizes(path: Path, sizes: Sizes) -> Path:
+    """The fleet with so many servers of so many vCPUs in each tier, as the latency law sees it."""
+    return tuple(
+        replace(o, needed=n, extra=0, instance=replace(o.instance, vcpus=v, baseline_share=1.0))
+        for o, (n, v) in zip(path, sizes, strict=True)
+    )
+
+
 def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Sizes], bool] | None:
     """The latency limits in a period of that load, by the law of the whole page."""
     if not case.slo.latency_ms:
@@ -184,17 +192,8 @@ def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Size
 
     @cache
     def slow(period: int, sizes: Sizes) -> bool:
-        fleet = tuple(
-            replace(
-                option,
-                needed=servers,
-                extra=0,
-                instance=replace(option.instance, vcpus=vcpus, baseline_share=1.0),
-            )
-            for option, (servers, vcpus) in zip(path, sizes, strict=True)
-        )
         try:
-            found = at[period].latency(fleet)
+            found = at[period].latency(fleet_of_sizes(path, sizes))
         except UnstableError:
             return True
         return any(found[q] > limit for q, limit in limits.items())

@@ -21,6 +21,7 @@ from core.errors import SparecraftError
 from core.statistics.percentiles import percentile
 from core.tolerances import CENT
 from optimizer.fit.spec import TierSettings
+from optimizer.plan.explain.curve import fleet_text
 from optimizer.plan.explain.report import Outlook, tier_plans
 from optimizer.plan.simulate.bands import (
     BEST,
@@ -457,7 +458,7 @@ class _Search:
             "fleets": [self._fleet_body(fleet) for fleet in self._fleets],
             "moved": chosen is not None and kind_of(chosen.path) != kind_of(self._law_path),
             "law": {
-                "fleet": _words(self._law_path),
+                "fleet": fleet_text(self._law_path),
                 "usd_per_month": round(usd_of(self._law_path), 2),
             },
             "fit": {
@@ -473,7 +474,7 @@ class _Search:
 
     def _fleet_body(self, fleet: _Fleet) -> dict[str, object]:
         return {
-            "fleet": _words(fleet.path),
+            "fleet": fleet_text(fleet.path),
             "usd_per_month": round(usd_of(fleet.path), 2),
             "verdict": str(fleet.verdict),
             "kept": fleet.kept,
@@ -518,15 +519,5 @@ def _spread(values: Sequence[float], digits: int) -> Interval:
     }
 
 
-def _words(path: Path) -> str:
-    """A fleet in words, its tiers from the front to the back."""
-    parts = []
-    for one in path:
-        standby = f"+{one.standby}" if one.standby else ""
-        copies = f" r={one.replicas}" if one.replicas > 1 else ""
-        parts.append(f"{one.tier} {one.nodes}{standby} {one.instance.name}{copies}")
-    return ", ".join(parts)
-
-
 def _text(fleet: _Fleet) -> str:
-    return f"{_words(fleet.path)}, {usd_of(fleet.path):.2f} USD"
+    return f"{fleet_text(fleet.path)}, {usd_of(fleet.path):.2f} USD"

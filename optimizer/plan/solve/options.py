@@ -64,6 +64,17 @@ class TierDemand:
         read = (1.0 - law.unspread) * replicas + law.one_share
         return usd * read, usd * law.write_share
 
+    def usd_beside(
+        self, upstream: int, replicas: int, nodes: int, standby: int
+    ) -> tuple[float, float]:
+        """USD a month of the disks of so many machines, and of what crosses zones to them."""
+        fixed, per_node = self.usd_traffic(upstream, replicas)
+        return (nodes + standby) * self.disk_usd, fixed + per_node * nodes
+
+    def usd_beside_of(self, one: Option) -> tuple[float, float]:
+        """The same of an option."""
+        return self.usd_beside(one.upstream, one.replicas, one.nodes, one.standby)
+
     @property
     def has_state(self) -> bool:
         """True where data or writes are planned with."""

@@ -92,6 +92,13 @@ def unavailability_of(path: Sequence[Option]) -> float:
     return found
 
 
+def in_ms(found: Mapping[int, float]) -> dict[str, float | None]:
+    """Percentiles [ms] as plan.json names and rounds them; None for one without end."""
+    return {
+        f"p{q}_ms": round(ms, 2) if math.isfinite(ms) else None for q, ms in sorted(found.items())
+    }
+
+
 def violations(problem: Problem, path: Path) -> list[str]:
     """Families of limits that `path` breaks, evaluated without the solver and its tolerances."""
     broken = []

@@ -406,6 +406,16 @@ class Schedule:
         """The measure of the whole, starts included."""
         return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
 
+    def quota_used(self, problem: HourlyProblem, quota: Quota, period: int) -> float:
+        """The part of a quota that is taken in a period, by what starts then too."""
+        used, after = 0.0, (period + 1) % len(problem.periods)
+        for one in (one for tier in self.bought for one in tier):
+            now = one.running[period]
+            if problem.starting_h > 0 and not committed(one.machine):
+                now += starts(one.running)[after]
+            used += quota.of(one.machine) * now
+        return used
+
     def sizes(self, period: int) -> Sizes:
         """Arguments of the latency law."""
         return tuple((one.needed[period], one.vcpus) for one in self.designs)

@@ -498,18 +498,12 @@ def _stands(
 
 
 def _over_quota(problem: HourlyProblem, found: Schedule) -> list[str]:
-    broken = []
-    for q, quota in enumerate(problem.quotas):
-        for p in range(len(problem.periods)):
-            used = 0.0
-            for one in (one for tier in found.bought for one in tier):
-                now = one.running[p]
-                if problem.starting_h > 0 and not one.standing:
-                    now += starts(one.running)[(p + 1) % len(problem.periods)]
-                used += quota.of(one.machine) * now
-            if used > quota.most:
-                broken.append(f"quota {q}, period {p}")
-    return broken
+    return [
+        f"quota {q}, period {p}"
+        for q, quota in enumerate(problem.quotas)
+        for p in range(len(problem.periods))
+        if found.quota_used(problem, quota, p) > quota.most
+    ]
 
 
 def _stopped_early(problem: HourlyProblem, found: Schedule) -> list[str]:
