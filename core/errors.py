@@ -143,7 +143,9 @@ def require_share(place: str, value: float, *, one: bool = True) -> float:
 
 
 def require_count(place: str, value: int, *, least: int = 0) -> int:
-    """Return `value` if it is an integer >= `least`, else raise InputError."""
+    """Return `value` if it is an integer in [`least`, MOST], else raise InputError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(place, expected=f"an integer of at least {least}", got=repr(value))
+    if value > MOST:
+        raise InputError(place, expected=f"an integer of at most {MOST:g}", got=repr(value)[:20])
     return value

@@ -182,6 +182,8 @@ def _present_words(there: Mapping[str, Any]) -> str:
     if there["keeps_all_limits"]:
         return "The present fleet keeps all limits."
     found = there["predicted"]
+    if found is None:
+        return "The present fleet was not looked at: there was no time, or too many places."
     figures = [f"availability {_availability(found['availability'])}",
                f"load {_percent_up(found['utilisation'])}"]  # fmt: skip
     figures += [

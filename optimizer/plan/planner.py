@@ -173,7 +173,7 @@ def make_plan(
         else (*_of_simulation(law_path, found.path), *others)
     )
     margin = margin_of(case, asked.figures, found.path)
-    sure = confidence_of(case, asked.rates, found.path)
+    sure = confidence_of(case, asked.rates, found.path, deadline)
     plan = replace(
         frame,
         assumptions=assumptions(asked, binds),

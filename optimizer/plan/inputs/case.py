@@ -282,8 +282,12 @@ class Case:
         allowed = [
             one
             for one in self.book.instances(self.region)
-            if tier.instance_types is None or one.type_name in tier.instance_types
+            if (tier.instance_types is None or one.type_name in tier.instance_types)
+            and one.arch in tier.arch
         ]
+        if not allowed:
+            built = " or ".join(tier.arch)
+            return f"tier {tier.name}: arch: {self.region} has no instance type of {built}"
         most = max((one.memory_gb * 1024 for one in allowed), default=0.0)
         which = "allowed instance type" if tier.instance_types is not None else "instance type"
         needed = tier.memory_mb + self.headroom_mb

@@ -24,7 +24,7 @@ class Host(Strict):
     name: Annotated[str, Field(min_length=1)]
     count: Annotated[int, Field(ge=1, le=SERVERS_MAX)]
     cores: Positive
-    memory_mb: Annotated[int, Field(ge=64)]
+    memory_mb: Annotated[int, Field(ge=64, le=MOST)]
     usd_per_month: Annotated[float, Field(ge=0, le=MOST)]
 
     @property

@@ -104,7 +104,7 @@ class DeclaredTier(Strict):
     capacity: Text | None = None
     workload: Text | None = None
     cv2: Annotated[float, Field(ge=CV2_RANGE[0], le=CV2_RANGE[1])] | None = None
-    memory_mb: Annotated[int, Field(ge=64)] | None = None
+    memory_mb: Annotated[int, Field(ge=64, le=MOST)] | None = None
     nic_mbps: Rate | None = None
     disk_mbps: Rate | None = None
     interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None

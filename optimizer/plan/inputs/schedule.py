@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Problem, Strict, refusal
-from core.errors import UnstableError
+from core.errors import MOST, UnstableError
 from core.vocabulary import Mechanism, Scheme
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.domains import covers_of
@@ -35,7 +35,7 @@ class DeclaredQuota(Strict):
 
     instance_types: Annotated[list[str], Field(min_length=1)]
     vcpus: Positive | None = None
-    machines: Annotated[int, Field(ge=0)] | None = None
+    machines: Annotated[int, Field(ge=0, le=MOST)] | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> DeclaredQuota:

@@ -147,7 +147,7 @@ class Degraded(Strict):
     its capacity, and nobody has noticed it yet.
     """
 
-    nodes_down: Annotated[int, Field(ge=0)] = 0
+    nodes_down: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
     limping: Annotated[int, Field(ge=0, le=1)] = 0
     limp_speed: Share = 1.0
 
