@@ -4,7 +4,6 @@
     ├── InputError          2       wrong usage or input: the user's file, key or argument
     │   └── UnstableError   2       a queue was asked for where the load is at least the capacity
     ├── PlannerError        2       a model or a search that came to no answer
-    ├── VerdictFailed       1       the run ended, and an SLO or a verdict did not hold
     ├── MeasurementFailed   1       the run could not go on; what was measured until then is kept
     ├── Interrupted         130     Ctrl-C or SIGTERM
     └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
@@ -80,10 +79,6 @@ class PlannerError(SparecraftError):
     """A model or a search came to no answer."""
 
     exit_code = 2
-
-
-class VerdictFailed(SparecraftError):
-    """The run ended, and an SLO or a verdict did not hold."""
 
 
 class MeasurementFailed(SparecraftError):

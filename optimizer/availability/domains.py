@@ -24,50 +24,17 @@ and a domain's own machines active.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from core.arrays import Floats
 from core.errors import InputError
-from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 from core.vocabulary import Mechanism, Scheme, mechanism_of
 from optimizer.availability.models import active_route_anywhere, pool_consumed
-from optimizer.availability.placement import Level, Placement, lit_law, sizes_at
+from optimizer.availability.placement import Level
 from optimizer.availability.rates import HORIZON_S, FailureRates
-
-
-def spread_unavailability(
-    needed: int,
-    extra: int,
-    rates: FailureRates,
-    levels: Sequence[Level],
-    placement: Placement,
-    *,
-    mechanism: str,
-    scheme: str,
-) -> float:
-    """Share of the year without `needed` machines up in domains that are up: at most this.
-
-    Parameters: placement of all machines, the pool included; the rest as `availability`.
-    Returns: float in [U_FLOOR, 1], with the models' error bound on top.
-    Raises: InputError for limping machines, of which the law per place is not known, and for a
-    placement of another number of machines.
-    """
-    short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
-    placed = sum(sizes_at(placement, 0))
-    if placed != len(short) - 1:
-        raise InputError(
-            "placement", expected=f"{len(short) - 1} machines, as the tier has", got=f"{placed}"
-        )
-    found = float(lit_law(levels, placement) @ short)
-    if stands_in(mechanism, scheme):
-        for depth, level in enumerate(levels):
-            shares = moving_by_size(needed, needed + extra, rates, level)
-            found += float(shares[sizes_at(placement, depth)].sum())
-    return min(1.0, max(found, U_FLOOR))
 
 
 def stands_in(mechanism: str, scheme: str) -> bool:

@@ -77,7 +77,6 @@ class Rewards:
     values: Floats
     absorbed: Floats
     error: float
-    substeps: int
 
 
 @dataclass
@@ -99,7 +98,7 @@ def expected_rewards(flow: Flow) -> Rewards:
     substeps = _substeps(flow.crash_per_horizon)
     if _cheaper_by_steps(flow, substeps):
         law, absorbed, error = uniformization.mean_law(flow.generator, flow.exits, flow.start)
-        return Rewards(flow.rewards @ law, absorbed, error, 0)
+        return Rewards(flow.rewards @ law, absorbed, error)
     if substeps > _MANY_SUBSTEPS and (found := _by_doubling(flow)) is not None:
         return found
     coarse = _propagate(flow, substeps)
@@ -112,7 +111,7 @@ def expected_rewards(flow: Flow) -> Rewards:
         )
         if max(difference, coarse.defect, fine.defect) < U_HALVING:
             error = difference + fine.defect + ROUNDING * fine.taken
-            return Rewards(fine.values, fine.absorbed, error, fine.taken)
+            return Rewards(fine.values, fine.absorbed, error)
         coarse = fine
     raise _uncovered(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
 
@@ -144,7 +143,7 @@ def _by_doubling(flow: Flow) -> Rewards | None:
     found = doubling.occupancy(rates, 1.0)
     if not found.error < U_HALVING:
         return None
-    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error, 0)
+    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error)
 
 
 def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:

@@ -27,8 +27,6 @@ from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period, Quo
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
 
-OBJECTIVES = ("usd", "nodes", "energy")
-
 
 class DeclaredQuota(Strict):
     """An account's bound on machines of these types that run at the same time, in all tiers."""
