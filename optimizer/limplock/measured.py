@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from core.config_file import Positive, Strict, Written, refusal
+from core.config_file import Interval, Positive, Strict, Text, Written
 from core.errors import InputError
 from core.runfiles.part import Part, part_of
 
-Text = Annotated[str, Field(min_length=1)]
 _CHOICE = ("row", "scenario", "arm", "part")
 _TOO_FEW = "too few repeats"  # as a run begins the reason that more of them would mend
 COPYING = ("F8", "F9", "F10", "F11")
@@ -67,19 +66,11 @@ class MeasuredSlowdown:
         return f"{self.row} at {self.scenario} in run {self.run} of {self.experiment}"
 
 
-class _Bounds(Written):
+class _Bounds(Interval):
     """A slowdown, with its bounds."""
 
     factor: Positive
     at_least: bool
-    low: Positive
-    high: Positive | None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> _Bounds:
-        if self.high is not None and self.high < self.low:
-            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
-        return self
 
 
 class _Scenario(Written):

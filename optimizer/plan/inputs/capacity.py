@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from core.config_file import ConfigFile, Positive, Written, check, read_json, refusal
+from core.config_file import ConfigFile, Interval, Positive, Written, check, read_json
 from core.errors import InputError
 from core.runfiles.manifest import against
 from core.runfiles.result import FILE
@@ -38,15 +38,8 @@ class Machine(Written):
     disk_mbps: Positive
 
 
-class _Interval(Written):
-    low: Positive
+class _Interval(Interval):
     high: Positive
-
-    @model_validator(mode="after")
-    def _in_order(self) -> _Interval:
-        if self.high < self.low:
-            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
-        return self
 
 
 class _Workload(Written):

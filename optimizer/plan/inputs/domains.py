@@ -15,7 +15,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Problem, Strict, refusal
+from core.config_file import Positive, Problem, Strict, Text, named_twice, refusal
 from optimizer.availability import FailureRates, Level
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
@@ -50,7 +50,7 @@ class Domain(Strict):
     failures_per_year: Positive | None = None
     beta: Annotated[float, Field(gt=0, lt=1)] | None = None
     repair_s: Positive
-    source: Annotated[str, Field(min_length=1)]
+    source: Text
     max_per_domain: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     min_domains: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
     copies_apart: bool = False
@@ -127,11 +127,10 @@ def own_rates(domains: Sequence[Domain], rates: FailureRates) -> FailureRates:
 
 def problems_of(domains: Sequence[Domain], limp_per_year: object) -> Iterator[Problem]:
     """Errors of the list as a whole."""
-    names, existing = [one.name for one in domains], 1
+    yield from named_twice([one.name for one in domains], "domains")
+    existing = 1
     for number, one in enumerate(domains):
         existing *= one.count
-        if one.name in names[:number]:
-            yield Problem(("domains", number, "name"), "a name of its own", repr(one.name))
         if one.min_domains is not None and one.min_domains > existing:
             there = f"at most the {existing} that there are"
             yield Problem(("domains", number, "min_domains"), there, str(one.min_domains))

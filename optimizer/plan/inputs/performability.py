@@ -21,12 +21,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Strict, Written, refusal
+from core.config_file import Positive, Strict, Text, Written, refusal
 from core.errors import InputError
 from core.runfiles.part import Part, part_of
 from core.tolerances import LIMIT_INSIDE
-
-Text = Annotated[str, Field(min_length=1)]
 
 
 class UsersSlo(Strict):
