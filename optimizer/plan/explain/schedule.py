@@ -271,9 +271,11 @@ def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
             )
         if min(design.needed) == tier.least and tier.least > 1:
             yield (
-                f"{tier.name}: never fewer than {tier.least} beside the extra ones (min_nodes, "
-                "replicas, or their collision)"
+                f"{tier.name}: never fewer than {tier.least} beside the extra ones (replicas, or "
+                "their collision)"
             )
+        if min(design.needed) + design.extra < tier.fewest:
+            yield f"{tier.name}: never fewer than {tier.fewest} (min_nodes)"
     for q, quota in enumerate(problem.quotas):
         full = [
             hour

@@ -28,7 +28,15 @@ from optimizer.plan.inputs.integrity import IntegritySlo
 from optimizer.plan.inputs.performability import Bound, UsersSlo
 from optimizer.plan.inputs.remedy import Remedy, without_limping
 from optimizer.plan.solve.deadline import Check, unbounded
-from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
+from optimizer.plan.solve.options import (
+    Degraded,
+    Limits,
+    Option,
+    TierDemand,
+    fitting,
+    rates_of,
+    with_room,
+)
 from optimizer.plan.solve.problem import Path, Problem, in_ms
 from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
@@ -107,6 +115,7 @@ class Case:
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
     users: Bound | None = None  # machines with which users get what they are promised
     domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
+    packed: bool = False  # on servers of one's own, where a smaller machine that costs as much fits
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -310,7 +319,8 @@ class Case:
         return next(tier for tier in self.tiers if tier.name == name)
 
     def _fitting(self, tier: TierDemand) -> list[Instance]:
-        return fitting(self.book.instances(self.region), tier, self.headroom_mb)
+        choose = with_room if self.packed else fitting
+        return choose(self.book.instances(self.region), tier, self.headroom_mb)
 
     def _options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
         """Options per tier at every amplification that the tiers above can make."""

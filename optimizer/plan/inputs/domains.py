@@ -99,10 +99,11 @@ def covers_of(
 ) -> Covers:
     """The mechanisms that may cover a tier's failures; with domains, each as well placed as the
     rules allow."""
-    own = rates_of(own_rates(domains, rates), demand=demand)
+    own, least = rates_of(own_rates(domains, rates), demand=demand), demand.min_nodes
     if not domains:
-        return Covers(own, scheme, limits, nodes_down, check, demand.state)
-    return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme), check)
+        return Covers(own, scheme, limits, nodes_down, check, demand.state, least)
+    spreads = spreads_of(domains, rates, scheme)
+    return SpreadCovers(own, scheme, limits, nodes_down, spreads, check, least)
 
 
 def placed(

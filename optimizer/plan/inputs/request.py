@@ -193,6 +193,7 @@ def _request(
         level=level if slo.latency_ms else None,
         remedies=tuple(plan.remedies) if plan else (),
         domains=tuple(plan.domains) if plan else (),
+        packed=bool(plan and plan.hosts),
     )
     if file is not None:
         check_first(file.source, service, slo)

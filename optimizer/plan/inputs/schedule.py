@@ -140,7 +140,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
     most = case.limits.max_nodes
     met = (
         n
-        for n in range(max(replicas, demand.min_nodes), most + 1)
+        for n in range(replicas, most + 1)
         if collision_probability(n, level, replicas) <= case.limits.max_collision
     )
     return HourlyTier(
@@ -151,6 +151,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
         least=next(met, most + 1),
         most=most,
         lost=_lost(case, demand, machines),
+        fewest=demand.min_nodes,
     )
 
 

@@ -74,8 +74,8 @@ class HourlyTier:
     """A tier as the schedule needs it.
 
     `carried_per_s` of each machine at utilisation 1 [requests/s]; `request_per_s` in the busiest
-    hour; at least `least` and at most `most` machines run; `lost` gives the unavailability of
-    (needed, extra, interruptions a year).
+    hour; at least `least` are needed, and at least `fewest` and at most `most` machines run; `lost`
+    gives the unavailability of (needed, extra, interruptions a year).
     """
 
     name: str
@@ -85,6 +85,11 @@ class HourlyTier:
     least: int
     most: int
     lost: Callable[[int, int, float], float]
+    fewest: int = 0
+
+    def at_least(self, extra: int) -> int:
+        """Machines that run in any hour with so many extra ones."""
+        return max(self.least + extra, self.fewest)
 
 
 Sizes = tuple[tuple[int, float], ...]  # per tier: servers, and the vCPUs of each
@@ -202,7 +207,7 @@ def designs(
                 continue
             seen.add(needed)
             for extra, lost in _extras(problem, tier, needed, worst):
-                asked = _needed_machines(load, needed, extra, units, counted)
+                asked = _needed_machines(tier, load, needed, extra, units, counted)
                 found.append(
                     Design(number, rows, tuple(units), vcpus, needed, extra, asked, counted, lost)
                 )
@@ -316,6 +321,7 @@ def _whole(value: float) -> int:
 
 
 def _needed_machines(
+    tier: HourlyTier,
     load: Sequence[float],
     needed: Sequence[int],
     extra: int,
@@ -323,7 +329,7 @@ def _needed_machines(
     counted: bool,
 ) -> tuple[float, ...]:
     if counted:
-        return tuple(float(n + extra) for n in needed)
+        return tuple(float(max(n + extra, tier.fewest)) for n in needed)
     asked = [one + extra * max(units) for one in load]
     if all(float(u).is_integer() for u in units):
         return tuple(float(_whole(one)) for one in asked)

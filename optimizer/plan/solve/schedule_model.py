@@ -9,7 +9,7 @@ r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over wh
 
     subject to  sum_d y_td = 1                                       a tier follows one design
                 sum_j u_gj x_tgjp >= sum_(d in g) q_dp y_td          its machines carry its load
-                sum_j x_tgjp >= sum_(d in g) (n_t + e_d) y_td        and are no fewer than allowed
+                sum_j x_tgjp >= sum_(d in g) max(n_t + e_d, m_t) y_td   no fewer than allowed
                 sum_g x_tgjp <= R_tj                                 committed ones are bought
                 s_tgjp >= x_tgjp - x_tgj(p-1)                        starts; the day is a ring
                 x_tgjp >= sum_(k < K) s_tgj(p-k)                     a started one runs K periods
@@ -241,9 +241,8 @@ def _carried(
         rows, own = groups[t, g]
         if pools[t][own[0]].counted:
             return pyo.Constraint.Skip
-        least = problem.tiers[t].least
-        machines = sum(model.run[t, g, j, p] for j in rows)
-        return machines >= sum((least + pools[t][d].extra) * model.follow[t, d] for d in own)
+        tier, machines = problem.tiers[t], sum(model.run[t, g, j, p] for j in rows)
+        return machines >= sum(tier.at_least(pools[t][d].extra) * model.follow[t, d] for d in own)
 
     model.carried = pyo.Constraint(
         model.groups, model.periods, rule=carries, doc="in capacities of the smallest machine"

@@ -145,8 +145,9 @@ class SpreadCovers(Covers):
         nodes_down: int,
         spreads: Spreads,
         check: Check = unbounded,
+        min_nodes: int = 1,
     ) -> None:
-        super().__init__(rates, scheme, limits, nodes_down, check)
+        super().__init__(rates, scheme, limits, nodes_down, check, min_nodes=min_nodes)
         self._spreads = spreads
 
     def told_apart(self, replicas: int) -> int:
@@ -155,12 +156,12 @@ class SpreadCovers(Covers):
     def _worth(
         self, needed: int, mechanism: str, rates: FailureRates, replicas: int
     ) -> Iterator[Redundancy]:
-        """All but those with more extra nodes than another, and neither more available nor better
-        off with `nodes_down`."""
+        """All but those with more extra nodes than another, and neither more available nor asked
+        for."""
         most = self._limits.max_nodes - needed
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             most = 0
-        spared = self._nodes_down if mechanism == Mechanism.ara else -1
+        spared = self._asked(needed, mechanism)
         best = math.inf
         for extra in range(most + 1):
             self._check()

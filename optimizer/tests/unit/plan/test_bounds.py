@@ -181,6 +181,26 @@ def test_a_way_to_pay_in_the_place_of_a_type_is_refused() -> None:
         asked({"availability": 0.99}, tier={"instance_types": ["c5.large@spot"]}, prices=prices)
 
 
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_machines_that_have_to_be_active_count_as_spare_where_that_is_better(more: int) -> None:
+    """A shock takes all down, and as many as are needed have to be back: the fewer the better."""
+    rates = FailureRates(crash_per_year=6.0, failover_s=3600.0, common_cause=0.1)
+
+    def lost(needed: int, extra: int) -> float:
+        found = availability(needed, extra, rates, mechanism="ara", scheme="cloud")
+        return found.unavailability_most
+
+    most = lost(2 + more, 7 - more) * (1.0 + 1e-9)
+    sizes = [(n, e) for n in range(2, 13) for e in range(13 - n) if n + e >= 9]
+    best = min(n + e for n, e in sizes if lost(n, e) <= most)
+    question = asked(
+        {"availability": 1.0 - most}, arrival_per_s=80.0, limits={"max_nodes": 12},
+        tier={"instance_types": ["c5.large"], "min_nodes": 9},
+        rates={"crash_per_year": 6.0, "failover_s": 3600.0, "common_cause": 0.1},
+    )  # fmt: skip
+    assert make_plan(question).plan.tiers["web"].nodes == best == 9
+
+
 def test_memory_that_no_machine_has_is_the_reason() -> None:
     found = make_plan(asked({"availability": 0.99}, tier={"memory_mb": 80_000})).plan
     assert found.feasible is False

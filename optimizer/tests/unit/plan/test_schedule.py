@@ -270,6 +270,13 @@ def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() 
     assert min(hour["running"] for hour in plan.schedule["by_hour"]) >= 22
 
 
+def test_hours_of_one_load_cost_no_more_than_the_fleet_that_stands() -> None:
+    body = _planned(tier={"min_nodes": 12}, arrival_per_s=100.0, load={"day": [1.0] * 24}).schedule
+    assert body is not None
+    assert body["tiers"]["web"]["extra"] > 0
+    assert body["usd_per_month"] == pytest.approx(body["standing_usd_per_month"], abs=0.01)
+
+
 def test_a_front_has_fewer_machines_for_more_money() -> None:
     types = {"instance_types": ["c5.large", "c5.4xlarge"]}
     body = _planned(tier=types, schedule={"front": True}).schedule
