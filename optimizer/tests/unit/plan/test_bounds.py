@@ -194,7 +194,8 @@ def test_machines_that_have_to_be_active_count_as_spare_where_that_is_better(mor
     sizes = [(n, e) for n in range(2, 13) for e in range(13 - n) if n + e >= 9]
     best = min(n + e for n, e in sizes if lost(n, e) <= most)
     question = asked(
-        {"availability": 1.0 - most}, arrival_per_s=80.0, limits={"max_nodes": 12},
+        {"availability": 1.0 - most}, arrival_per_s=80.0,
+        limits={"max_nodes": 12, "max_replicas": 1},
         tier={"instance_types": ["c5.large"], "min_nodes": 9},
         rates={"crash_per_year": 6.0, "failover_s": 3600.0, "common_cause": 0.1},
     )  # fmt: skip
