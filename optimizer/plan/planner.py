@@ -48,6 +48,7 @@ from optimizer.plan.explain.warnings import (
     of_load,
     of_margin,
     of_prices,
+    of_quotas,
     of_state,
     of_unknown,
 )
@@ -182,6 +183,7 @@ def make_plan(
             *of_breach(found.breach),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *of_state(asked.service, case.tiers, found.path),
+            *of_quotas(asked.schedule, found.path),
             *of_decision(decided.body),
             *(
                 (*of_margin(margin, case.slo), *of_load(case.tiers, found.path))

@@ -42,6 +42,11 @@ class DeclaredQuota(Strict):
             raise refusal("vcpus or machines, one of them", got=got)
         return self
 
+    def quota(self) -> Quota:
+        """The same for the schedule."""
+        most = float(self.machines or 0) if self.vcpus is None else self.vcpus
+        return Quota(frozenset(self.instance_types), most, self.vcpus is not None)
+
 
 class DeclaredSchedule(Strict):
     """Start-up and run times of machines, and the objective."""
@@ -119,18 +124,12 @@ def hourly_problem(
         utilisation_max=case.limits.max_utilisation,
         unavailability_max=None if most is None else 1.0 - most,
         slow=_slow(case, [period.load for period in periods], path),
-        quotas=tuple(
-            Quota(frozenset(q.instance_types), _most(q), q.vcpus is not None) for q in asked.quotas
-        ),
+        quotas=tuple(one.quota() for one in asked.quotas),
         starting_h=asked.start_s / 3600.0,
         run_h_min=asked.run_hours_min,
         watts_per_vcpu=asked.watts_per_vcpu or 0.0,
     )
     return Hours(problem, tuple(period_of), tuple(load.hours))
-
-
-def _most(quota: DeclaredQuota) -> float:
-    return quota.vcpus if quota.vcpus is not None else float(quota.machines or 0)
 
 
 def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:

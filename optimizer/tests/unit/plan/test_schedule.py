@@ -257,10 +257,11 @@ def test_a_quota_bounds_what_runs_in_any_hour() -> None:
     both = zip(*(one["by_hour"] for one in large), strict=True)
     assert max(sum(hour) for hour in both) <= 12
     assert any("used up" in text for text in body["reasons"])
-    none = _planned(schedule={"quotas": [quota]}).schedule
-    assert none is not None
-    assert none["usd_per_month"] is None
-    assert none["proved"]
+    plan = _planned(schedule={"quotas": [quota]})
+    assert plan.schedule is not None
+    assert plan.schedule["usd_per_month"] is None
+    assert plan.schedule["proved"]
+    assert any("quota 1 (c5.large) allows 12 machines" in text for text in plan.warnings)
 
 
 def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() -> None:
