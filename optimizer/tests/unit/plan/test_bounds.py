@@ -125,7 +125,7 @@ def test_a_present_fleet_that_cannot_be_placed_or_looked_at_in_time_does_not_cos
     monkeypatch.setattr("optimizer.plan.explain.current_fleet._SECONDS", 0.0)
     late = make_plan(question).plan
     monkeypatch.setattr("optimizer.plan.explain.current_fleet._SECONDS", 60.0)
-    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 20)
+    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 8)
     for plan in (late, make_plan(question).plan):
         assert plan.feasible
         assert plan.present is not None

@@ -272,7 +272,9 @@ def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() 
 
 
 def test_hours_of_one_load_cost_no_more_than_the_fleet_that_stands() -> None:
-    body = _planned(tier={"min_nodes": 12}, arrival_per_s=100.0, load={"day": [1.0] * 24}).schedule
+    crashes = {"crash_per_year": 2000.0}
+    flat = {"arrival_per_s": 100.0, "load": {"day": [1.0] * 24}, "rates": crashes}
+    body = _planned(tier={"min_nodes": 12}, **flat).schedule
     assert body is not None
     assert body["tiers"]["web"]["extra"] > 0
     assert body["usd_per_month"] == pytest.approx(body["standing_usd_per_month"], abs=0.01)
