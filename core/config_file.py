@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.errors import LEAST, MOST, InputError, SparecraftError
@@ -95,6 +95,20 @@ def _positive(value: float, most: float = MOST) -> float:
 
 Positive = Annotated[float, AfterValidator(_positive)]  # as `errors.require_positive`
 Share = Annotated[float, AfterValidator(lambda value: _positive(value, 1.0))]  # above 0
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Interval(Written):
+    """Two ends, both above 0 and in their order."""
+
+    low: Positive
+    high: Positive | None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Interval:
+        if self.high is not None and self.high < self.low:
+            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
+        return self
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,13 @@ class Problem:
     expected: str
     got: str
     hint: str = "Correct it."
+
+
+def named_twice(names: Sequence[str], *key: str | int) -> Iterator[Problem]:
+    """A problem for each name in a list of tables at `key` that one before it has."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            yield Problem((*key, number, "name"), "a name of its own", repr(name))
 
 
 class ConfigFile:

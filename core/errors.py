@@ -4,7 +4,6 @@
     ├── InputError          2       wrong usage or input: the user's file, key or argument
     │   └── UnstableError   2       a queue was asked for where the load is at least the capacity
     ├── PlannerError        2       a model or a search that came to no answer
-    ├── VerdictFailed       1       the run ended, and an SLO or a verdict did not hold
     ├── MeasurementFailed   1       the run could not go on; what was measured until then is kept
     ├── Interrupted         130     Ctrl-C or SIGTERM
     └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
@@ -82,10 +81,6 @@ class PlannerError(SparecraftError):
     exit_code = 2
 
 
-class VerdictFailed(SparecraftError):
-    """The run ended, and an SLO or a verdict did not hold."""
-
-
 class MeasurementFailed(SparecraftError):
     """The run could not go on; what was measured until then is kept."""
 
@@ -143,7 +138,9 @@ def require_share(place: str, value: float, *, one: bool = True) -> float:
 
 
 def require_count(place: str, value: int, *, least: int = 0) -> int:
-    """Return `value` if it is an integer >= `least`, else raise InputError."""
+    """Return `value` if it is an integer in [`least`, MOST], else raise InputError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(place, expected=f"an integer of at least {least}", got=repr(value))
+    if value > MOST:
+        raise InputError(place, expected=f"an integer of at most {MOST:g}", got=repr(value)[:20])
     return value

@@ -29,6 +29,14 @@ def plain_table(first: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
+def bare_table(*columns: str, left: int = 1, gap: int = 2) -> Table:
+    """The same without a rule below its head, and so many spaces between its columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number < left else "right")
+    return table
+
+
 def print_table(table: Table) -> None:
     """The table below an empty line, on its side where it is too wide."""
     say("")

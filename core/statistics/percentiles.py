@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
+
+    from core.arrays import Floats
 
 OK = "ok"  # the outcome of a request that was answered well
 
@@ -72,7 +72,7 @@ def rank_of(quantile: float, samples: int) -> int:
     return max(1, math.ceil(round(quantile * samples, 9)))
 
 
-def percentile(ordered: NDArray[np.float64], quantile: float) -> float | None:
+def percentile(ordered: Floats, quantile: float) -> float | None:
     """The order statistic at `quantile` of an ascending sample; None of an empty one.
 
     Never interpolated: each percentile is a latency that a request counted with, as in an

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, stats
 
-Floats = NDArray[np.float64]
+from core.arrays import Floats
+
 Decision = Literal["faster", "slower", "equivalent"]
 
 _GRID = 401

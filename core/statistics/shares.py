@@ -24,8 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from core.arrays import Floats, Ints, Mask
 
 _HITS_MIN = 10.0
 
@@ -38,9 +39,7 @@ class Effect:
     freedom: float  # degrees of freedom of the estimate
 
 
-def effect(
-    beyond: NDArray[np.bool_], block: NDArray[np.int64], stretch: NDArray[np.int64]
-) -> Effect:
+def effect(beyond: Mask, block: Ints, stretch: Ints) -> Effect:
     """The design effect of a share.
 
     Parameters: beyond (n,) of each request; block (n,) and stretch (n,), which it belongs to, each
@@ -75,13 +74,13 @@ def effect(
     return Effect(max(1.0, total / alone), total**2 / weight)
 
 
-def slowest(latency_ms: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+def slowest(latency_ms: Floats, share: float) -> Mask:
     """Of a sample its slowest requests: `share` of them, ten at least, at most half, and those that
     were as slow.
     """
     size = latency_ms.size
     rank = size - max(1, int(min(size / 2.0, max(_HITS_MIN, share * size))))
-    found: NDArray[np.bool_] = latency_ms >= np.partition(latency_ms, rank)[rank]
+    found: Mask = latency_ms >= np.partition(latency_ms, rank)[rank]
     return found
 
 

@@ -8,7 +8,6 @@ the time course), `sizing.py` (the least extra nodes or pool for a target), `pla
 """
 
 from optimizer.availability.course import TimeCourse, time_course
-from optimizer.availability.domains import spread_unavailability
 from optimizer.availability.models import (
     active_route_anywhere,
     availability,
@@ -39,7 +38,6 @@ __all__ = [
     "placements",
     "sizes",
     "sizes_at",
-    "spread_unavailability",
     "steady_state",
     "time_course",
     "writes_lost",

@@ -23,21 +23,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.errors import InputError
 from core.tolerances import CAPACITY
 from core.units import YEAR_S
 from optimizer.availability.rates import FailureRates
 from optimizer.availability.transient import Flow
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Array = NDArray[np.float64]
 
 STATES_MAX = 150_000
 PAST_CUT, DEAD = 0, 1  # the classes that a chain leaves into
@@ -61,7 +56,7 @@ class Shape:
     body_max: int
     free_max: int
 
-    def holds(self, down: Integers, limping: Integers, consumed: Integers) -> NDArray[np.bool_]:
+    def holds(self, down: Ints, limping: Ints, consumed: Ints) -> Mask:
         """True where the states are inside the cut."""
         inside = (down <= self.down_max) & (limping <= self.limping_max)
         if self.pool is not None:
@@ -73,9 +68,9 @@ class Shape:
 class Chain:
     """A shape's states and transitions, rates [1/horizon]; `leaves`: row PAST_CUT, row DEAD."""
 
-    down: Integers  # (n,)
-    limping: Integers
-    consumed: Integers
+    down: Ints  # (n,)
+    limping: Ints
+    consumed: Ints
     generator: Any  # (n, n) sparse, column j: flows out of state j
     leaves: Any  # (2, n) sparse
     start: int
@@ -85,7 +80,7 @@ class Chain:
     def states(self) -> int:
         return len(self.down)
 
-    def shortfall(self, limp_capacity: float) -> Integers:
+    def shortfall(self, limp_capacity: float) -> Ints:
         """Active places that are missing, limping ones counted by what they lack, rounded up."""
         missing = self.down + (1.0 - limp_capacity) * self.limping
         return np.ceil(missing - CAPACITY).astype(np.int64)
@@ -131,12 +126,12 @@ def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool 
     )
 
 
-def _at(values: Any, here: Integers) -> Integers:
-    found: Integers = np.asarray(values)[here]
+def _at(values: Any, here: Ints) -> Ints:
+    found: Ints = np.asarray(values)[here]
     return found
 
 
-def _dead(shape: Shape, rates: FailureRates, goal: tuple[Integers, ...]) -> NDArray[np.bool_]:
+def _dead(shape: Shape, rates: FailureRates, goal: tuple[Ints, ...]) -> Mask:
     """Places that stay empty: the pool is used up, or there never was a replacement."""
     down, _, consumed = goal
     if rates.repair_s is not None or (shape.failover and shape.pool is None):
@@ -146,7 +141,7 @@ def _dead(shape: Shape, rates: FailureRates, goal: tuple[Integers, ...]) -> NDAr
     return down > shape.down_max
 
 
-def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
+def _states(shape: Shape) -> tuple[Ints, Ints, Ints, Ints]:
     """States (d, l, k) inside the cut with d + l <= slots, and their index."""
     pool = shape.pool or 0
     body = range(min(shape.body_max, shape.down_max) + 1), range(pool + 1)
@@ -179,7 +174,7 @@ def _count(shape: Shape, down: range, consumed: range) -> int:
     return len(consumed) * sum(max(0, count) for count in limping)
 
 
-def _grid(shape: Shape, down: range, consumed: range) -> tuple[Integers, ...]:
+def _grid(shape: Shape, down: range, consumed: range) -> tuple[Ints, ...]:
     """All (d, l, k) with d in `down`, l up to its cut, k in `consumed`."""
     axes = np.meshgrid(
         np.fromiter(down, np.int64),
@@ -196,7 +191,7 @@ Step = tuple[Any, Any, Any]
 
 
 def _moves(
-    shape: Shape, rates: FailureRates, horizon_s: float, d: Integers, limp: Integers, k: Integers
+    shape: Shape, rates: FailureRates, horizon_s: float, d: Ints, limp: Ints, k: Ints
 ) -> Iterator[tuple[Any, Step]]:
     """Rates [1/horizon] (n,) and what they change in (d, l, k); zero where not possible."""
     per_year = horizon_s / YEAR_S
@@ -223,7 +218,7 @@ def _moves(
 
 
 def _shocks(
-    shape: Shape, rates: FailureRates, per_year: float, d: Integers, limp: Integers
+    shape: Shape, rates: FailureRates, per_year: float, d: Ints, limp: Ints
 ) -> Iterator[tuple[Any, Step]]:
     """A shock draws g of the n places; a of those at full speed and b limping ones fail."""
     n = shape.slots
@@ -240,7 +235,7 @@ def _shocks(
                 yield shock * share, (a + b, -b, 0)
 
 
-def _hypergeometric(table: Array, sizes: tuple[Integers, ...], drawn: tuple[int, ...]) -> Array:
+def _hypergeometric(table: Floats, sizes: tuple[Ints, ...], drawn: tuple[int, ...]) -> Floats:
     """P(`drawn` of the classes of these `sizes` when as many are drawn from all without return)."""
     total, number = sum(sizes), sum(drawn)
     log = np.zeros(len(sizes[0]))
@@ -252,20 +247,20 @@ def _hypergeometric(table: Array, sizes: tuple[Integers, ...], drawn: tuple[int,
     return np.where(possible, np.exp(log), 0.0)
 
 
-def _log_choose(table: Array, n: Any, k: int) -> Array:
-    chosen: Array = table[n] - table[k] - table[n - k]
+def _log_choose(table: Floats, n: Any, k: int) -> Floats:
+    chosen: Floats = table[n] - table[k] - table[n - k]
     return chosen
 
 
 @lru_cache(maxsize=8)
-def _log_factorials(n: int) -> Array:
+def _log_factorials(n: int) -> Floats:
     from scipy.special import gammaln
 
-    table: Array = gammaln(np.arange(n + 1) + 1.0)
+    table: Floats = gammaln(np.arange(n + 1) + 1.0)
     return table
 
 
-def _generator(source: Integers, target: Integers, rate: Array, leaving: Array) -> Any:
+def _generator(source: Ints, target: Ints, rate: Floats, leaving: Floats) -> Any:
     from scipy.sparse import csc_array
 
     n = len(leaving)
@@ -276,7 +271,7 @@ def _generator(source: Integers, target: Integers, rate: Array, leaving: Array) 
     return csc_array((np.concatenate((rate, -out)), (rows, columns)), shape=(n, n))
 
 
-def _sparse(values: Array) -> Any:
+def _sparse(values: Floats) -> Any:
     from scipy.sparse import csc_array
 
     return csc_array(values)

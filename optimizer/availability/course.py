@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_count
 from core.tolerances import U_BRACKET
 from core.vocabulary import Mechanism
@@ -14,9 +14,6 @@ from optimizer.availability.chain import Chain, build
 from optimizer.availability.models import check, depths, shape_of
 from optimizer.availability.rates import HORIZON_S, FailureRates
 from optimizer.availability.transient import law_over_time
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,7 @@ def time_course(
     return TimeCourse(tuple(times_s.tolist()), tuple(low.tolist()), error + other + bracket)
 
 
-def _course(
-    chain: Chain, rates: FailureRates, to_lose: int, points: int
-) -> tuple[NDArray[np.float64], float]:
+def _course(chain: Chain, rates: FailureRates, to_lose: int, points: int) -> tuple[Floats, float]:
     """P(enough) (points + 1,) and its numerical error; what leaves the chain is not enough."""
     laws, error = law_over_time(chain.flow(None), points)
     enough = chain.shortfall(rates.limp_capacity) <= to_lose

@@ -24,55 +24,17 @@ and a domain's own machines active.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError
-from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 from core.vocabulary import Mechanism, Scheme, mechanism_of
 from optimizer.availability.models import active_route_anywhere, pool_consumed
-from optimizer.availability.placement import Level, Placement, lit_law, sizes_at
+from optimizer.availability.placement import Level
 from optimizer.availability.rates import HORIZON_S, FailureRates
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
-
-def spread_unavailability(
-    needed: int,
-    extra: int,
-    rates: FailureRates,
-    levels: Sequence[Level],
-    placement: Placement,
-    *,
-    mechanism: str,
-    scheme: str,
-) -> float:
-    """Share of the year without `needed` machines up in domains that are up: at most this.
-
-    Parameters: placement of all machines, the pool included; the rest as `availability`.
-    Returns: float in [U_FLOOR, 1], with the models' error bound on top.
-    Raises: InputError for limping machines, of which the law per place is not known, and for a
-    placement of another number of machines.
-    """
-    short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
-    placed = sum(sizes_at(placement, 0))
-    if placed != len(short) - 1:
-        raise InputError(
-            "placement", expected=f"{len(short) - 1} machines, as the tier has", got=f"{placed}"
-        )
-    found = float(lit_law(levels, placement) @ short)
-    if stands_in(mechanism, scheme):
-        for depth, level in enumerate(levels):
-            shares = moving_by_size(needed, needed + extra, rates, level)
-            found += float(shares[sizes_at(placement, depth)].sum())
-    return min(1.0, max(found, U_FLOOR))
 
 
 def stands_in(mechanism: str, scheme: str) -> bool:
@@ -82,7 +44,7 @@ def stands_in(mechanism: str, scheme: str) -> bool:
 
 def short_by_lit(
     needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
-) -> Array:
+) -> Floats:
     """P(too few up | m machines are lit), for m = 0..needed + extra: (needed + extra + 1,)."""
     if rates.limps:
         raise InputError(
@@ -97,24 +59,24 @@ def short_by_lit(
     return _short_of_active(needed, total, rates, scheme)
 
 
-def moving_by_size(needed: int, machines: int, rates: FailureRates, level: Level) -> Array:
+def moving_by_size(needed: int, machines: int, rates: FailureRates, level: Level) -> Floats:
     """Share of the year in which standbys are still being brought up for one domain's machines.
 
     Returns: for a domain of 0..machines of the tier's machines: (machines + 1,).
     """
     struck = np.minimum(np.arange(machines + 1), needed)
-    filled_s: Array = np.minimum(struck * rates.failover_s, level.repair_s)
+    filled_s: Floats = np.minimum(struck * rates.failover_s, level.repair_s)
     return level.failures_per_year * filled_s / YEAR_S
 
 
-def _short_of_pool(needed: int, pool: int, rates: FailureRates) -> Array:
+def _short_of_pool(needed: int, pool: int, rates: FailureRates) -> Floats:
     full, error = pool_consumed(needed, pool, rates)
     short = np.ones(needed + pool + 1)
     short[needed:] = np.clip(1.0 - np.cumsum(full) + error, 0.0, 1.0)
     return short
 
 
-def _short_of_active(needed: int, total: int, rates: FailureRates, scheme: str) -> Array:
+def _short_of_active(needed: int, total: int, rates: FailureRates, scheme: str) -> Floats:
     more_crashed = _crashed_more_than(total, rates, scheme)
     short = np.ones(total + 1)
     for lit in range(needed, total + 1):
@@ -124,7 +86,7 @@ def _short_of_active(needed: int, total: int, rates: FailureRates, scheme: str) 
 
 
 @lru_cache(maxsize=1024)
-def _crashed_more_than(total: int, rates: FailureRates, scheme: str) -> Array:
+def _crashed_more_than(total: int, rates: FailureRates, scheme: str) -> Floats:
     """P(more than k of `total` machines have crashed), at most, for k = 0..total - 1."""
     return np.array(
         [
@@ -137,11 +99,11 @@ def _crashed_more_than(total: int, rates: FailureRates, scheme: str) -> Array:
 
 
 @lru_cache(maxsize=65536)
-def _too_few(needed: int, lit: int, total: int) -> Array:
+def _too_few(needed: int, lit: int, total: int) -> Floats:
     """P(fewer than `needed` of the lit ones up | d of the total crashed), d = 0..total."""
     from scipy.stats import hypergeom
 
     crashed = np.arange(total + 1)
     # sf: more than lit - needed of the crashed ones are among the lit
-    found: Array = np.asarray(hypergeom.sf(lit - needed, total, crashed, lit), dtype=np.float64)
+    found: Floats = np.asarray(hypergeom.sf(lit - needed, total, crashed, lit), dtype=np.float64)
     return np.maximum.accumulate(np.clip(found, 0.0, 1.0))

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from core.arrays import Floats
 from core.errors import InputError
 
-Matrix = NDArray[np.float64]
+Matrix = Floats
 
 _DOUBLINGS_MAX = 200
 _NOTHING = 1e-150  # 2^200 times this is nothing, and products of smaller numbers are slow
@@ -41,7 +42,7 @@ _BLOCK = 64  # columns of a product summed at once: sums of 64 and of n/64 round
 class Occupancy:
     """Share of the horizon in each state, and a bound on the absolute error of each."""
 
-    shares: NDArray[np.float64]
+    shares: Floats
     error: float
 
 

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from core.arrays import Floats, Ints
 from core.errors import InputError, PlannerError, require_count, require_positive
 from core.tolerances import U_BRACKET, U_ERROR_MAX, U_PAST_CUT
 from core.units import YEAR_S
@@ -28,9 +29,6 @@ from core.vocabulary import Mechanism, Scheme, mechanism_of, scheme_of
 from optimizer.availability.chain import DEAD, PAST_CUT, Chain, Shape, build
 from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.transient import expected_rewards
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TAIL = 1e-16  # of a geometric law, where the first cut is put
 
@@ -117,7 +115,7 @@ def passive_failover_by_pool(
 @lru_cache(maxsize=4096)
 def pool_consumed(
     needed: int, pool: int, rates: FailureRates, *, horizon_s: float = HORIZON_S
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[Floats, float]:
     """`passive_failover` on-premises: share of the horizon at full strength with k consumed.
 
     Returns: (pool + 1,) for k = 0..pool, and the absolute error of any sum of the first of them.
@@ -219,7 +217,7 @@ class _Solved:
     """Rewards of a chain that is cut deep enough; past the cut counts as down. Shares of time."""
 
     chain: Chain
-    values: NDArray[np.float64]
+    values: Floats
     gone: float
     error: float
 
@@ -228,7 +226,7 @@ def _solve(
     shape: Shape,
     rates: FailureRates,
     horizon_s: float,
-    counted: Callable[[Chain], NDArray[np.int64]],
+    counted: Callable[[Chain], Ints],
     groups_up: int,
     least: int = 0,
 ) -> _Solved:
@@ -263,7 +261,7 @@ def _solve(
 def _at_full_strength(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> _Solved:
     """Passive failover from a pool: time with no place empty, by the number consumed."""
 
-    def full(chain: Chain) -> NDArray[np.int64]:
+    def full(chain: Chain) -> Ints:
         return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
 
     shape = shape_of(needed, pool, Mechanism.pf, Scheme.on_prem)
@@ -276,7 +274,7 @@ def _by_extra(
 ) -> tuple[Availability, ...]:
     """Active route anywhere with `total` active nodes, for every split with 0..extra_max extra."""
 
-    def beyond(chain: Chain) -> NDArray[np.int64]:
+    def beyond(chain: Chain) -> Ints:
         """Group 0: enough nodes whatever the split; then one group for each number missing."""
         return chain.shortfall(rates.limp_capacity)
 
@@ -300,7 +298,7 @@ def _by_extra(
 def _pool(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> Availability:
     """Passive failover from a pool that is repaired, or that fails while it waits."""
 
-    def down(chain: Chain) -> NDArray[np.int64]:
+    def down(chain: Chain) -> Ints:
         return (chain.shortfall(rates.limp_capacity) > 0).astype(np.int64)
 
     solved = _solve(shape_of(needed, pool, Mechanism.pf, Scheme.on_prem), rates, horizon_s, down, 1)
@@ -340,7 +338,7 @@ def _believed(found: Availability) -> Availability:
     return found
 
 
-def _sums(groups: NDArray[np.int64]) -> Any:
+def _sums(groups: Ints) -> Any:
     """Rewards (groups, n): the time in the states of each group; -1 belongs to none."""
     from scipy.sparse import csr_array
 

@@ -15,17 +15,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_count, require_positive
 from core.units import YEAR_S
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 PLACEMENTS_MAX = 20_000  # of one number of machines
 
@@ -122,7 +118,7 @@ def _size(domain: Any) -> int:
     return domain if isinstance(domain, int) else sum(_size(inner) for inner in domain)
 
 
-def lit_law(levels: Sequence[Level], placement: Placement) -> Array:
+def lit_law(levels: Sequence[Level], placement: Placement) -> Floats:
     """P(so many machines are in domains that are up), for 0..machines: (machines + 1,)."""
     law = np.ones(1)
     for domain in placement:
@@ -130,12 +126,12 @@ def lit_law(levels: Sequence[Level], placement: Placement) -> Array:
     return law
 
 
-def _domain_law(levels: Sequence[Level], domain: Any) -> Array:
+def _domain_law(levels: Sequence[Level], domain: Any) -> Floats:
     if isinstance(domain, int):
         up = np.zeros(domain + 1)
         up[domain] = 1.0
     else:
         up = lit_law(levels[1:], domain)
-    law: Array = (1.0 - levels[0].dark) * up
+    law: Floats = (1.0 - levels[0].dark) * up
     law[0] += levels[0].dark
     return law

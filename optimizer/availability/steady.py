@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from core.arrays import Floats
 from core.tolerances import U_EDGE
 from core.vocabulary import Mechanism, Scheme
 from optimizer.availability.chain import Chain, build
 from optimizer.availability.models import check, depths, shape_of, share
 from optimizer.availability.rates import HORIZON_S, FailureRates
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def steady_state(
@@ -45,7 +41,7 @@ def steady_state(
     return share(float(law[enough].sum()))
 
 
-def stationary(chain: Chain) -> NDArray[np.float64]:
+def stationary(chain: Chain) -> Floats:
     """pi with Q pi = 0, summing to 1: inverse iteration, which errs far below the flows."""
     from scipy.sparse import eye_array
     from scipy.sparse.linalg import splu

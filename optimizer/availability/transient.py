@@ -33,15 +33,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.arrays import Floats, Ints
 from core.errors import PlannerError
 from core.tolerances import U_HALVING
 from optimizer.availability import doubling, uniformization
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 NODES = 28
 ROUNDING = 5e-14  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
 HALVINGS_MAX = 5
@@ -76,20 +74,19 @@ class Rewards:
     r"""E[\int_0^1 rewards p dt] (m,), E[\int_0^1 mass absorbed dt] (e,), and a bound on the
     absolute error of any of them."""
 
-    values: Array
-    absorbed: Array
+    values: Floats
+    absorbed: Floats
     error: float
-    substeps: int
 
 
 @dataclass
 class _State:
     """Law p (n,), absorbed mass (e,), and the integrals of rewards p (m,) and of the mass (e,)."""
 
-    p: Array
-    mass: Array
-    values: Array
-    absorbed: Array
+    p: Floats
+    mass: Floats
+    values: Floats
+    absorbed: Floats
 
 
 def expected_rewards(flow: Flow) -> Rewards:
@@ -101,7 +98,7 @@ def expected_rewards(flow: Flow) -> Rewards:
     substeps = _substeps(flow.crash_per_horizon)
     if _cheaper_by_steps(flow, substeps):
         law, absorbed, error = uniformization.mean_law(flow.generator, flow.exits, flow.start)
-        return Rewards(flow.rewards @ law, absorbed, error, 0)
+        return Rewards(flow.rewards @ law, absorbed, error)
     if substeps > _MANY_SUBSTEPS and (found := _by_doubling(flow)) is not None:
         return found
     coarse = _propagate(flow, substeps)
@@ -114,12 +111,12 @@ def expected_rewards(flow: Flow) -> Rewards:
         )
         if max(difference, coarse.defect, fine.defect) < U_HALVING:
             error = difference + fine.defect + ROUNDING * fine.taken
-            return Rewards(fine.values, fine.absorbed, error, fine.taken)
+            return Rewards(fine.values, fine.absorbed, error)
         coarse = fine
     raise _uncovered(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
 
 
-def law_over_time(flow: Flow, points: int) -> tuple[Array, float]:
+def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
     """Laws (points + 1, n) at equidistant times from 0 to the horizon, and their absolute error."""
     per_point = _substeps(flow.crash_per_horizon / points)
     coarse = _laws(flow, points, per_point)
@@ -146,7 +143,7 @@ def _by_doubling(flow: Flow) -> Rewards | None:
     found = doubling.occupancy(rates, 1.0)
     if not found.error < U_HALVING:
         return None
-    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error, 0)
+    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error)
 
 
 def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
@@ -164,8 +161,8 @@ def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
 
 @dataclass(frozen=True)
 class _Propagated:
-    values: Array
-    absorbed: Array
+    values: Floats
+    absorbed: Floats
     defect: float  # how far the law is from a distribution, plus what settling left out
     taken: int
 
@@ -209,7 +206,7 @@ def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float]
     lost = float((flow.exits @ state.p).sum())
     net -= state.p * ((net.sum() + lost) / state.p.sum())
     identity = eye_array(flow.generator.shape[0], format="csc")
-    moved: Array = splu((identity - flow.generator).tocsc()).solve(net)
+    moved: Floats = splu((identity - flow.generator).tocsc()).solve(net)
     error = (1.0 + remaining) * float(np.abs(moved).sum())
     if not error <= _SETTLED:
         return None
@@ -218,7 +215,7 @@ def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float]
     return _State(state.p + moved, state.mass, values, absorbed), error * remaining
 
 
-def _laws(flow: Flow, points: int, per_point: int) -> Array:
+def _laws(flow: Flow, points: int, per_point: int) -> Floats:
     step = _stepper(flow, points * per_point)
     state = _initial(flow)
     laws = [state.p]
@@ -263,7 +260,7 @@ def _stepper(flow: Flow, substeps: int) -> Callable[[_State], _State]:
     return step
 
 
-Solve = Callable[["Array"], "NDArray[np.complex128]"]
+Solve = Callable[["Floats"], "NDArray[np.complex128]"]
 
 
 def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
@@ -280,7 +277,7 @@ def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
     return [_banded(band, lower, upper, order, point) for point in points]
 
 
-def _order(matrix: Any) -> tuple[NDArray[np.int64], int, int]:
+def _order(matrix: Any) -> tuple[Ints, int, int]:
     """Each state's rank in an order with a narrow band, and the band's lower and upper width."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -299,7 +296,7 @@ def _sparse(matrix: Any, point: complex) -> Solve:
     identity: Any = eye_array(matrix.shape[0], format="csc")
     factor: Any = splu((point * identity - matrix).tocsc())
 
-    def solve(x: Array) -> NDArray[np.complex128]:
+    def solve(x: Floats) -> NDArray[np.complex128]:
         found: NDArray[np.complex128] = factor.solve(x.astype(np.complex128))
         return found
 
@@ -307,7 +304,7 @@ def _sparse(matrix: Any, point: complex) -> Solve:
 
 
 def _banded(
-    band: NDArray[np.complex128], lower: int, upper: int, order: NDArray[np.int64], point: complex
+    band: NDArray[np.complex128], lower: int, upper: int, order: Ints, point: complex
 ) -> Solve:
     from scipy.linalg.lapack import zgbtrf, zgbtrs
 
@@ -317,7 +314,7 @@ def _banded(
     if info != 0:
         raise _uncovered(f"a singular resolvent at {point:.3g}")
 
-    def solve(x: Array) -> NDArray[np.complex128]:
+    def solve(x: Floats) -> NDArray[np.complex128]:
         right = x[order].astype(np.complex128)
         found = np.empty_like(right)
         found[order], _ = zgbtrs(factor, lower, upper, right, pivots, overwrite_b=True)

@@ -12,14 +12,11 @@ in the last place per step. A horizon holds Lambda steps, which is why a fail-ov
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+from core.arrays import Floats
 
 TAIL = 1e-14
 STEPS_MAX = 100_000
@@ -31,7 +28,7 @@ def steps(generator: Any) -> int:
     return math.ceil(top + 8.0 * math.sqrt(top) + 30.0)
 
 
-def mean_law(generator: Any, exits: Any, start: int) -> tuple[Array, Array, float]:
+def mean_law(generator: Any, exits: Any, start: int) -> tuple[Floats, Floats, float]:
     r"""\int_0^1 p dt (n,), \int_0^1 absorbed dt (e,), and the error of any sum of them.
 
     Parameters: as in `transient.Flow`.

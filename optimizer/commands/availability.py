@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -158,7 +159,7 @@ class _ModelRequest:
 
     def __init__(self, mechanism: str, scheme: str, nodes: int, horizon_s: float) -> None:
         self.mechanism, self.scheme, self.nodes = mechanism, scheme, nodes
-        self.horizon_s = horizon_s
+        self.horizon_s, self.how = horizon_s, {"mechanism": mechanism, "scheme": scheme}
         self.endless = mechanism == Mechanism.pf and scheme == Scheme.cloud
 
     def check(
@@ -206,39 +207,21 @@ class _ModelRequest:
     def model(self, rates: FailureRates, extra: int) -> Availability:
         from optimizer.availability import availability
 
-        return availability(
-            self.nodes,
-            extra,
-            rates,
-            mechanism=self.mechanism,
-            scheme=self.scheme,
-            horizon_s=self.horizon_s,
-        )
+        return availability(self.nodes, extra, rates, **self.how, horizon_s=self.horizon_s)
 
     def at(self, rates: FailureRates, extra: int | None) -> JsonObject:
         from optimizer.availability import steady_state
 
         found = self.model(rates, extra or 0)
-        limit = steady_state(
-            self.nodes, extra or 0, rates, mechanism=self.mechanism, scheme=self.scheme
-        )
-        return {
-            "availability": found.availability,
-            "unavailability": found.unavailability,
-            "error_bound": found.error_bound,
-            "states": found.states,
-            "steady_state": limit,
-        }
+        limit = steady_state(self.nodes, extra or 0, rates, **self.how)
+        return {**_figures(found), "steady_state": limit}
 
     def sized(self, rates: FailureRates, target: float) -> JsonObject:
         found = self.least(rates, target)
         shown = found.reached or found.one_fewer
         assert shown is not None
         return {
-            "availability": shown.availability,
-            "unavailability": shown.unavailability,
-            "error_bound": shown.error_bound,
-            "states": shown.states,
+            **_figures(shown),
             "extra": found.extra,
             "reason": found.reason,
             "one_fewer": None if found.one_fewer is None else found.one_fewer.availability,
@@ -279,29 +262,14 @@ class _ModelRequest:
             found = availability_interval(
                 lambda r: self.model(r, extra or 0), rates, level=confidence, rng=rng
             )
-            return {
-                "interval": {
-                    "low": found.low,
-                    "median": found.median,
-                    "high": found.high,
-                    "level": confidence,
-                    "draws": found.samples,
-                }
-            }
-        sure = (
-            least_extra_nodes_at(
-                self.nodes,
-                target,
-                rates,
-                scheme=self.scheme,
-                confidence=confidence,
-                rng=rng,
-                horizon_s=self.horizon_s,
-            )
-            if self.mechanism == Mechanism.ara
-            else least_pool_at(
-                self.nodes, target, rates, confidence=confidence, rng=rng, horizon_s=self.horizon_s
-            )
+            ends = {"low": found.low, "median": found.median, "high": found.high}
+            return {"interval": {**ends, "level": confidence, "draws": found.samples}}
+        is_ara = self.mechanism == Mechanism.ara
+        least = (
+            partial(least_extra_nodes_at, scheme=self.scheme) if is_ara else partial(least_pool_at)
+        )
+        sure = least(
+            self.nodes, target, rates, confidence=confidence, rng=rng, horizon_s=self.horizon_s
         )
         return {
             "at_confidence": {
@@ -318,14 +286,17 @@ class _ModelRequest:
         from optimizer.availability import time_course
 
         return time_course(
-            self.nodes,
-            extra,
-            rates,
-            mechanism=self.mechanism,
-            scheme=self.scheme,
-            horizon_s=self.horizon_s,
-            points=points,
+            self.nodes, extra, rates, **self.how, horizon_s=self.horizon_s, points=points
         )
+
+
+def _figures(found: Availability) -> JsonObject:
+    return {
+        "availability": found.availability,
+        "unavailability": found.unavailability,
+        "error_bound": found.error_bound,
+        "states": found.states,
+    }
 
 
 def _rates(path: Path | None, given: Mapping[str, Any], asked: _ModelRequest) -> UncertainRates:
@@ -334,9 +305,7 @@ def _rates(path: Path | None, given: Mapping[str, Any], asked: _ModelRequest) ->
     from optimizer.availability.unused_rates import unused_rates
     from optimizer.uncertainty import rates_from
 
-    table: JsonObject = {}
-    if path is not None:
-        table = _table(path)
+    table = {} if path is None else _table(path)
     if path is None and "crash_per_year" not in given:
         raise InputError(
             "--crash-per-year",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.errors import InputError, require_positive
-from core.terminal import JsonOption, out, print_json, say, told_by_option
+from core.terminal import JsonOption, bare_table, out, print_json, say, told_by_option
 from core.units import FAULT_MONTH_S
 from core.vocabulary import Scheme
 
@@ -196,11 +196,7 @@ def _body(found: Integrity, horizon_s: float) -> dict[str, object]:
 
 
 def _print(found: Integrity, horizon_s: float) -> None:
-    from rich.table import Table
-
-    table = Table("state", box=None, pad_edge=False)
-    for column in ("share of time", "time", "in the long run"):
-        table.add_column(column, justify="right")
+    table = bare_table("state", "share of time", "time", "in the long run")
     for name in ("correct", "corrupt", "down"):
         share, steady = getattr(found, name), found.steady_state
         lasting = "none" if steady is None else _percent(getattr(steady, name))

@@ -10,7 +10,7 @@ import typer
 
 from core.errors import InputError
 from core.runfiles.folder import run_folder
-from core.terminal import JsonOption, option_of, out, print_json, say, told_by_option
+from core.terminal import JsonOption, bare_table, option_of, out, print_json, say, told_by_option
 
 if TYPE_CHECKING:
     from optimizer.limplock import (
@@ -222,10 +222,7 @@ def _meanings(cluster: Cluster) -> dict[str, str]:
 
 
 def _print(cluster: Cluster, found: Limplock, simulated: Simulated | None) -> None:
-    from rich.table import Table
-
-    table = Table("limplock", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("probability", justify="right")
+    table = bare_table("limplock", "probability")
     if simulated is not None:
         table.add_column("simulated, 95 %", justify="right")
     table.add_column("which means that")

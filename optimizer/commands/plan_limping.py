@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from core.terminal import plain_table, print_table, say
 
+if TYPE_CHECKING:
+    from optimizer.plan.explain.remedies import AgainstLimping, Row
+
 _MACHINES = {"nodes": "active", "standby": "standby", "replicas": "r"}
-_ALONE = ("spares", "replication")
 _WAYS = {
     "nothing": "nothing, as limping costs this plan nothing",
     "spares": "spares",
@@ -18,14 +19,15 @@ _WAYS = {
 }
 
 
-def print_limping(found: Mapping[str, Any], usd: float | None) -> None:
+def print_limping(found: AgainstLimping, usd: float | None) -> None:
     """The plan, each way out, the fleet if nothing limped; what was bought, what is cheapest."""
     table = plain_table("against limping", "fleet", "remedy", "USD a month", "machines")
     table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     table.add_row("this plan", _usd(usd), "", _usd(usd), "")
-    for name, way in (("only spares more", "spares"), ("only copies more", "replication")):
-        cost = _cost(found[way], "usd_per_month")
-        table.add_row(name, cost, "", cost, _machines(found[way]))
+    alone = ("only spares more", found["spares"]), ("only copies more", found["replication"])
+    for name, row in alone:
+        cost = _cost(row, "usd_per_month")
+        table.add_row(name, cost, "", cost, _machines(row))
     for row in found["remedies"]:
         cells = (_cost(row, "usd_fleet"), _usd(row["usd_remedy"]), _cost(row, "usd_per_month"))
         table.add_row(row["name"], *cells, _machines(row))
@@ -39,8 +41,9 @@ def print_limping(found: Mapping[str, Any], usd: float | None) -> None:
     say(_cheapest(found))
 
 
-def _cheapest(found: Mapping[str, Any]) -> str:
-    best, decided = found["cheapest"], all("cut" not in found[way] for way in _ALONE)
+def _cheapest(found: AgainstLimping) -> str:
+    best = found["cheapest"]
+    decided = "cut" not in found["spares"] and "cut" not in found["replication"]
     if best["way"] is None:
         if best["perhaps_cheaper"]:
             undecided = ", ".join(best["perhaps_cheaper"])
@@ -52,13 +55,13 @@ def _cheapest(found: Mapping[str, Any]) -> str:
         text = f"Cheapest: {way}, at {best['usd_per_month']:.2f} USD a month."
     if best["equal"]:
         text += f" As cheap: {', '.join(best['equal'])}."
-    for key, may in (("perhaps_cheaper", "cheaper"), ("perhaps_equal", "as cheap")):
-        if best[key]:
-            text += f" Not decided, so perhaps {may}: {', '.join(best[key])}."
+    for names, may in ((best["perhaps_cheaper"], "cheaper"), (best["perhaps_equal"], "as cheap")):
+        if names:
+            text += f" Not decided, so perhaps {may}: {', '.join(names)}."
     return text
 
 
-def _machines(row: Mapping[str, Any]) -> str:
+def _machines(row: Row) -> str:
     return row.get("cut") or row.get("reason") or row["fleet"] or ""
 
 
@@ -66,7 +69,7 @@ def _more(key: str, value: int | str) -> str:
     return str(value) if key == "instance_type" else f"{value:+d} {_MACHINES[key]}"
 
 
-def _cost(row: Mapping[str, Any], key: str) -> str:
+def _cost(row: Row, key: Literal["usd_per_month", "usd_fleet"]) -> str:
     return "not decided" if "cut" in row else _usd(row[key])
 
 

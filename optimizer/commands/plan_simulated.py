@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from core.terminal import out, plain_table, print_table
+
+if TYPE_CHECKING:
+    from optimizer.plan.simulate.search import Distribution, Figures, Interval
 
 
 def print_simulated(body: Mapping[str, Any]) -> None:
@@ -20,7 +23,7 @@ def print_simulated(body: Mapping[str, Any]) -> None:
         out.print(Text(line))
 
 
-def _words(found: Mapping[str, Any], shown: Mapping[str, Any] | None) -> Iterator[str]:
+def _words(found: Mapping[str, Any], shown: Distribution | None) -> Iterator[str]:
     if found.get("verdict") not in ("kept", "undecided"):
         return
     if shown:
@@ -42,7 +45,7 @@ def _words(found: Mapping[str, Any], shown: Mapping[str, Any] | None) -> Iterato
         yield f"The law had proposed {law['fleet']}, {law['usd_per_month']:.2f} USD."
 
 
-def _distribution(shown: Mapping[str, Any]) -> Table:
+def _distribution(shown: Distribution) -> Table:
     """Each figure of one run with its interval, without faults beside it where they differ."""
     faults, calm = shown["with_faults"], shown["without_faults"]
     both = faults != calm
@@ -55,12 +58,13 @@ def _distribution(shown: Mapping[str, Any]) -> Table:
     return table
 
 
-def _rows(
-    faults: Mapping[str, Any], calm: Mapping[str, Any]
-) -> Iterator[tuple[str, tuple[str, str], tuple[str, str]]]:
-    for key in ("p50_ms", "p95_ms", "p99_ms"):
-        name = key.removesuffix("_ms")
-        yield name, _cells(faults[key], "{:.0f} ms"), _cells(calm[key], "{:.0f} ms")
+def _rows(faults: Figures, calm: Figures) -> Iterator[tuple[str, tuple[str, str], tuple[str, str]]]:
+    for name, one, other in (
+        ("p50", faults["p50_ms"], calm["p50_ms"]),
+        ("p95", faults["p95_ms"], calm["p95_ms"]),
+        ("p99", faults["p99_ms"], calm["p99_ms"]),
+    ):
+        yield name, _cells(one, "{:.0f} ms"), _cells(other, "{:.0f} ms")
     for limit, one in faults["share_beyond"].items():
         other = calm["share_beyond"][limit]
         yield f"beyond {limit} ms", _cells(one, "{:.2%}"), _cells(other, "{:.2%}")
@@ -68,6 +72,6 @@ def _rows(
         yield f"CPU of {tier}", _cells(one, "{:.0%}"), _cells(calm["cpu"][tier], "{:.0%}")
 
 
-def _cells(one: Mapping[str, float], text: str) -> tuple[str, str]:
+def _cells(one: Interval, text: str) -> tuple[str, str]:
     low, high = text.format(one["low"]), text.format(one["high"])
     return text.format(one["point"]), f"{low} to {high}"

@@ -20,7 +20,7 @@ from optimizer.commands.plan_limping import print_limping
 from optimizer.commands.plan_schedule import print_schedule
 from optimizer.commands.plan_simulated import print_simulated
 from optimizer.plan.explain.curve import Axis
-from optimizer.plan.explain.marginal import CUT
+from optimizer.plan.explain.marginal import CUT, Prices, Step
 from optimizer.plan.outcome import Plan
 
 
@@ -182,6 +182,8 @@ def _present_words(there: Mapping[str, Any]) -> str:
     if there["keeps_all_limits"]:
         return "The present fleet keeps all limits."
     found = there["predicted"]
+    if found is None:
+        return "The present fleet was not looked at: there was no time, or too many places."
     figures = [f"availability {_availability(found['availability'])}",
                f"load {_percent_up(found['utilisation'])}"]  # fmt: skip
     figures += [
@@ -228,7 +230,7 @@ def _margin(key: str, asked: float, value: float) -> str:
     return f"{used:.0%}"
 
 
-def _marginal(prices: Mapping[str, Mapping[str, Any]]) -> Table:
+def _marginal(prices: Mapping[str, Prices]) -> Table:
     """The exact steps of the least cost next to the plan, limit by limit."""
     table = plain_table("marginal prices", "limit", "USD a month", "slope", left=2)
     for key, price in prices.items():
@@ -239,35 +241,37 @@ def _marginal(prices: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def _steps(axis: Axis, price: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _steps(axis: Axis, price: Prices) -> list[tuple[str, str, str]]:
     def text(value: float) -> str:
         return axis.text(axis.from_stated(value))
 
-    def change(name: str, text: str, step: Mapping[str, Any] | None, without: str) -> None:
+    def change(name: str, text: str, step: Step | None, without: str) -> None:
         if step is not None:
             rows.append((text, _more(step["usd_more"]), _slope(step)))
-            return
-        why = str(price["why"][name])
-        rows.append((text, "not found in time" if why.startswith(CUT) else without, ""))
+        else:
+            cut = price["why"][name].startswith(CUT)
+            rows.append((text, "not found in time" if cut else without, ""))
 
     rows: list[tuple[str, str, str]] = []
     word = "above" if axis.is_availability else "below"
     tighter, looser = price["tighter"], price["looser"]
     if axis.is_availability:
         nine = price["next_nine"]
-        target = f" {nine['target']:.12g}" if nine else ""
-        change("next_nine", f"next nine{target}", nine, "")
-    end = f", up to {text(tighter['limit'])}" if tighter else ""
+        if nine is not None:
+            rows.append((f"next nine {nine['target']:.12g}", _more(nine["usd_more"]), ""))
+        else:
+            change("next_nine", "next nine", None, "")
+    end = f", up to {text(tighter['limit'])}" if tighter and tighter["limit"] is not None else ""
     change("tighter", f"{word} {text(price['reached'])}{end}", tighter, _more(None))
     start = text(looser["limit"]) if looser and looser["limit"] is not None else "any"
     change("looser", f"{start} or looser", looser, _more(0.0))
     return rows
 
 
-def _slope(step: Mapping[str, Any]) -> str:
-    for key, unit in (("usd_per_nine", "a nine"), ("usd_per_ms", "a ms")):
-        if step.get(key) is not None:
-            return f"{step[key]:.3g} {unit}"
+def _slope(step: Step) -> str:
+    for usd, unit in ((step.get("usd_per_nine"), "a nine"), (step.get("usd_per_ms"), "a ms")):
+        if usd is not None:
+            return f"{usd:.3g} {unit}"
     return ""
 
 

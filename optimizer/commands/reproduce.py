@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,8 @@ from core.terminal import JsonOption, out, print_json, say
 
 if TYPE_CHECKING:
     from core.chart_style import Charts
+    from optimizer.reproduce.published import Claim
+    from optimizer.reproduce.replicas import Grid
     from optimizer.reproduce.tables import Cell
 
 FiguresOption = Annotated[
@@ -122,18 +124,9 @@ def spare(
     drawn = _draw(figures, lambda: _charts("spare").charts())
     simulated = outcomes(policy=policy) if simulation else []
     if as_json:
-        at_odds = [asdict(claim) for claim in claims if not claim.matches]
-        print_json(
-            {
-                "claims": len(claims),
-                "matched": len(claims) - len(at_odds),
-                "mismatched": at_odds,
-                "tables": {name: asdict(grid) for name, grid in grids.items()},
-                "policy": policy,
-                "simulated": [asdict(o) | {"matches": o.matches} for o in simulated],
-                "drawn": drawn,
-            }
-        )
+        found = [asdict(one) | {"matches": one.matches} for one in simulated]
+        more = {"policy": policy, "simulated": found, "drawn": drawn}
+        print_json(_held_against(claims, grids) | more)
         return
     limit = published("spare")["mediawiki"]["collision_max"]
     for name, grid in grids.items():
@@ -172,17 +165,8 @@ def limplock(
     compared = paper.compared() if simulation else []
     drawn = _draw(figures, lambda: _charts("limplock").charts(compared))
     if as_json:
-        at_odds = [asdict(claim) for claim in claims if not claim.matches]
-        print_json(
-            {
-                "claims": len(claims),
-                "matched": len(claims) - len(at_odds),
-                "mismatched": at_odds,
-                "tables": {name: asdict(grid) for name, grid in grids.items()},
-                "simulated": [asdict(one) for one in compared],
-                "drawn": drawn,
-            }
-        )
+        more = {"simulated": [asdict(one) for one in compared], "drawn": drawn}
+        print_json(_held_against(claims, grids) | more)
         return
     for grid in grids.values():
         show.show_grid(out, grid)
@@ -222,6 +206,16 @@ def _say_drawn(drawn: list[str]) -> None:
         say("\nFigures:")
         for path in drawn:
             say(f"  {path}")
+
+
+def _held_against(claims: Sequence[Claim], grids: Mapping[str, Grid]) -> dict[str, object]:
+    at_odds = [asdict(claim) for claim in claims if not claim.matches]
+    return {
+        "claims": len(claims),
+        "matched": len(claims) - len(at_odds),
+        "mismatched": at_odds,
+        "tables": {name: asdict(grid) for name, grid in grids.items()},
+    }
 
 
 def _by_table(cells: list[Cell]) -> dict[str, dict[str, list[int | None]]]:

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from core.config_file import read_text
 from core.errors import InputError
 from core.runfiles.folder import run_folder
-from core.terminal import JsonOption, out, print_json, say
+from core.terminal import JsonOption, bare_table, out, print_json, say
 
 if TYPE_CHECKING:
-    from optimizer.simulation.forms import Latency, Percentile, Report
+    from optimizer.simulation.forms import Latency, Report
 
-_NUMBERS = ("requests", "measured", "simulated", "off")
 _WAYS = ("--input", "--example", "--from", "--replay")
 _ONLY_WITH = {"--arm": "--from", "--predict": "--from", "--threads": "--input"}
 
@@ -142,15 +140,13 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
     if as_json:
         print_json([asdict(one) | {"off": one.off} for one in found])
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("arm", "requests", "", "measured", "simulated", "off"):
-        table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+    table = bare_table("arm", "", "requests", "measured", "simulated", "off", left=2)
     rows = [(f"{arm} (fitted)", "", found[0].fitted)] if found else []
     rows += [(one.predicted_arm, str(one.requests), one.predicted) for one in found]
     for name, requests, pairs in rows:
         for q, (real, ours) in pairs.items():
             off = f"{100 * (ours / real - 1):+.0f} %"
-            table.add_row(name, requests, q, _ms(real, None), _ms(ours, None), off)
+            table.add_row(name, q, requests, _ms(real, None), _ms(ours, None), off)
     out.print(table)
     if found:
         one = found[0]
@@ -172,17 +168,9 @@ def _print(report: Report) -> None:
     }
     say(f"\n{report['name'] or 'scenario'}{stopped[report['stopped']]}")
     latency = report["latency"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in (
-        "",
-        "requests",
-        "failed",
-        "mean",
-        *(f"p{_q(p)}" for p in latency["percentiles"]),
-    ):
-        table.add_column(heading, justify="right" if heading else "left")
-    for more in ("copies lost", "used"):
-        table.add_column(more, justify="right")
+    percentiles = (f"p{one['q']:g}" for one in latency["percentiles"])
+    head = ("requests", "failed", "mean", *percentiles, "copies lost", "used")
+    table = bare_table("", *head)
     table.add_row("page", *_row(latency, report["failed"]), "", "")
     for tier in report["tiers"]:
         shares = (f"{100 * tier['lost_share']:.1f} %", f"{100 * tier['utilisation']:.1f} %")
@@ -197,10 +185,6 @@ def _row(latency: Latency, failed: int) -> list[str]:
         sign = "" if percentile["sufficient"] else "?"
         cells.append(_ms(percentile["value_s"], percentile["half_width_s"]) + sign)
     return cells
-
-
-def _q(percentile: Percentile) -> str:
-    return f"{percentile['q']:g}"
 
 
 def _ms(value_s: float, half_width_s: float | None) -> str:

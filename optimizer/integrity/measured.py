@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from core.config_file import Written, check, read_json, refusal
+from core.config_file import Written, refusal
 from core.errors import InputError
+from core.runfiles.part import Part, part_of
 from core.tolerances import PROBABILITY_ROUNDING
 from optimizer.integrity.model import FaultOutcomes
 
-_KIND = "bitflips"
 _Chance = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -83,12 +83,7 @@ class _Body(Written):
     pooled: list[_Pooled]
 
 
-class _Result(Written):
-    """The part of a run's result that is used."""
-
-    kind: str
-    run: str = ""
-    valid: bool = False
+class _Result(Part):
     bitflips: _Body
 
 
@@ -98,7 +93,7 @@ def read_counts(folder: Path, variant: str, place: str) -> Counts:
     Raises: InputError naming `place` where the run is not valid or has no injection into the
     variant; otherwise as `read_measured`.
     """
-    result = _read(folder, variant, place)
+    result = _read(folder, variant, place, place)
     injections, shares = _injections(result, variant), _shares(result, variant)
     if not result.valid or not injections:
         raise InputError(
@@ -116,14 +111,8 @@ def read_measured(folder: Path, variant: str) -> Measured:
 
     Raises: InputError where the folder has no such run, the run no such variant, or is not valid.
     """
-    result = _read(folder, variant, "--variant")
-    if not result.valid:
-        raise InputError(
-            "--measured",
-            expected="a valid run",
-            got=f"{result.run}, which is not",
-            hint="Its report says why; measure again.",
-        )
+    result = _read(folder, variant, "--measured", "--variant")
+    result.require_valid("--measured")
     p, crash, retry = _shares(result, variant)
     found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
     if found is None:
@@ -152,17 +141,8 @@ def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
     return corrupt, crash, retry
 
 
-def _read(folder: Path, variant: str, place: str) -> _Result:
-    path = folder / "result.json"
-    source = read_json(path)
-    if source.values.get("kind") != _KIND:
-        raise InputError(
-            str(path),
-            expected=f"the result of a run of kind {_KIND}",
-            got=f"kind {source.values.get('kind')}",
-            hint="`sparecraft run bitflips-kernels` makes one.",
-        )
-    result = check(source, _Result)
+def _read(folder: Path, variant: str, at_run: str, at_variant: str) -> _Result:
+    result = part_of(folder, "bitflips", _Result, at_run)
     known = [
         one.variant
         for one in result.bitflips.pooled
@@ -170,7 +150,7 @@ def _read(folder: Path, variant: str, place: str) -> _Result:
     ]
     if variant not in known:
         raise InputError(
-            place,
+            at_variant,
             expected=f"one of {', '.join(known)}",
             got=variant,
             hint="Name a variant that the run has.",

@@ -26,31 +26,26 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import LEAST
 from optimizer.latency.station import Station, Stays, stays
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
 _BODY = (0.0, 0.1, 0.25, 0.45, 0.62, 0.77, 0.87, 0.92, 0.945, 0.96)
 _TAIL = (0.97, 0.978, 0.984, 0.988, 0.991, 0.994, 0.997, 0.999, 1.0)
-_EDGES: Array = np.array((*_BODY, *_TAIL))
-WEIGHTS: Array = np.diff(_EDGES)
+_EDGES: Floats = np.array((*_BODY, *_TAIL))
+WEIGHTS: Floats = np.diff(_EDGES)
 BINS = len(WEIGHTS)
-_PAIRS: Array = np.outer(WEIGHTS, WEIGHTS).ravel()
+_PAIRS: Floats = np.outer(WEIGHTS, WEIGHTS).ravel()
 _PARTS = 3  # of a bin, of the own stays that race
-_FINE: Array = np.append(0.0, np.cumsum(np.repeat(WEIGHTS / _PARTS, _PARTS)))
-_FINE_PAIRS: Array = np.outer(np.diff(_FINE), WEIGHTS).ravel()
+_FINE: Floats = np.append(0.0, np.cumsum(np.repeat(WEIGHTS / _PARTS, _PARTS)))
+_FINE_PAIRS: Floats = np.outer(np.diff(_FINE), WEIGHTS).ravel()
 _AT_ONCE = 1024  # laws
 
 
-def waits(station: Station, below: Array | None = None) -> Array:
+def waits(station: Station, below: Floats | None = None) -> Floats:
     """The bins [s] of the visits to a tier, for each law of what a visit waits for below it.
 
     Parameters: below (n, BINS) [s]; None: the last tier.  Returns: (n, BINS), n = 1 without below.
@@ -61,32 +56,32 @@ def waits(station: Station, below: Array | None = None) -> Array:
     return np.concatenate(parts) if parts else below
 
 
-def mean_of(laws: Array) -> Array:
+def mean_of(laws: Floats) -> Floats:
     """The mean [s] of each law."""
-    found: Array = laws @ WEIGHTS
+    found: Floats = laws @ WEIGHTS
     return found
 
 
-def variance_of(laws: Array) -> Array:
+def variance_of(laws: Floats) -> Floats:
     """The variance [s^2] of each law, but for that within its bins."""
-    found: Array = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
+    found: Floats = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
     return np.maximum(found, 0.0)
 
 
 @lru_cache(maxsize=1024)
-def gamma_bins(shape: float, *, fine: bool = False) -> Array:
+def gamma_bins(shape: float, *, fine: bool = False) -> Floats:
     """The bins of a gamma law with mean 1, or of finer ones."""
     from scipy.special import gammainc, gammaincinv
 
     edges = _FINE if fine else _EDGES
-    share: Array = np.asarray(gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1])), float)
+    share: Floats = np.asarray(gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1])), float)
     means = np.diff(share, prepend=0.0, append=1.0) / np.diff(edges)
-    found: Array = np.maximum.accumulate(means)
+    found: Floats = np.maximum.accumulate(means)
     found.setflags(write=False)
     return found
 
 
-def _waits(station: Station, below: Array) -> Array:
+def _waits(station: Station, below: Floats) -> Floats:
     laws = [_of_part(_thinner(part, share), below) for share, part in station.parts]
     if len(laws) == 1:
         return laws[0]
@@ -102,7 +97,7 @@ def _thinner(station: Station, share: float) -> Station:
     return replace(station, tier=replace(tier, visits=max(LEAST, share * tier.visits)))
 
 
-def _of_part(station: Station, below: Array) -> Array:
+def _of_part(station: Station, below: Floats) -> Floats:
     state, visits = stays(station), station.tier.visits
     if station.replicas > 1:
         return _first_of_copies(station, state, below)
@@ -115,7 +110,7 @@ def _of_part(station: Station, below: Array) -> Array:
     return _thinned(_binned(atoms, weights), visits)
 
 
-def _first_of_copies(station: Station, state: Stays, below: Array) -> Array:
+def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
     """The first of r copies, each with its own below; q visits on the same servers."""
     used = sorted({kind for _, counts in state.mixes for kind, n in enumerate(counts) if n})
     unit, size = gamma_bins(1.0 / station.tier.cv2, fine=True), len(_FINE_PAIRS)
@@ -143,26 +138,26 @@ def _first_of_copies(station: Station, state: Stays, below: Array) -> Array:
     return _binned(np.concatenate(parts, axis=1), weights)
 
 
-def _beyond(masses: Array) -> Array:
+def _beyond(masses: Floats) -> Floats:
     """P(X > atom) at each of the atoms."""
-    found: Array = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
+    found: Floats = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
     found[:, -1] = 0.0
     return found
 
 
-def _masses(survival: Array) -> Array:
+def _masses(survival: Floats) -> Floats:
     """The mass of each atom."""
-    found: Array = -np.diff(survival, axis=1, prepend=1.0)
+    found: Floats = -np.diff(survival, axis=1, prepend=1.0)
     return found
 
 
-def _sums(own: Array, below: Array) -> Array:
+def _sums(own: Floats, below: Floats) -> Floats:
     """All sums of an atom of each: (n, atoms of the own stay * BINS)."""
-    found: Array = (own[None, :, None] + below[:, None, :]).reshape(len(below), -1)
+    found: Floats = (own[None, :, None] + below[:, None, :]).reshape(len(below), -1)
     return found
 
 
-def _summed(laws: Array, visits: float) -> Array:
+def _summed(laws: Floats, visits: float) -> Floats:
     """The sum of `visits` >= 1 independent ones: doublings of s visits, 1 <= s < 2."""
     doublings = math.floor(math.log2(visits))
     some = visits / 2.0**doublings
@@ -175,7 +170,7 @@ def _summed(laws: Array, visits: float) -> Array:
     return laws
 
 
-def _thinned(laws: Array, chance: float) -> Array:
+def _thinned(laws: Floats, chance: float) -> Floats:
     """The same, with that chance; else nothing."""
     if chance >= 1.0:
         return laws
@@ -183,13 +178,13 @@ def _thinned(laws: Array, chance: float) -> Array:
     return _of_sorted(atoms, np.tile(np.append(1.0 - chance, chance * WEIGHTS), (len(laws), 1)))
 
 
-def _binned(atoms: Array, weights: Array) -> Array:
+def _binned(atoms: Floats, weights: Floats) -> Floats:
     """The means of the quantile bins of discrete laws with these weights in common."""
     order = np.argsort(atoms, axis=1)
     return _of_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
 
 
-def _of_sorted(atoms: Array, weights: Array) -> Array:
+def _of_sorted(atoms: Floats, weights: Floats) -> Floats:
     """The same of atoms in ascending order, with a weight each: steps of the Lorenz curve."""
     n, size = atoms.shape
     reached = np.cumsum(weights, axis=1)
@@ -202,5 +197,5 @@ def _of_sorted(atoms: Array, weights: Array) -> Array:
     short = np.take_along_axis(reached, at, axis=1) - _EDGES[1:-1]
     edges = np.take_along_axis(moment, at, axis=1) - short * np.take_along_axis(atoms, at, axis=1)
     whole = np.concatenate([np.zeros((n, 1)), edges, moment[:, -1:]], axis=1)
-    found: Array = np.maximum.accumulate(np.diff(whole, axis=1) / WEIGHTS, axis=1)
+    found: Floats = np.maximum.accumulate(np.diff(whole, axis=1) / WEIGHTS, axis=1)
     return found

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_positive
 from optimizer.latency.below import gamma_bins, mean_of, variance_of, waits
 from optimizer.latency.station import Station, TierLatency, stays
@@ -30,7 +31,6 @@ from optimizer.latency.station import Station, TierLatency, stays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
     Spectrum = NDArray[np.complex128]
 
 _POINTS = 512
@@ -46,7 +46,7 @@ class PageLatency:
 
     def __init__(self, horizon_s: float, points: int = _POINTS) -> None:
         self.horizon_s = require_positive("horizon_s", horizon_s)
-        self.times_s: Array = np.linspace(0.0, horizon_s, points + 1)
+        self.times_s: Floats = np.linspace(0.0, horizon_s, points + 1)
         self._size = 2 * (points + 1)
         self._own = lru_cache(maxsize=_KEPT)(self._own_spectra)
         self._below = lru_cache(maxsize=_KEPT)(self._below_spectrum)
@@ -69,7 +69,7 @@ class PageLatency:
         """A grid for pages that are too fast for this one."""
         return PageLatency(float(self.times_s[len(self.times_s) // _FINER]), len(self.times_s) - 1)
 
-    def _survival(self, stations: tuple[Station, ...]) -> Array:
+    def _survival(self, stations: tuple[Station, ...]) -> Floats:
         """P(page > t) at the grid's times."""
         from scipy.fft import irfft
 
@@ -102,7 +102,7 @@ class PageLatency:
     def _below_spectrum(self, stations: tuple[Station, ...]) -> Spectrum:
         return self._spectrum(self._binned_short(below_of(stations)[0]))
 
-    def _spectrum(self, short: Array) -> Spectrum:
+    def _spectrum(self, short: Floats) -> Spectrum:
         """Of the mass at the grid's times; what lies beyond the horizon is cut off.
 
         Parameters: short, G at the grid's times and one step more."""
@@ -113,20 +113,20 @@ class PageLatency:
         return found
 
     @cached_property
-    def _times_on(self) -> Array:
+    def _times_on(self) -> Floats:
         """The grid's times and one step more."""
         return np.append(self.times_s, self.times_s[-1] + self.times_s[1])
 
-    def _gamma_short(self, mean_s: float, cv2: float) -> Array:
+    def _gamma_short(self, mean_s: float, cv2: float) -> Floats:
         """G of a gamma law."""
         from scipy.special import gammainc
 
         shape, t = 1.0 / cv2, self._times_on
         x = t * (shape / mean_s)
-        found: Array = t * gammainc(shape, x) - mean_s * gammainc(shape + 1.0, x)
+        found: Floats = t * gammainc(shape, x) - mean_s * gammainc(shape + 1.0, x)
         return found
 
-    def _binned_short(self, bins: Array) -> Array:
+    def _binned_short(self, bins: Floats) -> Floats:
         """G of a law in bins: the integral of P(X <= t), piecewise exponential."""
         t, knots = self._times_on, gamma_bins(1.0)  # -log(1 - p) of each bin's mean
         scale = np.append(np.diff(bins) / np.diff(knots), 0.0)
@@ -138,7 +138,7 @@ class PageLatency:
         rate = np.divide(1.0, scale[at], out=np.zeros_like(t), where=inside)
         gone = np.where(inside, -np.expm1(-(t - bins[at]) * rate), 0.0)
         beyond = whole[at] + scale[at] * left[at] * gone
-        found: Array = t - np.where(at < 0, t, beyond)
+        found: Floats = t - np.where(at < 0, t, beyond)
         return found
 
 
@@ -183,7 +183,7 @@ def zero_load_s(
 
 
 @lru_cache(maxsize=16 * _KEPT)
-def below_of(stations: tuple[Station, ...]) -> Array:
+def below_of(stations: tuple[Station, ...]) -> Floats:
     """The bins (1, n) of all the visits of one upstream copy to the first of `stations`, and to the
     tiers below it."""
     return waits(stations[0], below_of(stations[1:]) if len(stations) > 1 else None)
@@ -198,7 +198,7 @@ def _reach_s(stations: tuple[Station, ...]) -> float:
     return float(mean_of(law)[0] + 15.0 * math.sqrt(variance_of(law)[0]))
 
 
-def _survival_of(mass: Array) -> Array:
+def _survival_of(mass: Floats) -> Floats:
     """P(X > t) at the grid's times: half of the mass that sits at t is beyond it."""
-    survival: Array = np.clip(1.0 - np.cumsum(mass) + mass / 2.0, 0.0, 1.0)
+    survival: Floats = np.clip(1.0 - np.cumsum(mass) + mass / 2.0, 0.0, 1.0)
     return survival

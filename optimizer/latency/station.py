@@ -138,17 +138,11 @@ class Station:
 
 @dataclass(frozen=True)
 class Stays:
-    """Mean stay [s] on a whole server, undisturbed and slowed; P(k of the r servers are slowed).
+    """Mean stay [s] on each kind of server, in the order of the module, and the probability of each
+    way in which the r copies are spread over the kinds."""
 
-    means_s: per kind of server, in the order of the module; mixes: probability of each way in which
-    the r copies are spread over the kinds.
-    """
-
-    fast_s: float
-    slow_s: float
-    slow_count: tuple[float, ...]
-    means_s: tuple[float, ...] = ()
-    mixes: tuple[tuple[float, tuple[int, ...]], ...] = ()
+    means_s: tuple[float, ...]
+    mixes: tuple[tuple[float, tuple[int, ...]], ...]
 
 
 @lru_cache(maxsize=65536)
@@ -175,10 +169,7 @@ def stays(station: Station) -> Stays:
         tier.interference_share,
         speeds if by_speed else (1.0, 1.0, 1.0, 1.0),
     )
-    slowed = [0.0] * (station.replicas + 1)
-    for weight, counts in mixes:
-        slowed[counts[1] + counts[3]] += weight
-    return Stays(means[0], means[1], tuple(slowed), means, mixes)
+    return Stays(means, mixes)
 
 
 def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> float:

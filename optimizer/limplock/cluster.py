@@ -30,14 +30,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_count
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def limplock(cluster: Cluster) -> Limplock:
     )
 
 
-def nodes_in_limplock(cluster: Cluster) -> NDArray[np.float64]:
+def nodes_in_limplock(cluster: Cluster) -> Floats:
     """p_nl(i): the probability that i healthy nodes are in regeneration limplock, i = 0, 1, ...
 
     Returns: (n - m,) floats with sum 1: Bin(n - 1 - m, P_nl).  Source: Table 2.

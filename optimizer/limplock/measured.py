@@ -7,18 +7,17 @@ there may be no upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from core.config_file import Positive, Strict, Written, check, read_json, refusal
+from core.config_file import Interval, Positive, Strict, Text, Written
 from core.errors import InputError
+from core.runfiles.part import Part, part_of
 
-Text = Annotated[str, Field(min_length=1)]
-_HEAD, _KIND = "result.json", "limplock"
 _CHOICE = ("row", "scenario", "arm", "part")
 _TOO_FEW = "too few repeats"  # as a run begins the reason that more of them would mend
 COPYING = ("F8", "F9", "F10", "F11")
@@ -67,19 +66,11 @@ class MeasuredSlowdown:
         return f"{self.row} at {self.scenario} in run {self.run} of {self.experiment}"
 
 
-class _Bounds(Written):
+class _Bounds(Interval):
     """A slowdown, with its bounds."""
 
     factor: Positive
     at_least: bool
-    low: Positive
-    high: Positive | None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> _Bounds:
-        if self.high is not None and self.high < self.low:
-            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
-        return self
 
 
 class _Scenario(Written):
@@ -108,12 +99,8 @@ class _Body(Written):
     scenarios: list[_Scenario]
 
 
-class _Result(Written):
-    """The part of a run's result that is used."""
-
-    run: str
+class _Result(Part):
     experiment: str
-    valid: bool
     limplock: _Body
 
 
@@ -124,7 +111,8 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
     Raises: InputError for a folder that is no valid run of kind limplock, a scenario that it does
     not have or has several of, and one whose slowdown has no bounds.
     """
-    result = _read(folder / asked.run, place)
+    result = part_of(folder / asked.run, "limplock", _Result, place)
+    result.require_valid(place)
     found = _chosen(asked, result.limplock.scenarios, place)
     slowdown = found.slowdown
     if slowdown is None:
@@ -158,36 +146,14 @@ def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scen
         return found[0]
     of_row = [one for one in scenarios if one.row == asked.row]
     rows = ", ".join(dict.fromkeys(one.row for one in scenarios))
-    known = "; ".join(
-        ", ".join(f"{key} {value}" for key, value in one.choice.items()) for one in found or of_row
-    )
+    known = "; ".join(_text(one.choice) for one in found or of_row)
     raise InputError(
         place,
         expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
-        got=f"{len(found)} of them" if found else f"none of them: {_choice_text(asked)}",
+        got=f"{len(found)} of them" if found else f"none of them: {_text(asked.choice)}",
         hint="Name row and scenario, and arm and part where there are several.",
     )
 
 
-def _choice_text(asked: LimpRun) -> str:
-    return ", ".join(f"{key} {value}" for key, value in asked.choice.items())
-
-
-def _read(folder: Path, place: str) -> _Result:
-    path = folder / _HEAD
-    if not path.is_file():
-        raise InputError(
-            place,
-            expected=f"a run of kind {_KIND}, with {_HEAD} in it",
-            got=str(folder),
-            hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
-        )
-    result = check(read_json(path), _Result)
-    if not result.valid:
-        raise InputError(
-            place,
-            expected="a valid run",
-            got=f"{result.run}, which is not",
-            hint="Its report says why; measure again.",
-        )
-    return result
+def _text(choice: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in choice.items())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.errors import InputError, require_count, require_share
 from optimizer.limplock.cluster import Cluster, Limplock
 
@@ -103,7 +104,7 @@ def _parts(total: int, most: int) -> Iterator[int]:
 
 def _trials(
     cluster: Cluster, trials: int, rng: np.random.Generator, order: str
-) -> tuple[NDArray[np.float64], ...]:
+) -> tuple[Floats, ...]:
     """Per trial: each of the six as a share in [0, 1]."""
     regenerate = _average if order == "average" else _in_turn
     locked, stuck = regenerate(cluster, trials, rng)
@@ -117,17 +118,13 @@ def _trials(
     )
 
 
-def _requests(
-    cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int
-) -> NDArray[np.float64]:
+def _requests(cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int) -> Floats:
     """1.0 where one of the requests goes to a limping node: those are 0, 1, ..., m - 1."""
     drawn = _distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
     return (drawn < cluster.limping).any(axis=(1, 2)).astype(float)
 
 
-def _average(
-    cluster: Cluster, trials: int, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _average(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
     n, m = cluster.nodes, cluster.limping
     least, more = divmod(cluster.blocks, n - 1)
@@ -140,9 +137,7 @@ def _average(
     return locked, np.logical_and.reduce(held_by_full, axis=2)
 
 
-def _in_turn(
-    cluster: Cluster, trials: int, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _in_turn(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
     """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
     n, m = cluster.nodes, cluster.limping
     rows = np.arange(trials)
@@ -167,16 +162,14 @@ def _in_turn(
     return lost[:, m:] >= cluster.threads, stuck
 
 
-def _in_queue(waits: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+def _in_queue(waits: Mask) -> Iterator[NDArray[np.intp]]:
     """Each trial's next waiting block; one that does not wait where a trial has no more."""
     behind = np.argsort(~waits, axis=1, kind="stable")
     for index in range(int(waits.sum(axis=1).max())):
         yield behind[:, index]
 
 
-def _distinct(
-    rng: np.random.Generator, among: int, count: int, shape: tuple[int, ...]
-) -> NDArray[np.int64]:
+def _distinct(rng: np.random.Generator, among: int, count: int, shape: tuple[int, ...]) -> Ints:
     """`count` different ones of 0, 1, ..., among - 1, all sets alike: an array (*shape, count)."""
     drawn = np.empty((*shape, count), dtype=np.int64)
     for i in range(count):
@@ -187,7 +180,7 @@ def _distinct(
     return drawn
 
 
-def _estimate(shares: NDArray[np.float64], confidence: float) -> Estimate:
+def _estimate(shares: Floats, confidence: float) -> Estimate:
     from scipy.special import betaincinv, stdtrit
 
     trials, mean = len(shares), float(shares.mean())

@@ -29,12 +29,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from optimizer.limplock.cluster import Cluster
-
-    Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,22 +45,22 @@ class Store:
     healed_per_h: float
     regenerated_per_h: float
     slowdown: float
-    locks: Numbers
+    locks: Floats
 
 
 @dataclass(frozen=True)
 class _Level:
     """Rates [1/h] out of the states with l limping nodes: j = 0 to J, then locked j = 1 to J."""
 
-    within: Numbers
-    up: Numbers
-    down: Numbers
-    loss: Numbers
+    within: Floats
+    up: Floats
+    down: Floats
+    loss: Floats
 
 
 def hours_until_loss(
-    store: Store, crashed_max: int, rewards: Numbers, lost_past_cut: bool
-) -> Numbers:
+    store: Store, crashed_max: int, rewards: Floats, lost_past_cut: bool
+) -> Floats:
     """Expected hours from j = l = 0 until data are lost, by what is the case.
 
     Parameters: crashed_max J >= 1; rewards (levels, k) of an hour with l limping nodes;
@@ -70,7 +68,7 @@ def hours_until_loss(
     Returns: (k + 2,) hours: each reward, a regeneration under way, one in limplock.
     """
     width = 2 * crashed_max + 1
-    above: tuple[Numbers, Numbers, Numbers, Numbers] | None = None
+    above: tuple[Floats, Floats, Floats, Floats] | None = None
     for limping in reversed(range(len(rewards))):
         level = _level(store, limping, crashed_max, lost_past_cut)
         within, loss = level.within, level.loss
@@ -82,7 +80,7 @@ def hours_until_loss(
             within, loss, reward = window[:width, :width], loss[:width], reward[:width]
         above = within, level.down, loss, reward
     _eliminate(within, loss, reward, 1)
-    hours: Numbers = reward[0] / loss[0]
+    hours: Floats = reward[0] / loss[0]
     return hours
 
 
@@ -95,7 +93,7 @@ def loss_share(cluster: Cluster, crashed: int) -> float:
     return -math.expm1(each * (sets / (copies * places)))
 
 
-def _states(crashed_max: int) -> Numbers:
+def _states(crashed_max: int) -> Floats:
     """1 where a regeneration is under way, 1 where it is in limplock."""
     crashed = np.concatenate([np.arange(crashed_max + 1), np.arange(1, crashed_max + 1)])
     return np.column_stack([crashed > 0, np.arange(len(crashed)) > crashed_max]).astype(float)
@@ -134,7 +132,7 @@ def _level(store: Store, limping: int, crashed_max: int, lost_past_cut: bool) ->
     return _Level(within, up, down, np.concatenate([crashes * lost, (crashes * lost)[1:]]))
 
 
-def _start_to_limp(up: Numbers, store: Store, limping: int, rate: Numbers) -> None:
+def _start_to_limp(up: Floats, store: Store, limping: int, rate: Floats) -> None:
     lock, more = store.locks[limping], store.locks[limping + 1]
     locks = (more - lock) / (1.0 - lock) if lock < 1.0 else 0.0
     crashed_max = len(rate) - 1
@@ -145,7 +143,7 @@ def _start_to_limp(up: Numbers, store: Store, limping: int, rate: Numbers) -> No
     up[locked, locked] += rate[1:]
 
 
-def _eliminate(rates: Numbers, loss: Numbers, reward: Numbers, least: int) -> None:
+def _eliminate(rates: Floats, loss: Floats, reward: Floats, least: int) -> None:
     """Censor the states from the last down to `least`: what happens there counts where they are
     entered from. All terms are sums of what is not negative."""
     for last in reversed(range(least, len(rates))):

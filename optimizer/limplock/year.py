@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, PlannerError, require_number, require_positive
 from core.units import HOURS_PER_YEAR
 from optimizer.limplock.cluster import Cluster, any_block_together, limplock
 from optimizer.limplock.measured import MeasuredSlowdown
 from optimizer.limplock.repair import Store, hours_until_loss
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
 
 PAPER_SLOWDOWN = 309.0  # regeneration in limplock: section 5.2.3, Fig. 1, F8
 NODES_MAX = 100_000
@@ -130,7 +125,7 @@ def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
     return min(cluster.nodes - 2, math.ceil(mean + 8 * math.sqrt(mean * (1 - share)) + 12))
 
 
-def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Numbers:
+def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Floats:
     """Expected hours until data are lost: in all, with a limping node, with the user's reads and
     writes in limplock, with a regeneration, with one in limplock."""
     at = [replace(cluster, limping=level) for level in range(limping_max + 1)]
@@ -156,7 +151,7 @@ def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Numbers
             return least
 
 
-def _locks(at: list[Cluster]) -> Numbers:
+def _locks(at: list[Cluster]) -> Floats:
     """P(l) for l = 0, 1, ... and one more; past a certain lock all others are certain too."""
     found = [0.0]
     for one in at[1:]:

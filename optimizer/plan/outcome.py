@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from core.json_object import JsonObject
@@ -82,37 +82,16 @@ class Plan:
 
     def to_json_dict(self) -> JsonObject:
         """plan.json. Raises ValueError if a number is not finite (it never should be)."""
-        value: JsonObject = {
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "fleet"}
+        value = {
             "schema": SCHEMA,
-            "feasible": self.feasible,
+            **own,
             "usd_per_month": None if self.usd_per_month is None else round(self.usd_per_month, 2),
-            "scheme": self.scheme,
-            "region": self.region,
-            "prices_as_of": self.prices_as_of,
             "tiers": {name: asdict(tier) for name, tier in self.tiers.items()},
-            "predicted": dict(self.predicted),
-            "binding": list(self.binding),
-            "warnings": list(self.warnings),
-            "assumptions": list(self.assumptions),
-            "insufficient": list(self.insufficient),
-            "reasons": list(self.reasons),
-            "relaxation": dict(self.relaxation),
-            "confidence": None if self.confidence is None else dict(self.confidence),
-            "margin": None if self.margin is None else dict(self.margin),
-            "integrity": None if self.integrity is None else dict(self.integrity),
-            "load": None if self.load is None else dict(self.load),
-            "schedule": None if self.schedule is None else dict(self.schedule),
-            "present": None if self.present is None else dict(self.present),
-            "domains": None if self.domains is None else dict(self.domains),
-            "hosts": None if self.hosts is None else dict(self.hosts),
-            "state": None if self.state is None else dict(self.state),
-            "simulation": dict(self.simulation),
-            "solver": dict(self.solver),
-            "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),
         }
-        json.dumps(value, allow_nan=False)
-        return value
+        body: JsonObject = json.loads(json.dumps(value, allow_nan=False))
+        return body
 
     def to_tfvars(self) -> str:
         """A whole fleet.tfvars of the plan; empty if there is no plan."""

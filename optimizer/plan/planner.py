@@ -17,11 +17,10 @@ from core.json_object import JsonObject
 from optimizer.fit import fit, read_results
 from optimizer.plan.explain.assumptions import assumptions
 from optimizer.plan.explain.current_fleet import against_present
-from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
+from optimizer.plan.explain.domains import domains_of
 from optimizer.plan.explain.hosts import hosts_of
 from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
-from optimizer.plan.explain.performability_cost import of_promise
 from optimizer.plan.explain.reasons import (
     ExplainOptions,
     Relaxed,
@@ -49,9 +48,11 @@ from optimizer.plan.explain.warnings import (
     of_load,
     of_margin,
     of_prices,
+    of_quotas,
     of_state,
     of_unknown,
 )
+from optimizer.plan.explain.without import of_rules, without_promise, without_rules
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.plan_file import read_plan
 from optimizer.plan.inputs.request import (
@@ -147,7 +148,8 @@ def make_plan(
         return PlanResult(replace(frame, reasons=(*spoilt, *hardened.binds)), case)
     tried = without_rules(case, found, deadline)
     frame = replace(frame, domains=domains_of(case, found.path, tried))
-    others = (*of_promise(case, found, deadline), *of_rules(found, tried), *hardened.binds)
+    lifted = (*without_promise(case, found, deadline), *tried)
+    others = (*of_rules(found, lifted), *hardened.binds)
     if found.path is None and (lacking := case.lacking()):
         none: Relaxed = {"alone": [], "together": [], "cut": None}
         plan = replace(frame, reasons=(*spoilt, *lacking, *others), relaxation=none)
@@ -173,7 +175,7 @@ def make_plan(
         else (*_of_simulation(law_path, found.path), *others)
     )
     margin = margin_of(case, asked.figures, found.path)
-    sure = confidence_of(case, asked.rates, found.path)
+    sure = confidence_of(case, asked.rates, found.path, deadline)
     plan = replace(
         frame,
         assumptions=assumptions(asked, binds),
@@ -181,6 +183,7 @@ def make_plan(
             *of_breach(found.breach),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *of_state(asked.service, case.tiers, found.path),
+            *of_quotas(asked.schedule, found.path),
             *of_decision(decided.body),
             *(
                 (*of_margin(margin, case.slo), *of_load(case.tiers, found.path))

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from core.terminal import bare_table
 from optimizer.reproduce.tables import NODES
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _explain_cells(out: Console, cells: Sequence[Cell]) -> None:
 
 def show_claims(out: Console, claims: Iterable[Claim]) -> None:
     """The text, the models' values, and the reason where the two differ."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("where", "what", "paper", "ours", ""):
-        table.add_column(heading)
+    table = bare_table("where", "what", "paper", "ours", "", left=5)
     at_odds: dict[str, list[Claim]] = {}
     for claim in claims:
         sign = Text("match") if claim.matches else Text("≠", style=_AT_ODDS)
@@ -108,10 +107,7 @@ def show_claims(out: Console, claims: Iterable[Claim]) -> None:
 def show_grid(out: Console, grid: Grid, *, limit: float | None = None) -> None:
     """A formula's table; values above `limit` are marked with *."""
     out.print(Text(f"\n{grid.title}", style="bold"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(grid.corner)
-    for column in grid.columns:
-        table.add_column(column, justify="right")
+    table = bare_table(grid.corner, *grid.columns)
     for name, values in grid.rows.items():
         table.add_row(name, *(_value(value, limit) for value in values))
     out.print(table)
@@ -119,10 +115,8 @@ def show_grid(out: Console, grid: Grid, *, limit: float | None = None) -> None:
 
 def show_measured(out: Console, rows: Sequence[Row]) -> None:
     """Shares of a month with the paper's probabilities and with measured ones."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("node", "faults a month", "corrupt %, paper", "here", "at most",
-                   "down %, paper", "here"):  # fmt: skip
-        table.add_column(column, justify="left" if column == "node" else "right")
+    corrupt, down = ("corrupt %, paper", "here", "at most"), ("down %, paper", "here")
+    table = bare_table("node", "faults a month", *corrupt, *down)
     for row in rows:
         shares = (row.corrupt_paper, row.corrupt, row.corrupt_most, row.down_paper, row.down)
         name = row.name if row.name == row.paper_name else f"{row.paper_name}: {row.name}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
+from core.terminal import bare_table
 from optimizer.limplock import Estimate, Simulated
 from optimizer.limplock.protocol import NAMES
 from optimizer.reproduce.limplock import Compared
@@ -23,11 +23,8 @@ def show_compared(out: Console, found: Sequence[Compared]) -> None:
         style="bold",
         highlight=False,
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("nodes", justify="right")
-    table.add_column("")
-    for name in NAMES:
-        table.add_column(name.replace("_regeneration", "").replace("_", " "), justify="right")
+    names = (name.replace("_regeneration", "").replace("_", " ") for name in NAMES)
+    table = bare_table("nodes", "", *names, left=2, gap=1)
     for one in found:
         formula = (f"{_short(getattr(one.formula, name))} " for name in NAMES)
         table.add_row(str(one.cluster.nodes), "formula", *formula)

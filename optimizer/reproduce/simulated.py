@@ -35,7 +35,6 @@ from optimizer.simulation import percentile_s, reports
 from optimizer.simulation.forms import Report, Scenario, TierScenario
 
 Pair = tuple[int, int]
-Figures = tuple[float, float, float]
 
 METRICS = ("mean", "p95", "p99")
 _R_MAX = 3

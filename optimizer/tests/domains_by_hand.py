@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from core.tolerances import U_FLOOR
 from core.units import YEAR_S
-from optimizer.availability import FailureRates, Level
+from optimizer.availability import FailureRates, Level, lit_law, sizes_at
+from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
 from optimizer.availability.placement import Placement
 
 
@@ -196,3 +198,24 @@ def simulated_pool(
                 fleet.apply(what, which)
         shares.append(short)
     return shares
+
+
+def spread_unavailability(
+    needed: int,
+    extra: int,
+    rates: FailureRates,
+    levels: Sequence[Level],
+    placement: Placement,
+    *,
+    mechanism: str,
+    scheme: str,
+) -> float:
+    """Share of the year without `needed` machines up in domains that are up, of one placement: as
+    `solve.spread` has it of all at once."""
+    short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
+    found = float(lit_law(levels, placement) @ short)
+    if stands_in(mechanism, scheme):
+        for depth, level in enumerate(levels):
+            shares = moving_by_size(needed, needed + extra, rates, level)
+            found += float(shares[sizes_at(placement, depth)].sum())
+    return min(1.0, max(found, U_FLOOR))

@@ -51,7 +51,8 @@ def small_schedules(draw: st.DrawFn, tiers: int = 2, periods: int = 2) -> Hourly
         carried = tuple(10.0 * one.vcpus for one in kinds.values())
         found.append(
             HourlyTier(f"t{number}", tuple(kinds.values()), carried,
-                       float(draw(st.integers(4, 24))), draw(st.integers(1, 2)), MOST, lost)
+                       float(draw(st.integers(4, 24))), draw(st.integers(1, 2)), MOST, lost,
+                       draw(st.sampled_from([0, 0, 3])))
         )  # fmt: skip
     shares = [1.0, *(draw(st.sampled_from([0.2, 0.4, 0.7, 1.0])) for _ in range(periods - 1))]
     quotas: tuple[Quota, ...] = ()
@@ -151,7 +152,11 @@ def _unavailabilities(problem: HourlyProblem, tier: HourlyTier, fleet: Fleet) ->
         for p, load in enumerate(loads):
             machines = sum(fleet[k][p] for k in used)
             carried = math.fsum(fleet[k][p] * tier.carried_per_s[k] for k in used)
-            if machines - extra < tier.least or carried - extra * max(sizes) < load - 1e-9:
+            if (
+                machines < tier.fewest
+                or machines - extra < tier.least
+                or carried - extra * max(sizes) < load - 1e-9
+            ):
                 return
         needed = [max(tier.least, math.ceil(load / min(sizes) - 1e-9)) for load in loads]
         if max(needed) + extra > tier.most:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_count, require_share
 from optimizer.availability import Availability, FailureRates
 from optimizer.uncertainty.rates import UncertainRates
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Model = Callable[[FailureRates], Availability]
 
@@ -70,5 +67,5 @@ def proper_share(place: str, value: float) -> float:
     return value
 
 
-def _quantiles(values: NDArray[np.float64], levels: tuple[float, ...]) -> list[float]:
+def _quantiles(values: Floats, levels: tuple[float, ...]) -> list[float]:
     return [float(q) for q in np.quantile(values, levels)]

@@ -27,14 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError, require_count, require_positive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SAMPLES_LEAST = 3  # the posterior of an exponential's mean has a variance from here on
 BOOTSTRAP_LEAST = 30
@@ -50,7 +48,7 @@ class Posterior(Protocol):
         """The value that the number is below with probability p in (0, 1)."""
         ...
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]: ...
+    def sample(self, rng: np.random.Generator, n: int) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class RatePosterior:
         value = float(gammaincinv(self.shape, _probability(p))) / self.years
         return max(value, _RATE_FLOOR_PER_YEAR)
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         return np.maximum(rng.gamma(self.shape, 1.0 / self.years, n), _RATE_FLOOR_PER_YEAR)
 
 
@@ -88,7 +86,7 @@ class ExponentialMean:
 
         return self.total_s / float(gammainccinv(self.count, _probability(p)))
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         return self.total_s / rng.gamma(self.count, 1.0, n)
 
 
@@ -137,7 +135,7 @@ class BootstrapMean:
         area = quad(integrand, 0.0, np.inf, epsabs=1e-11, epsrel=1e-10, limit=200)[0]
         return min(1.0, max(0.0, 0.5 - area / math.pi))
 
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, n: int) -> Floats:
         times = np.asarray(self.samples_s)
         return np.asarray(rng.dirichlet(np.ones(times.size), n) @ times)
 

@@ -19,7 +19,7 @@ def modelled(plan: Mapping[str, Any]) -> dict[str, object] | None:
     """
     present = plan.get("present")
     asked = ((plan.get("inputs") or {}).get("slo") or {}).get("availability")
-    if not plan.get("feasible") or not present or asked is None:
+    if not plan.get("feasible") or not present or asked is None or not present["predicted"]:
         return None
     broken = "availability" in present["breaks"]
     unsure = broken and present["keeps_all_limits"] is None

@@ -99,22 +99,17 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
 
 
 def _on_cards(case: Case, service: ServiceFit) -> list[str]:
-    told, not_told = [], []
-    for tier, demand in zip(service.tiers, case.tiers, strict=True):
-        if demand.card_s:
-            told.append(
-                f"{tier.spec.name} {tier.card_kbit.value:.3g} kbit of {tier.spec.nic_mbps:g} Mbit/s"
-            )
-        else:
-            not_told.append(tier.spec.name)
-    texts = []
-    if told:
-        texts.append(
-            f"network cards are as in the run, and a copy takes them as it did ({', '.join(told)})"
-        )
-    if not_told:
-        texts.append(f"network cards are never full: not in the plan of {', '.join(not_told)}")
-    return texts
+    pairs = list(zip(service.tiers, case.tiers, strict=True))
+    told = ", ".join(
+        f"{tier.spec.name} {tier.card_kbit.value:.3g} kbit of {tier.spec.nic_mbps:g} Mbit/s"
+        for tier, demand in pairs
+        if demand.card_s
+    )
+    silent = ", ".join(tier.spec.name for tier, demand in pairs if not demand.card_s)
+    return _those(
+        (told, f"network cards are as in the run, and a copy takes them as it did ({told})"),
+        (silent, f"network cards are never full: not in the plan of {silent}"),
+    )
 
 
 def _on_shocks(case: Case) -> list[str]:
@@ -126,43 +121,34 @@ def _on_shocks(case: Case) -> list[str]:
 
 
 def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
-    rates = case.rates
-    texts = ["tiers fail independently of each other"]
-    if case.domains:
-        names = ", ".join(one.name for one in case.domains)
-        texts = [
-            f"domains ({names}) fail independently of each other and of the machines in them, and "
-            "are up or dark as in the long run; tiers share them, which makes the product over the "
-            "tiers a lower bound",
-            "machines of a dark domain are down until it is back: standbys elsewhere take over, "
-            "new ones are not bought meanwhile",
-            "machines stand as `domains` says: fleet.tfvars has no key for it, so place them so",
-        ]
-    if not rates.common_cause:
-        texts.append("nodes fail independently of each other")
-    if not rates.standby_fraction and case.scheme == Scheme.on_prem:
-        texts.append("standby nodes in a pool do not fail")
-    if case.scheme == Scheme.on_prem and rates.repair_s is not None:
-        texts.append(
-            "a repaired machine returns to service (ara) or to its pool (pf): a tier with a pool "
-            "of 0 is never repaired, as in PCRAFT's Fig. 1(a)"
-        )
-    if case.scheme == Scheme.cloud:
-        texts.append(
-            "in the cloud a crashed node is replaced by itself: passive failover there is active "
-            "route anywhere without extra nodes"
-        )
-    if case.slo.degraded is not None:
-        texts.append(
-            "degraded: one tier at a time; active extra nodes stand in for lost ones, standbys "
-            "do not, and a limping server is not taken out"
-        )
-    if uncertain is not None and uncertain.uncertain and case.slo.confidence is None:
-        names = ", ".join(sorted(uncertain.uncertain))
-        texts.insert(
-            0, f"{names}: uncertain, planned with their posterior means (no confidence was asked)"
-        )
-    return texts
+    rates, on_prem = case.rates, case.scheme == Scheme.on_prem
+    unsure = sorted(uncertain.uncertain) if uncertain and case.slo.confidence is None else []
+    names = ", ".join(one.name for one in case.domains)
+    return _those(
+        (unsure, f"{', '.join(unsure)}: uncertain, planned with their posterior means (no "
+         "confidence was asked)"),
+        (not case.domains, "tiers fail independently of each other"),
+        (case.domains, f"domains ({names}) fail independently of each other and of the machines in "
+         "them, and are up or dark as in the long run; tiers share them, which makes the product "
+         "over the tiers a lower bound"),
+        (case.domains, "machines of a dark domain are down until it is back: standbys elsewhere "
+         "take over, new ones are not bought meanwhile"),
+        (case.domains, "machines stand as `domains` says: fleet.tfvars has no key for it, so place "
+         "them so"),
+        (not rates.common_cause, "nodes fail independently of each other"),
+        (on_prem and not rates.standby_fraction, "standby nodes in a pool do not fail"),
+        (on_prem and rates.repair_s is not None, "a repaired machine returns to service (ara) or "
+         "to its pool (pf): a tier with a pool of 0 is never repaired, as in PCRAFT's Fig. 1(a)"),
+        (not on_prem, "in the cloud a crashed node is replaced by itself: passive failover there "
+         "is active route anywhere without extra nodes"),
+        (case.slo.degraded, "degraded: one tier at a time; active extra nodes stand in for lost "
+         "ones, standbys do not, and a limping server is not taken out"),
+    )  # fmt: skip
+
+
+def _those(*texts: tuple[object, str]) -> list[str]:
+    """The texts whose condition holds."""
+    return [text for holds, text in texts if holds]
 
 
 def _on_latency(case: Case) -> list[str]:
@@ -197,42 +183,37 @@ def _on_latency(case: Case) -> list[str]:
 def _on_disks_and_traffic(case: Case) -> list[str]:
     disks = any(tier.disk_usd for tier in case.tiers)
     traffic = [tier.name for tier in case.tiers if tier.traffic_usd]
-    free = ["arbiters", *(() if disks else ("storage",)), *(() if traffic else ("traffic",))]
-    texts = [f"{_listed(free)} {'is' if len(free) == 1 else 'are'} not in the cost"]
-    if disks:
-        texts.append("each machine, standbys included, has the disk that its tier states")
-    if traffic:
-        texts.append(
-            f"traffic to {_listed(traffic)} is in the cost at the mean load: a copy's kbit in the "
-            "fuller direction, once; arbiters choose machines whatever their zone"
-        )
-    return texts
+    free = ["arbiters", *_those((not disks, "storage"), (not traffic, "traffic"))]
+    return _those(
+        (free, f"{_listed(free)} {'is' if len(free) == 1 else 'are'} not in the cost"),
+        (disks, "each machine, standbys included, has the disk that its tier states"),
+        (traffic, f"traffic to {_listed(traffic)} is in the cost at the mean load: a copy's kbit "
+         "in the fuller direction, once; arbiters choose machines whatever their zone"),
+    )  # fmt: skip
 
 
 def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _on_prices(case: Case) -> list[str]:
-    texts = [
+    machines = case.book.instances(case.region)
+    ways = sorted({one.purchase for one in machines} - {"on-demand"})
+    on_prem = case.scheme == Scheme.on_prem
+    as_active = all(usd_when_off(one) == one.usd_per_month for one in machines)
+    return [
         f"prices: {case.book.source}; {HOURS_PER_MONTH:g} h a month",
         *_on_disks_and_traffic(case),
-    ]
-    ways = sorted({one.purchase for one in case.book.instances(case.region)} - {"on-demand"})
-    if ways:
-        texts.append(f"{', '.join(ways)}: discounts as stated, for machines of every hour")
-    if any(one.interruptions_per_year for one in case.book.instances(case.region)):
-        texts.append(
-            "a machine that is taken away (spot) is a crash more, independent of the others but "
-            "for the stated common cause, and another one can be had"
-        )
-    if case.scheme == Scheme.cloud:
-        return texts
-    machines = case.book.instances(case.region)
-    if not case.book.costs:
-        texts.append("on-premises machines are priced as on-demand instances")
-    if all(usd_when_off(one) == one.usd_per_month for one in machines):
-        texts.append("a standby costs as much as an active machine: the book has no other price")
-    else:
-        texts.append("a standby costs what a machine that is off costs: all but its power")
-    return texts
+        *_those(
+            (ways, f"{', '.join(ways)}: discounts as stated, for machines of every hour"),
+            (any(one.interruptions_per_year for one in machines), "a machine that is taken away "
+             "(spot) is a crash more, independent of the others but for the stated common cause, "
+             "and another one can be had"),
+            (on_prem and not case.book.costs, "on-premises machines are priced as on-demand "
+             "instances"),
+            (on_prem and as_active, "a standby costs as much as an active machine: the book has "
+             "no other price"),
+            (on_prem and not as_active, "a standby costs what a machine that is off costs: all "
+             "but its power"),
+        ),
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.errors import UnstableError
+from core.errors import SparecraftError, UnstableError
 from core.vocabulary import Mechanism
 from optimizer.latency.station import POLICIES
 from optimizer.plan.explain.curve import AVAILABILITY
@@ -59,12 +59,19 @@ class _CurrentTier:
 def against_present(
     asked: PlanRequest, planned: Path, deadline: Deadline
 ) -> dict[str, object] | None:
-    """For plan.json: the present fleet beside the plan; None where nobody says what is there."""
+    """For plan.json: the present fleet beside the plan; None where nobody says what is there.
+
+    `predicted` is None where it could not be looked at, and `keeps_all_limits` then too.
+    """
     there = _present(asked)
     if there is None:
         return None
     case = _under_its_policy(asked)
-    path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
+    try:
+        path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
+        kept, predicted = not broken if is_decided or not broken else None, _predicted(case, path)
+    except SparecraftError:  # too many ways to place its machines, or no time to look at them
+        kept, broken, predicted = None, [], None
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
     new = _with_other_costs(asked.case, new)
@@ -72,10 +79,10 @@ def against_present(
     return {
         "usd_per_month": round(usd, 2),
         "usd_more": _more(usd_new, usd),
-        "keeps_all_limits": not broken if is_decided or not broken else None,
+        "keeps_all_limits": kept,
         "breaks": broken,
         "policy": case.policy,
-        "predicted": _predicted(case, path),
+        "predicted": predicted,
         "tiers": {
             option.tier: {
                 "present": old.text,
@@ -117,9 +124,8 @@ def _with_other_costs(case: Case, fleet: Sequence[_CurrentTier]) -> list[_Curren
     """The tiers with what their disks and their traffic cost."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, fleet, strict=True):
-        fixed, per_node = demand.usd_traffic(upstream, one.replicas)
-        disks = (one.nodes + one.standby) * demand.disk_usd
-        found.append(replace(one, usd_beside=fixed + per_node * one.nodes + disks))
+        beside = demand.usd_beside(upstream, one.replicas, one.nodes, one.standby)
+        found.append(replace(one, usd_beside=sum(beside)))
         upstream *= one.replicas
     return found
 
@@ -152,7 +158,7 @@ def _judged(
 ) -> tuple[Path, list[str], bool]:
     """The fleet with its needed machines counted, the limits that break, and whether it is sure
     that no other way of counting keeps them."""
-    ways, budget = _ways(case, there), 1.0 - (case.slo.availability or 0.0)
+    ways, budget = _ways(case, there, deadline), 1.0 - (case.slo.availability or 0.0)
     placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
     found = NONE
     if all(placed):
@@ -179,14 +185,17 @@ def _broken(case: Case, path: Path) -> list[str]:
     return [*broken, "domains"] if out_of_place else broken
 
 
-def _ways(case: Case, there: Sequence[_CurrentTier]) -> list[list[Option]]:
+def _ways(case: Case, there: Sequence[_CurrentTier], deadline: Deadline) -> list[list[Option]]:
     """By tier, from the fewest machines that count as needed to all of them."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
         pool = one.standby and demand.state.spare_serves
         first = one.nodes if pool else min(one.nodes, _least(case, demand, one, upstream))
-        counted = range(first, one.nodes + 1)
-        found.append([_option(case, demand, one, upstream, needed) for needed in counted])
+        options = []
+        for needed in range(first, one.nodes + 1):
+            deadline.check()
+            options.append(_option(case, demand, one, upstream, needed))
+        found.append(options)
         upstream *= one.replicas
     return found
 
@@ -222,16 +231,8 @@ def _option(
 
 
 def _predicted(case: Case, path: Path) -> dict[str, float | None]:
-    body: dict[str, float | None] = {
+    return {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
         "utilisation": max(option.utilisation for option in path),
-    }
-    if not case.slo.latency_ms:
-        return body
-    try:
-        found = case.latency.middle(case.latency(path))
-    except UnstableError:
-        found = dict.fromkeys(case.slo.latency_ms, math.inf)
-    return body | {
-        f"p{q}_ms": round(value, 2) if math.isfinite(value) else None for q, value in found.items()
+        **case.percentiles_ms(path),
     }

@@ -22,7 +22,7 @@ from core.errors import PlannerError
 from core.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
 from optimizer.availability.rates import shown
 from optimizer.plan.solve.model import LIMIT_S, Solution, attempt, solve
-from optimizer.plan.solve.problem import Path, Problem, stands, unavailability_of
+from optimizer.plan.solve.problem import Path, Problem, in_ms, stands, unavailability_of
 
 UNPROVED = "at a limit where no proof was found in time"
 _GRACE_S = 1.0
@@ -304,7 +304,5 @@ def fleet_text(path: Path) -> str:
 
 def predicted(problem: Problem, path: Path) -> dict[str, float | None]:
     """The figures of a fleet; None where the latency model cannot evaluate it."""
-    values: dict[str, float | None] = {"availability": AVAILABILITY.stated(unavailability_of(path))}
-    for q, ms in sorted(problem.latency(path).items()):
-        values[f"p{q}_ms"] = round(ms, 2) if math.isfinite(ms) else None
-    return values
+    reached = AVAILABILITY.stated(unavailability_of(path))
+    return {"availability": reached, **in_ms(problem.latency(path))}

@@ -1,98 +1,19 @@
 """Placement of a plan's machines, what is left when a domain is gone, and what the rules cost.
 
-The cost of a rule is the cost of the same question without it, solved again. What is left is looked
-at for the worst domain of each level, gone for all tiers at once.
+What is left is looked at for the worst domain of each level, gone for all tiers at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from core.errors import InputError, UnstableError
-from core.tolerances import CENT
 from optimizer.availability import sizes_at
-from optimizer.plan.explain.curve import fleet_text
+from optimizer.plan.explain.without import DOMAIN_RULES, Without
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.domains import Domain
-from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
-from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.problem import Path
-
-_SECONDS = 5.0  # of each solve
-_RULES: dict[str, object] = {
-    "survive": False,
-    "max_per_domain": None,
-    "min_domains": None,
-    "copies_apart": False,
-}  # and what each is where it asks nothing
-
-
-@dataclass(frozen=True)
-class Without:
-    """The same question without one rule of one level, or without any domain.
-
-    `usd_per_month` None: infeasible all the same, or (not `proved`) not decided: not in time, or
-    with more placements than are listed.
-    """
-
-    limit: str
-    usd_per_month: float | None
-    fleet: str | None
-    proved: bool
-
-    def text(self, usd: float | None) -> str | None:
-        """For people: what the rule costs, or that it alone is in the way; None where neither."""
-        if self.usd_per_month is None:
-            return None
-        if usd is None:
-            return f"{self.limit}: without it a plan is {self.usd_per_month:.2f} USD a month"
-        less = usd - self.usd_per_month
-        least = "" if self.proved else "at least "
-        return (
-            f"{self.limit}: without it {least}{less:.2f} USD a month less"
-            if (less > CENT)
-            else None
-        )
-
-
-def without_rules(case: Case, found: Solution, deadline: Deadline) -> tuple[Without, ...]:
-    """Each rule left out alone, and all domains left out."""
-    return tuple(
-        _asked_again(name, other, found, deadline.within(_SECONDS))
-        for name, other in (*_one_less(case), *_none_at_all(case))
-    )
-
-
-def _one_less(case: Case) -> Iterator[tuple[str, Case]]:
-    for number, one in enumerate(case.domains):
-        for rule, nothing in _RULES.items():
-            if getattr(one, rule) != nothing:
-                other = one.model_copy(update={rule: nothing})
-                domains = (*case.domains[:number], other, *case.domains[number + 1 :])
-                yield f"domains.{one.name}.{rule}", replace(case, domains=domains)
-
-
-def _none_at_all(case: Case) -> Iterator[tuple[str, Case]]:
-    if case.domains:
-        yield "domains", replace(case, domains=())
-
-
-def _asked_again(name: str, case: Case, found: Solution, deadline: Deadline) -> Without:
-    try:
-        problem = case.problem(check=deadline.check)
-    except (InputError, OutOfTimeError):  # more placements than are listed, or than there is time
-        return Without(name, None, None, False)
-    other = attempt(problem, found.path, limit_s=deadline.left_s(), clock=deadline.clock)
-    fleet = None if other.path is None else fleet_text(other.path)
-    return Without(name, other.usd_per_month, fleet, other.proved)
-
-
-def of_rules(found: Solution, tried: tuple[Without, ...]) -> tuple[str, ...]:
-    """The binding limits, or those in the way, in words."""
-    return tuple(text for one in tried if (text := one.text(found.usd_per_month)) is not None)
+from optimizer.plan.solve.problem import Path, in_ms
 
 
 def domains_of(
@@ -129,7 +50,7 @@ def _level(one: Domain, case: Case) -> dict[str, object]:
         "repair_s": one.repair_s,
         "dark": level.dark,
         "source": one.source,
-        **{rule: getattr(one, rule) for rule in _RULES},
+        **{rule: getattr(one, rule) for rule in DOMAIN_RULES},
     }
 
 
@@ -163,17 +84,9 @@ def _without_domain(
 
 def _latency(case: Case, reduced: list[tuple[Option, int]]) -> dict[str, float | None]:
     """Percentiles with so many servers; None where they cannot carry the load."""
-    if not case.slo.latency_ms:
-        return {}
-    nothing = {f"p{q}_ms": None for q in case.slo.latency_ms}
     if any(serving < option.replicas for option, serving in reduced):
-        return dict(nothing)
-    path = tuple(replace(option, needed=serving) for option, serving in reduced)
-    try:
-        found = case.latency.middle(case.latency(path))
-    except UnstableError:
-        return dict(nothing)
-    return {f"p{q}_ms": round(v, 2) if math.isfinite(v) else None for q, v in found.items()}
+        return in_ms(dict.fromkeys(case.slo.latency_ms, math.inf))
+    return case.percentiles_ms(tuple(replace(option, needed=n) for option, n in reduced))
 
 
 def _cents(usd: float | None) -> float | None:

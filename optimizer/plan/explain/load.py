@@ -92,10 +92,9 @@ def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dic
     """The load today and what the fleet does with it, for each hour of the day or the week."""
     for hour, share in enumerate(load.hours):
         other, used = at_load(case, path, share / load.factor)
-        found = other.latency.middle(other.latency(used)) if case.slo.latency_ms else {}
         yield {
             "hour": hour,
             "per_s": now_per_s * share,
             "utilisation": max(option.utilisation for option in used),
-            **{f"p{q}_ms": round(value, 2) for q, value in found.items()},
+            **other.percentiles_ms(used),
         }

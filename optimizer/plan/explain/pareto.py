@@ -25,6 +25,7 @@ from optimizer.plan.explain.curve import (
     predicted,
 )
 from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of
 
 NINES_BEYOND = 3  # the SLO, up to which availability is drawn
@@ -48,11 +49,10 @@ class Front:
 
     def body(self, problem: Problem, chosen: Path) -> dict[str, object]:
         """For plan.json."""
-        usd = math.fsum(o.usd_per_month for o in chosen)
         points = [
             {
                 **_point(self.axis, problem, stretch),
-                "chosen": abs(stretch.usd - usd) <= CENT,
+                "chosen": abs(stretch.usd - cost(chosen)) <= CENT,
                 "next_is_adjacent": closed,
             }
             for stretch, closed in zip(self.points, self.closed, strict=True)

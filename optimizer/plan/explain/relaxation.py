@@ -13,10 +13,10 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError
 from optimizer.plan.explain.curve import (
     Axis,
@@ -30,11 +30,9 @@ from optimizer.plan.explain.curve import (
 )
 from optimizer.plan.explain.sensitivity import Variants
 from optimizer.plan.solve.options import NODES_MAX, Option
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
-
-if TYPE_CHECKING:
-    from optimizer.plan.solve.table import Floats
 
 SOLVES = 120
 SECONDS = 45.0
@@ -64,7 +62,7 @@ class Relaxation:
             "asked": self.asked,
             "value": self.value,
             "least": self.least,
-            "usd_per_month": round(math.fsum(o.usd_per_month for o in self.path), 2),
+            "usd_per_month": round(cost(self.path), 2),
             "fleet": fleet_text(self.path),
             "predicted": predicted(problem, self.path),
         }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
+from core.errors import SparecraftError
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.inputs.case import Case
@@ -18,6 +20,7 @@ from optimizer.replication import least_tokens
 
 if TYPE_CHECKING:
     from optimizer.plan.inputs.request import PlanRequest
+    from optimizer.plan.solve.deadline import Deadline
     from optimizer.uncertainty import UncertainRates
 
 # Eq. 6 is a bound: with just as many tokens copies would wait for ever. With a mean of A in use and
@@ -53,9 +56,7 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
         staffed = per_s * (1.0 + _TOKENS_ABOVE_MEAN / math.sqrt(in_use)) if in_use else per_s
         tokens = least_tokens(staffed, option.replicas, option.needed, hold_s)
         active = option.nodes * option.instance.usd_per_month
-        disks = (option.nodes + option.standby) * tier.disk_usd
-        fixed, per_node = tier.usd_traffic(option.upstream, option.replicas)
-        traffic = fixed + per_node * option.nodes
+        disks, traffic = tier.usd_beside_of(option)
         plans[option.tier] = TierPlan(
             instance_type=option.instance.type_name,
             purchase=option.instance.purchase,
@@ -155,26 +156,32 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, objec
     return body
 
 
-def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, object] | None:
+def confidence_of(
+    case: Case, rates: UncertainRates | None, path: Path, deadline: Deadline
+) -> dict[str, object] | None:
     """The certainty of the availability target, over draws of the uncertain rates; None without
-    any."""
+    any. Its figures are None where time ends before all draws, or a model covers one of them not.
+    """
     if rates is None or not rates.uncertain:
         return None
     import numpy as np
 
     target = case.slo.availability
-    draws = rates.sample(np.random.default_rng(_SEED), _DRAWS)
-    found = [math.prod(1.0 - case.unavailability(o, drawn) for o in path) for drawn in draws]
+    found: list[float] = []
+    with suppress(SparecraftError):
+        for drawn in rates.sample(np.random.default_rng(_SEED), _DRAWS):
+            deadline.check()
+            found.append(math.prod(1.0 - case.unavailability(o, drawn) for o in path))
+    whole = len(found) == _DRAWS
+    kept = sum(value >= (target or 0.0) for value in found) / _DRAWS
     return {
         "asked": case.slo.confidence,
         "uncertain": sorted(rates.uncertain),
         "planned_with": {name: getattr(case.rates, name) for name in sorted(rates.uncertain)},
-        "draws": _DRAWS,
-        "probability_kept": (
-            None if target is None else sum(value >= target for value in found) / _DRAWS
-        ),
-        "availability_p05": float(np.quantile(found, 0.05)),
-        "availability_p50": float(np.quantile(found, 0.5)),
+        "draws": len(found),
+        "probability_kept": kept if whole and target is not None else None,
+        "availability_p05": float(np.quantile(found, 0.05)) if whole else None,
+        "availability_p50": float(np.quantile(found, 0.5)) if whole else None,
     }
 
 

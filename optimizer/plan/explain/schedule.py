@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from core.errors import PlannerError
 from core.tolerances import CENT
-from optimizer.plan.inputs.schedule import DeclaredSchedule, Hours, hourly_problem
+from optimizer.plan.inputs.schedule import (
+    DeclaredSchedule,
+    Hours,
+    fleet_of_sizes,
+    hourly_problem,
+)
 from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.presolve import cost
+from optimizer.plan.solve.problem import in_ms
 from optimizer.plan.solve.schedule import (
     ENERGY,
     NODES,
@@ -20,7 +27,6 @@ from optimizer.plan.solve.schedule import (
     Measure,
     Schedule,
     committed,
-    starts,
 )
 from optimizer.plan.solve.schedule_search import FoundSchedule, cheapest_schedule
 
@@ -138,7 +144,7 @@ def _body(
     schedule, problem = found.schedule, hours.problem
     assert schedule is not None
     usd = schedule.total(problem)
-    standing = math.fsum(option.usd_per_month for option in path) - _other_usd(case, path)
+    standing = cost(path) - _other_usd(case, path)
     body: dict[str, object] = {
         "usd_per_month": round(usd, 2),
         "standing_usd_per_month": round(standing, 2),
@@ -168,9 +174,7 @@ def _other_usd(case: Case, path: Path) -> float:
     """USD a month of the standing fleet for its disks and for what crosses zones."""
     found = 0.0
     for demand, option in zip(case.tiers, path, strict=True):
-        fixed, per_node = demand.usd_traffic(option.upstream, option.replicas)
-        found += fixed + per_node * option.nodes
-        found += (option.nodes + option.standby) * demand.disk_usd
+        found += sum(demand.usd_beside_of(option))
     return found
 
 
@@ -235,14 +239,11 @@ def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict
         return body
     slowest: dict[int, float] = {}
     for p, period in enumerate(problem.periods):
-        other = case.with_load(period.load)
-        fleet = tuple(
-            replace(o, needed=n, extra=0, instance=replace(o.instance, vcpus=v, baseline_share=1.0))
-            for o, (n, v) in zip(path, schedule.sizes(p), strict=True)
-        )
-        for q, value in other.latency.middle(other.latency(fleet)).items():
+        latency = case.with_load(period.load).latency
+        fleet = fleet_of_sizes(path, schedule.sizes(p))
+        for q, value in latency.middle(latency(fleet)).items():
             slowest[q] = max(slowest.get(q, 0.0), value)
-    return body | {f"p{q}_ms": round(value, 2) for q, value in slowest.items()}
+    return body | in_ms(slowest)
 
 
 def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
@@ -270,14 +271,16 @@ def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
             )
         if min(design.needed) == tier.least and tier.least > 1:
             yield (
-                f"{tier.name}: never fewer than {tier.least} beside the extra ones (min_nodes, "
-                "replicas, or their collision)"
+                f"{tier.name}: never fewer than {tier.least} beside the extra ones (replicas, or "
+                "their collision)"
             )
+        if min(design.needed) + design.extra < tier.fewest:
+            yield f"{tier.name}: never fewer than {tier.fewest} (min_nodes)"
     for q, quota in enumerate(problem.quotas):
         full = [
             hour
             for hour, p in enumerate(hours.period_of)
-            if _used(problem, schedule, q, p) >= quota.most
+            if schedule.quota_used(problem, quota, p) >= quota.most
         ]
         if full:
             yield f"quota {q + 1} ({', '.join(sorted(quota.types))}): used up in {len(full)} hours"
@@ -290,13 +293,3 @@ def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
     )
     if waits > CENT:
         yield f"machines that start and do not serve yet cost {waits:.2f} USD a month"
-
-
-def _used(problem: HourlyProblem, schedule: Schedule, q: int, period: int) -> float:
-    found = 0.0
-    for one in (one for tier in schedule.bought for one in tier):
-        now = one.running[period]
-        if problem.starting_h > 0 and not committed(one.machine):
-            now += starts(one.running)[(period + 1) % len(problem.periods)]
-        found += problem.quotas[q].of(one.machine) * now
-    return found

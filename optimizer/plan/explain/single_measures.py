@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.tolerances import CENT
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.presolve import cost
@@ -27,12 +28,7 @@ from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from optimizer.plan.solve.table import Columns
-
-    Floats = NDArray[np.float64]
-
 Most = Callable[["Columns", Option], "Floats"]
 """How many machines each option may have, beside the tier as it is if nothing limps."""
 

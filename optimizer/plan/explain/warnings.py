@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from optimizer.latency.station import POLICIES
 if TYPE_CHECKING:
     from optimizer.fit import ServiceFit
     from optimizer.plan.inputs.case import Slo
+    from optimizer.plan.inputs.schedule import DeclaredSchedule
     from optimizer.plan.solve.options import TierDemand
     from optimizer.plan.solve.problem import Path
     from optimizer.prices import PriceBook
@@ -24,7 +26,7 @@ _SURE = 0.9  # a limit that is kept with less has no margin
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
-    """True where the prices are old."""
+    """Said where the prices are old."""
     if today is None:
         return ()
     days = (today - datetime.date.fromisoformat(book.as_of)).days
@@ -36,6 +38,22 @@ def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
         else "`sparecraft prices refresh` asks AWS for today's"
     )
     return (f"prices are {days} days old ({book.as_of}): {do}",)
+
+
+def of_quotas(asked: DeclaredSchedule | None, path: Path) -> tuple[str, ...]:
+    """The quotas that the standing fleet is beyond: they bind the schedule alone."""
+    found = []
+    for number, stated in enumerate(asked.quotas if asked else (), start=1):
+        quota = stated.quota()
+        used = math.fsum(quota.of(one.instance) * (one.nodes + one.standby) for one in path)
+        if used > quota.most:
+            unit = "vCPUs" if quota.vcpus else "machines"
+            found.append(
+                f"quota {number} ({', '.join(sorted(quota.types))}) allows {quota.most:g} {unit}, "
+                f"and the standing fleet, which fleet.tfvars has, takes {used:g}: raise it, or "
+                "leave these types out of instance_types"
+            )
+    return tuple(found)
 
 
 def of_state(service: ServiceFit, tiers: Sequence[TierDemand], path: Path) -> tuple[str, ...]:
@@ -58,7 +76,7 @@ def of_state(service: ServiceFit, tiers: Sequence[TierDemand], path: Path) -> tu
 
 
 def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
-    """True where the law had to be multiplied by so much that it cannot be the whole story.
+    """Said where the law had to be multiplied by so much that it cannot be the whole story.
 
     Parameters: factors, measured / modelled of the plan's replicas, by percentile.
     """

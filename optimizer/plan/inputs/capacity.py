@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from core.config_file import ConfigFile, Positive, Written, check, read_json, refusal
+from core.config_file import ConfigFile, Interval, Positive, Written, check, read_json
 from core.errors import InputError
 from core.runfiles.manifest import against
+from core.runfiles.result import FILE
 from optimizer.plan.inputs.demand import within_range
 from optimizer.plan.inputs.plan_file import DeclaredTier, PlanFile
 
@@ -37,15 +38,8 @@ class Machine(Written):
     disk_mbps: Positive
 
 
-class _Interval(Written):
-    low: Positive
+class _Interval(Interval):
     high: Positive
-
-    @model_validator(mode="after")
-    def _in_order(self) -> _Interval:
-        if self.high < self.low:
-            raise refusal(f"at least low ({self.low:g})", got=f"{self.high:g}", key="high")
-        return self
 
 
 class _Workload(Written):
@@ -132,22 +126,18 @@ def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
 
 
 def _result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
-    """The whole and the body of result.json; of capacity.json in a folder from before 0.2."""
-    for file in (folder / "result.json", folder / "capacity.json"):
-        if not file.is_file():
-            continue
-        whole = read_json(file)
-        if file.name == "capacity.json":
-            return whole, whole
-        if not isinstance(whole.values.get("capacity"), dict):
-            raise whole.error("capacity", expected="the result of a capacity run", got="none")
-        return whole, whole.section("capacity")
-    raise InputError(
-        place,
-        expected="a run of a capacity design, with result.json in it",
-        got=str(folder),
-        hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
-    )
+    """The whole and the body of result.json."""
+    if not (folder / FILE).is_file():
+        raise InputError(
+            place,
+            expected=f"a run of a capacity design, with {FILE} in it",
+            got=str(folder),
+            hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+        )
+    whole = read_json(folder / FILE)
+    if not isinstance(whole.values.get("capacity"), dict):
+        raise whole.error("capacity", expected="the result of a capacity run", got="none")
+    return whole, whole.section("capacity")
 
 
 def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from core.config_file import ConfigFile, Positive, Strict, check, refusal
-from core.errors import InputError
+from core.errors import InputError, UnstableError
 from core.vocabulary import scheme_of
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
@@ -28,8 +28,16 @@ from optimizer.plan.inputs.integrity import IntegritySlo
 from optimizer.plan.inputs.performability import Bound, UsersSlo
 from optimizer.plan.inputs.remedy import Remedy, without_limping
 from optimizer.plan.solve.deadline import Check, unbounded
-from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
-from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.options import (
+    Degraded,
+    Limits,
+    Option,
+    TierDemand,
+    fitting,
+    rates_of,
+    with_room,
+)
+from optimizer.plan.solve.problem import Path, Problem, in_ms
 from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
@@ -107,6 +115,7 @@ class Case:
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
     users: Bound | None = None  # machines with which users get what they are promised
     domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
+    packed: bool = False  # on servers of one's own, where a smaller machine that costs as much fits
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -193,6 +202,16 @@ class Case:
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
+    def percentiles_ms(self, path: Path) -> dict[str, float | None]:
+        """Percentiles of a fleet that the SLO has limits of, about their middle; None where it
+        cannot take the load."""
+        if not self.slo.latency_ms:
+            return {}
+        try:
+            return in_ms(self.latency.middle(self.latency(path)))
+        except UnstableError:
+            return in_ms(dict.fromkeys(self.slo.latency_ms, math.inf))
+
     def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
         """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
 
@@ -272,8 +291,12 @@ class Case:
         allowed = [
             one
             for one in self.book.instances(self.region)
-            if tier.instance_types is None or one.type_name in tier.instance_types
+            if (tier.instance_types is None or one.type_name in tier.instance_types)
+            and one.arch in tier.arch
         ]
+        if not allowed:
+            built = " or ".join(tier.arch)
+            return f"tier {tier.name}: arch: {self.region} has no instance type of {built}"
         most = max((one.memory_gb * 1024 for one in allowed), default=0.0)
         which = "allowed instance type" if tier.instance_types is not None else "instance type"
         needed = tier.memory_mb + self.headroom_mb
@@ -296,7 +319,8 @@ class Case:
         return next(tier for tier in self.tiers if tier.name == name)
 
     def _fitting(self, tier: TierDemand) -> list[Instance]:
-        return fitting(self.book.instances(self.region), tier, self.headroom_mb)
+        choose = with_room if self.packed else fitting
+        return choose(self.book.instances(self.region), tier, self.headroom_mb)
 
     def _options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
         """Options per tier at every amplification that the tiers above can make."""

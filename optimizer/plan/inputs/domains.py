@@ -15,7 +15,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Problem, Strict, refusal
+from core.config_file import Positive, Problem, Strict, Text, named_twice, refusal
 from optimizer.availability import FailureRates, Level
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
@@ -50,7 +50,7 @@ class Domain(Strict):
     failures_per_year: Positive | None = None
     beta: Annotated[float, Field(gt=0, lt=1)] | None = None
     repair_s: Positive
-    source: Annotated[str, Field(min_length=1)]
+    source: Text
     max_per_domain: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     min_domains: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
     copies_apart: bool = False
@@ -99,10 +99,11 @@ def covers_of(
 ) -> Covers:
     """The mechanisms that may cover a tier's failures; with domains, each as well placed as the
     rules allow."""
-    own = rates_of(own_rates(domains, rates), demand=demand)
+    own, least = rates_of(own_rates(domains, rates), demand=demand), demand.min_nodes
     if not domains:
-        return Covers(own, scheme, limits, nodes_down, check, demand.state)
-    return SpreadCovers(own, scheme, limits, nodes_down, spreads_of(domains, rates, scheme), check)
+        return Covers(own, scheme, limits, nodes_down, check, demand.state, least)
+    spreads = spreads_of(domains, rates, scheme)
+    return SpreadCovers(own, scheme, limits, nodes_down, spreads, check, least)
 
 
 def placed(
@@ -127,11 +128,10 @@ def own_rates(domains: Sequence[Domain], rates: FailureRates) -> FailureRates:
 
 def problems_of(domains: Sequence[Domain], limp_per_year: object) -> Iterator[Problem]:
     """Errors of the list as a whole."""
-    names, existing = [one.name for one in domains], 1
+    yield from named_twice([one.name for one in domains], "domains")
+    existing = 1
     for number, one in enumerate(domains):
         existing *= one.count
-        if one.name in names[:number]:
-            yield Problem(("domains", number, "name"), "a name of its own", repr(one.name))
         if one.min_domains is not None and one.min_domains > existing:
             there = f"at most the {existing} that there are"
             yield Problem(("domains", number, "min_domains"), there, str(one.min_domains))

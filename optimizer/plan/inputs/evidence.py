@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import UnstableError
 from optimizer.fit import ArmMeasure, Estimate, ServiceFit
 from optimizer.latency import BINS, PageLatency, Station, TierLatency, mean_of, mean_s, waits
@@ -28,8 +29,6 @@ from optimizer.plan.solve.options import Degraded, Option, TierDemand
 from optimizer.plan.solve.problem import Path
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from optimizer.plan.solve.problem import Laws
 
 _NEVER_S = 1e6  # longer than any horizon
@@ -93,7 +92,7 @@ class PageChain:
         good, *others = (waits(station, parts[:, i]) for i in range(parts.shape[1]))
         return np.concatenate([good, _or_never(worse, parts[:, 0]), *others], axis=1)
 
-    def mean_s(self, laws: Laws) -> NDArray[np.float64]:
+    def mean_s(self, laws: Laws) -> Floats:
         """The mean of each law [s], on a good day."""
         return mean_of(laws[:, :BINS])
 

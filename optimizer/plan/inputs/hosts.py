@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from core.config_file import Positive, Problem, Strict
+from core.config_file import Positive, Problem, Strict, Text, named_twice
 from core.errors import MOST
 from core.vocabulary import Scheme
 from optimizer.plan.solve.hosts import Server
@@ -21,10 +21,10 @@ SERVERS_MAX = 64  # of all kinds
 class Host(Strict):
     """Servers that are alike: `count` of them, and what each costs that is in use."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Text
     count: Annotated[int, Field(ge=1, le=SERVERS_MAX)]
     cores: Positive
-    memory_mb: Annotated[int, Field(ge=64)]
+    memory_mb: Annotated[int, Field(ge=64, le=MOST)]
     usd_per_month: Annotated[float, Field(ge=0, le=MOST)]
 
     @property
@@ -46,9 +46,6 @@ def problems_of(stated: Declared) -> Iterator[Problem]:
             ("hosts",), "it without [[domains]]", "both",
             "Where machines stand is decided by one of them.",
         )  # fmt: skip
-    names = [one.name for one in hosts]
-    for number, one in enumerate(hosts):
-        if one.name in names[:number]:
-            yield Problem(("hosts", number, "name"), "a name of its own", repr(one.name))
+    yield from named_twice([one.name for one in hosts], "hosts")
     if (total := sum(one.count for one in hosts)) > SERVERS_MAX:
         yield Problem(("hosts",), f"at most {SERVERS_MAX} servers", str(total), "List fewer.")

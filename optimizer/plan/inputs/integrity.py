@@ -11,11 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Share, Strict, refusal
+from core.config_file import Positive, Share, Strict, Text, refusal
 from core.errors import MOST
 from optimizer.integrity import Recovery
 
-Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 
 

@@ -21,12 +21,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Strict, Written, check, read_json, refusal
+from core.config_file import Positive, Strict, Text, Written, refusal
 from core.errors import InputError
+from core.runfiles.part import Part, part_of
 from core.tolerances import LIMIT_INSIDE
-
-Text = Annotated[str, Field(min_length=1)]
-_HEAD, _KIND = "result.json", "performability"
 
 
 class UsersSlo(Strict):
@@ -141,35 +139,19 @@ class _Body(Written):
     year: _Year | None
 
 
-class _Result(Written):
-    """The part of a run's result that is used."""
-
-    run: str
-    valid: bool
+class _Result(Part):
     performability: _Body
 
 
 def _read(folder: Path, arm: str, place: str) -> Year:
-    path = folder / _HEAD
-    if not path.is_file():
-        raise InputError(
-            place,
-            expected=f"a run of kind {_KIND}, with {_HEAD} in it",
-            got=str(folder),
-            hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
-        )
-    result = check(read_json(path), _Result)
+    result = part_of(folder, "performability", _Result, place)
     year = result.performability.year
     if year is None:
         raise InputError(
             place, expected="a run with rates of its faults", got="no year in it",
             hint="State [performability.rates] in its design, and measure again.",
         )  # fmt: skip
-    if not result.valid:
-        raise InputError(
-            place, expected="a valid run", got=f"{result.run}, which is not",
-            hint="Its report says why; measure again.",
-        )  # fmt: skip
+    result.require_valid(place)
     if arm not in year.arms:
         raise InputError(
             place, expected=f"one of its arms ({', '.join(year.arms)})", got=arm,

@@ -12,7 +12,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from core.config_file import ConfigFile, Positive, Problem, Share, Strict, check, read_toml, refusal
+from core.config_file import (
+    ConfigFile,
+    Positive,
+    Problem,
+    Share,
+    Strict,
+    Text,
+    check,
+    named_twice,
+    read_toml,
+    refusal,
+)
 from core.errors import MOST, InputError
 from core.json_object import JsonObject
 from core.vocabulary import MECHANISMS, MechanismText, SchemeText
@@ -36,7 +47,6 @@ from optimizer.plan.solve.options import NODES_MAX, Limits
 from optimizer.plan.solve.state import Kept
 from optimizer.uncertainty import rates_from
 
-Text = Annotated[str, Field(min_length=1)]
 Rate = Annotated[float, Field(ge=1, le=MOST)]
 _EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 _TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
@@ -104,7 +114,7 @@ class DeclaredTier(Strict):
     capacity: Text | None = None
     workload: Text | None = None
     cv2: Annotated[float, Field(ge=CV2_RANGE[0], le=CV2_RANGE[1])] | None = None
-    memory_mb: Annotated[int, Field(ge=64)] | None = None
+    memory_mb: Annotated[int, Field(ge=64, le=MOST)] | None = None
     nic_mbps: Rate | None = None
     disk_mbps: Rate | None = None
     interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -210,21 +220,16 @@ def _problems(stated: Declared) -> Iterator[Problem]:
     yield from schedule_problems(stated.schedule, stated.load, stated.model_dump(exclude_none=True))
     yield from crossing_problems(stated)
     yield from host_problems(stated)
-    limits, names = stated.limits, [tier.name for tier in stated.tiers]
+    yield from named_twice([tier.name for tier in stated.tiers], "tiers")
+    limits = stated.limits
     given = "max_replicas" in limits.model_fields_set
     if given and limits.max_replicas > limits.max_nodes:
         expected = f"at most limits.max_nodes ({limits.max_nodes}): a server holds one copy"
         yield Problem(("limits", "max_replicas"), expected, str(limits.max_replicas))
     for number, tier in enumerate(stated.tiers):
-        if tier.name in names[:number]:
-            yield Problem(("tiers", number, "name"), "a name of its own", repr(tier.name))
         if tier.min_nodes is not None and tier.min_nodes > limits.max_nodes:
             expected = f"at most limits.max_nodes ({limits.max_nodes})"
             yield Problem(("tiers", number, "min_nodes"), expected, str(tier.min_nodes))
         yield from state_problems(number, tier, stated)
         yield from priced_problems(number, tier, stated.prices)
-        variants = [variant.name for variant in tier.variants]
-        for at, name in enumerate(variants):
-            if name in variants[:at]:
-                key = ("tiers", number, "variants", at, "name")
-                yield Problem(key, "a name of its own", repr(name))
+        yield from named_twice([one.name for one in tier.variants], "tiers", number, "variants")

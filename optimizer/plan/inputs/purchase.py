@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from core.config_file import Strict, refusal
+from core.config_file import Strict, Text, refusal
 from core.errors import LEAST, MOST, InputError
 from optimizer.prices import Instance, PriceBook
 
@@ -45,7 +45,7 @@ class Speed(Strict):
 
     instance_types: Annotated[list[str], Field(min_length=1)]
     per_core: Annotated[float, Field(ge=0.1, le=10)]
-    source: Annotated[str, Field(min_length=1)]
+    source: Text
 
 
 def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceBook:

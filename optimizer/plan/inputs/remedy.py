@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from core.config_file import ConfigFile, Positive, Share, Strict, refusal
+from core.config_file import ConfigFile, Positive, Share, Strict, Text, named_twice, refusal
 from core.errors import MOST, InputError
 from optimizer.availability import FailureRates
 from optimizer.plan.solve.options import Degraded
@@ -25,7 +25,7 @@ _RATES = ("limp_per_year", "limp_recovery_s", "limp_capacity")
 class Remedy(Strict):
     """One remedy. What it does not state stays as it is in [rates] and [slo.degraded]."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Text
     usd_per_month: Annotated[float, Field(ge=0, le=MOST)]
     limp_per_year: Annotated[float, Field(ge=0, le=MOST)] | None = None
     limp_recovery_s: Positive | None = None
@@ -69,13 +69,9 @@ def check_remedies(
 ) -> None:
     """Raises InputError for a remedy of something that is not planned with, a name twice, and
     one of another way's."""
-    names = [one.name for one in remedies]
+    source.refuse_all(named_twice([one.name for one in remedies], "remedies"))
     limping = degraded is not None and degraded.limping > 0
     for number, one in enumerate(remedies):
-        if one.name in names[:number]:
-            raise source.error(
-                "remedies", number, "name", expected="a name of its own", got=repr(one.name)
-            )
         if one.name in _TAKEN:
             expected = f"a name other than {', '.join(_TAKEN)}, which are ways themselves"
             raise source.error("remedies", number, "name", expected=expected, got=repr(one.name))

@@ -193,6 +193,7 @@ def _request(
         level=level if slo.latency_ms else None,
         remedies=tuple(plan.remedies) if plan else (),
         domains=tuple(plan.domains) if plan else (),
+        packed=bool(plan and plan.hosts),
     )
     if file is not None:
         check_first(file.source, service, slo)
@@ -207,7 +208,7 @@ def _request(
         _check_schedule(file, case)
         if plan is not None and plan.hosts and case.scheme != Scheme.on_prem:
             raise file.source.error("hosts", expected="the scheme on-prem", got=case.scheme)
-        _check_arch(file, case)
+        _check_types(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
         if tier.present is not None:
@@ -230,13 +231,19 @@ def _request(
     )
 
 
-def _check_arch(file: PlanFile, case: Case) -> None:
-    """Raises InputError for instance types that a tier's software is not built for."""
+def _check_types(file: PlanFile, case: Case) -> None:
+    """Raises InputError for instance types that a tier's software is not built for, and for ways to
+    pay in their place."""
     for number, tier in enumerate(file.stated.tiers):
         built = tier.arch or ["x86_64"]
         for name in tier.instance_types or ():
-            arch = case.book.instance(case.region, name).arch
-            if arch not in built:
+            one = case.book.instance(case.region, name)
+            if one.type_name != name:
+                raise file.source.error(
+                    "tiers", number, "instance_types", expected=f"the type alone, {one.type_name}",
+                    got=name, hint="Leave the way to pay out: the planner chooses it.",
+                )  # fmt: skip
+            if (arch := one.arch) not in built:
                 raise file.source.error(
                     "tiers", number, "instance_types",
                     expected=f"types of {' or '.join(built)}, for which it is built",

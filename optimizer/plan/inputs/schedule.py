@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Problem, Strict, refusal
-from core.errors import UnstableError
+from core.errors import MOST, UnstableError
 from core.vocabulary import Mechanism, Scheme
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.domains import covers_of
@@ -27,15 +27,13 @@ from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period, Quo
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
 
-OBJECTIVES = ("usd", "nodes", "energy")
-
 
 class DeclaredQuota(Strict):
     """An account's bound on machines of these types that run at the same time, in all tiers."""
 
     instance_types: Annotated[list[str], Field(min_length=1)]
     vcpus: Positive | None = None
-    machines: Annotated[int, Field(ge=0)] | None = None
+    machines: Annotated[int, Field(ge=0, le=MOST)] | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> DeclaredQuota:
@@ -43,6 +41,11 @@ class DeclaredQuota(Strict):
             got = "neither" if self.vcpus is None else "both"
             raise refusal("vcpus or machines, one of them", got=got)
         return self
+
+    def quota(self) -> Quota:
+        """The same for the schedule."""
+        most = float(self.machines or 0) if self.vcpus is None else self.vcpus
+        return Quota(frozenset(self.instance_types), most, self.vcpus is not None)
 
 
 class DeclaredSchedule(Strict):
@@ -121,18 +124,12 @@ def hourly_problem(
         utilisation_max=case.limits.max_utilisation,
         unavailability_max=None if most is None else 1.0 - most,
         slow=_slow(case, [period.load for period in periods], path),
-        quotas=tuple(
-            Quota(frozenset(q.instance_types), _most(q), q.vcpus is not None) for q in asked.quotas
-        ),
+        quotas=tuple(one.quota() for one in asked.quotas),
         starting_h=asked.start_s / 3600.0,
         run_h_min=asked.run_hours_min,
         watts_per_vcpu=asked.watts_per_vcpu or 0.0,
     )
     return Hours(problem, tuple(period_of), tuple(load.hours))
-
-
-def _most(quota: DeclaredQuota) -> float:
-    return quota.vcpus if quota.vcpus is not None else float(quota.machines or 0)
 
 
 def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
@@ -142,7 +139,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
     most = case.limits.max_nodes
     met = (
         n
-        for n in range(max(replicas, demand.min_nodes), most + 1)
+        for n in range(replicas, most + 1)
         if collision_probability(n, level, replicas) <= case.limits.max_collision
     )
     return HourlyTier(
@@ -153,6 +150,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
         least=next(met, most + 1),
         most=most,
         lost=_lost(case, demand, machines),
+        fewest=demand.min_nodes,
     )
 
 
@@ -175,6 +173,14 @@ def _lost(
     return lost
 
 
+def fleet_of_sizes(path: Path, sizes: Sizes) -> Path:
+    """The fleet with so many servers of so many vCPUs in each tier, as the latency law sees it."""
+    return tuple(
+        replace(o, needed=n, extra=0, instance=replace(o.instance, vcpus=v, baseline_share=1.0))
+        for o, (n, v) in zip(path, sizes, strict=True)
+    )
+
+
 def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Sizes], bool] | None:
     """The latency limits in a period of that load, by the law of the whole page."""
     if not case.slo.latency_ms:
@@ -184,17 +190,8 @@ def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Size
 
     @cache
     def slow(period: int, sizes: Sizes) -> bool:
-        fleet = tuple(
-            replace(
-                option,
-                needed=servers,
-                extra=0,
-                instance=replace(option.instance, vcpus=vcpus, baseline_share=1.0),
-            )
-            for option, (servers, vcpus) in zip(path, sizes, strict=True)
-        )
         try:
-            found = at[period].latency(fleet)
+            found = at[period].latency(fleet_of_sizes(path, sizes))
         except UnstableError:
             return True
         return any(found[q] > limit for q, limit in limits.items())

@@ -6,13 +6,13 @@ fast enough. So each is simulated shortly first (`score`), and only the best are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from core.tolerances import CENT
+from optimizer.plan.solve.presolve import cost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,10 @@ def upwards(paths: Iterator[Path], usd: float, below: list[Path]) -> Iterator[li
     """Bands from a cost on, of fleets in order of cost; cheaper ones are put into `below`."""
     band: list[Path] = []
     for path in paths:
-        if usd_of(path) < usd - CENT:
+        if cost(path) < usd - CENT:
             below.append(path)
             continue
-        if band and usd_of(path) > STEP * usd_of(band[0]):
+        if band and cost(path) > STEP * cost(band[0]):
             yield band
             band = []
         band.append(path)
@@ -44,11 +44,11 @@ def upwards(paths: Iterator[Path], usd: float, below: list[Path]) -> Iterator[li
 
 def downwards(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Bands of fleets, the most expensive first."""
-    ordered = sorted(paths, key=usd_of, reverse=True)
+    ordered = sorted(paths, key=cost, reverse=True)
     while ordered:
-        least = usd_of(ordered[0]) / STEP
-        yield [path for path in ordered if usd_of(path) >= least]
-        ordered = [path for path in ordered if usd_of(path) < least]
+        least = cost(ordered[0]) / STEP
+        yield [path for path in ordered if cost(path) >= least]
+        ordered = [path for path in ordered if cost(path) < least]
 
 
 def spread_over(band: Sequence[Path]) -> list[Path]:
@@ -66,8 +66,3 @@ def score(pages_ms: NDArray[np.float64], limits_ms: Mapping[int, float]) -> floa
         (float(np.mean(pages_ms > limit)) / (1.0 - q / 100.0) for q, limit in limits_ms.items()),
         default=0.0,
     )
-
-
-def usd_of(path: Path) -> float:
-    """USD a month."""
-    return math.fsum(one.usd_per_month for one in path)

@@ -21,6 +21,7 @@ from core.errors import SparecraftError
 from core.statistics.percentiles import percentile
 from core.tolerances import CENT
 from optimizer.fit.spec import TierSettings
+from optimizer.plan.explain.curve import fleet_text
 from optimizer.plan.explain.report import Outlook, tier_plans
 from optimizer.plan.simulate.bands import (
     BEST,
@@ -33,7 +34,6 @@ from optimizer.plan.simulate.bands import (
     score,
     spread_over,
     upwards,
-    usd_of,
 )
 from optimizer.plan.simulate.candidates import Kind, by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
@@ -46,6 +46,7 @@ from optimizer.plan.simulate.sequential import (
     Verdict,
 )
 from optimizer.plan.solve.deadline import Clock, Deadline
+from optimizer.plan.solve.presolve import cost
 from optimizer.simulation.arm import Arm
 from optimizer.simulation.fidelity import Fitted, crossed
 from optimizer.simulation.forms import Report
@@ -270,7 +271,7 @@ class _Search:
         below: list[Path] = []
         chosen = None
         paths = by_cost(self._problem, self._deadline)
-        for band in upwards(paths, usd_of(self._law_path), below):
+        for band in upwards(paths, cost(self._law_path), below):
             best = self._best(band)
             chosen = next(self._kept(best), None)
             if chosen is not None or self._is_over:
@@ -284,20 +285,20 @@ class _Search:
             )
             return None
         for apart in (STEP, 1.0):  # in steps first, then what lies between
-            for band in downwards(self._untested(below, usd_of(chosen.path) / apart)):
+            for band in downwards(self._untested(below, cost(chosen.path) / apart)):
                 best = self._best(band)
                 if self._is_over:
                     break
                 if (kept := next(self._kept(best), None)) is not None:
-                    chosen = min(chosen, kept, key=lambda one: usd_of(one.path))
-        cheaper = self._untested(below, usd_of(chosen.path))
+                    chosen = min(chosen, kept, key=lambda one: cost(one.path))
+        cheaper = self._untested(below, cost(chosen.path))
         self._left_open = sum(kind_of(path) not in self._seen for path in cheaper)
         return chosen
 
     def _untested(self, paths: Sequence[Path], usd: float) -> list[Path]:
         """Those below a cost that were not tested."""
         tested = {kind_of(one.path) for one in self._fleets if len(one.runs) > LOOKS[0]}
-        return [p for p in paths if usd_of(p) < usd - CENT and kind_of(p) not in tested]
+        return [p for p in paths if cost(p) < usd - CENT and kind_of(p) not in tested]
 
     @property
     def _is_over(self) -> bool:
@@ -310,7 +311,7 @@ class _Search:
         paths = spread_over(band)
         if self._is_over:
             return []
-        self._say(f"simulation: {len(paths)} fleets from {usd_of(paths[0]):.2f} USD, short runs")
+        self._say(f"simulation: {len(paths)} fleets from {cost(paths[0]):.2f} USD, short runs")
         asked = [
             self._short.scenario(self._tiers(path), number)
             for path in paths
@@ -322,7 +323,7 @@ class _Search:
             pages_s = [counted_s(next(found), self._world.time_out_s) for _ in range(SHORT_RUNS)]
             scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
         self._seen.update(map(kind_of, paths))
-        order = sorted(range(len(paths)), key=lambda i: (scores[i], usd_of(paths[i])))
+        order = sorted(range(len(paths)), key=lambda i: (scores[i], cost(paths[i])))
         return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
 
     def _kept(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
@@ -457,8 +458,8 @@ class _Search:
             "fleets": [self._fleet_body(fleet) for fleet in self._fleets],
             "moved": chosen is not None and kind_of(chosen.path) != kind_of(self._law_path),
             "law": {
-                "fleet": _words(self._law_path),
-                "usd_per_month": round(usd_of(self._law_path), 2),
+                "fleet": fleet_text(self._law_path),
+                "usd_per_month": round(cost(self._law_path), 2),
             },
             "fit": {
                 "work_ms": round(1000.0 * law.work_s, 3),
@@ -473,8 +474,8 @@ class _Search:
 
     def _fleet_body(self, fleet: _Fleet) -> dict[str, object]:
         return {
-            "fleet": _words(fleet.path),
-            "usd_per_month": round(usd_of(fleet.path), 2),
+            "fleet": fleet_text(fleet.path),
+            "usd_per_month": round(cost(fleet.path), 2),
             "verdict": str(fleet.verdict),
             "kept": fleet.kept,
             "runs": len(fleet.runs),
@@ -518,15 +519,5 @@ def _spread(values: Sequence[float], digits: int) -> Interval:
     }
 
 
-def _words(path: Path) -> str:
-    """A fleet in words, its tiers from the front to the back."""
-    parts = []
-    for one in path:
-        standby = f"+{one.standby}" if one.standby else ""
-        copies = f" r={one.replicas}" if one.replicas > 1 else ""
-        parts.append(f"{one.tier} {one.nodes}{standby} {one.instance.name}{copies}")
-    return ", ".join(parts)
-
-
 def _text(fleet: _Fleet) -> str:
-    return f"{_words(fleet.path)}, {usd_of(fleet.path):.2f} USD"
+    return f"{fleet_text(fleet.path)}, {cost(fleet.path):.2f} USD"

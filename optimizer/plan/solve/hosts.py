@@ -19,7 +19,6 @@ counted, outside of the solver.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import time
@@ -32,18 +31,10 @@ import numpy as np
 from core.errors import PlannerError
 from core.tolerances import CENT
 from optimizer.plan.solve.deadline import Check, Clock, Deadline
-from optimizer.plan.solve.model import (
-    TimeLimitError,
-    add_availability,
-    add_path,
-    chosen_path,
-    latency_cuts,
-    pyomo_environ,
-    values_of,
-)
-from optimizer.plan.solve.presolve import Pool, degraded_servers, eligible
+from optimizer.plan.solve.highs import Highs, TimeLimitError, pyomo_environ
+from optimizer.plan.solve.model import add_cuts, chosen_path, fleet_model
+from optimizer.plan.solve.presolve import Pool, eligible, front
 from optimizer.plan.solve.problem import Path, Problem, violations
-from optimizer.plan.solve.table import undominated
 
 if TYPE_CHECKING:
     from optimizer.plan.solve.options import Option
@@ -98,11 +89,11 @@ def packed(
     if not all(len(pool) for pool in pools):
         return Packed(None)
     options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
-    solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+    solver = Highs()
     model, least = _build(problem, pools, options, memory_mb, servers), 0.0
     for solves in range(1, _CUTS_MAX + 1):
         try:
-            values = values_of(solver, model, max(0.1, deadline.left_s()), presolve="on")
+            values = solver.optimum(model, deadline.left_s(), presolve="on")
         except TimeLimitError:
             return Packed(None, least=least, solves=solves, proved=False)
         if values is None:
@@ -116,7 +107,7 @@ def packed(
         if not broken:
             _verify(path, places, memory_mb, servers)
             return Packed(path, places, usd, usd, solves)
-        _cut(model, problem, pools, options, path, broken)
+        add_cuts(model, problem, pools, options, path, broken)
     return Packed(None, least=least, solves=_CUTS_MAX, proved=False)
 
 
@@ -132,16 +123,7 @@ def _fitting(
         if one.memory_mb >= memory_mb:
             hold += c.vcpus <= one.cores + _ROUNDING
     fits = machines <= hold
-    pool, machines = pool.keep(fits), machines[fits]
-    c = pool.columns
-    columns = [machines, c.vcpus, c.unavailability]
-    if problem.latency_ms_max:
-        columns += [-c.needed, -c.vcpus]
-        if problem.degraded is not None:
-            columns.append(-degraded_servers(problem.degraded, c))
-    table = np.stack(columns, axis=1).astype(np.float64)
-    kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
-    return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
+    return front(problem, pool.keep(fits), check, [machines[fits], c.vcpus[fits]])
 
 
 def _machines(option: Option) -> int:
@@ -155,18 +137,11 @@ def _build(
     memory_mb: Sequence[float],
     servers: Sequence[Server],
 ) -> Any:
-    pyo = pyomo_environ()
-
-    model = pyo.ConcreteModel(doc="least servers that hold a fleet which keeps the limits")
-    arcs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
-    model.arcs = pyo.Set(initialize=arcs, dimen=2, doc="(tier, option): an arc of the graph")
-    model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
-    add_path(model, options)
-    add_availability(model, pools, problem)
-    model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
+    doc = "least servers that hold a fleet which keeps the limits"
+    model = fleet_model(problem, pools, options, doc)
     _add_places(model, options, memory_mb, servers)
     _add_room(model, memory_mb, servers)
-    model.cost = pyo.Objective(
+    model.cost = pyomo_environ().Objective(
         expr=sum(one.usd_per_month * model.used[h] for h, one in enumerate(servers)),
         doc="USD per month of the servers in use",
     )
@@ -256,21 +231,3 @@ def _verify(
         stand = sum((t, _size(option)) == one for held in places for one in held)
         if stand != _machines(option):
             raise PlannerError("hosts", expected=f"{_machines(option)} places", got=str(stand))
-
-
-def _cut(
-    model: Any,
-    problem: Problem,
-    pools: list[Pool],
-    options: list[list[Option]],
-    path: Path,
-    broken: list[str],
-) -> None:
-    """Forbid the fleet, and if it is too slow whatever is no faster."""
-    if set(broken) <= {"latency", "degraded"}:
-        new = latency_cuts(problem, pools, path)
-    else:  # inside of the solver's tolerance, outside of the limit
-        new = [[[options[t].index(o)] for t, o in enumerate(path)]]
-    for cut in new:
-        ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
-        model.latency_cuts.add(ones <= len(cut) - 1)

@@ -9,8 +9,9 @@ checked). `thinned` leaves of each group only what is best at that price for its
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,11 +22,10 @@ from optimizer.plan.solve.presolve import (
     Group,
     Pool,
     best_price,
-    bounds,
     cost,
     degraded_servers,
     front,
-    routes,
+    routes_by_cost,
     weights_at,
 )
 from optimizer.plan.solve.problem import Path, Problem, percentile_share, violations
@@ -56,7 +56,8 @@ def first_plan(
             break
         small = [front(problem, _cheap(problem, pool, price)) for pool in pools]
         groups = [_listed(pool) for pool in small]
-        for route in _cheapest_routes(small, groups)[:routes_max]:
+        cheapest = routes_by_cost(small, [pool.columns.usd for pool in small])
+        for _, route in itertools.islice(cheapest, routes_max):
             tiers = [groups[t][group] for t, group in enumerate(route)]
             if math.fsum(tier[0].usd_per_month for tier in tiers) >= cost(best):
                 break
@@ -109,24 +110,6 @@ def _listed(pool: Pool) -> dict[Group, list[Option]]:
         group: [pool.option(int(i)) for i in rows[np.argsort(usd[rows], kind="stable")]]
         for group, rows in pool.groups.items()
     }
-
-
-def _cheapest_routes(
-    pools: Sequence[Pool], groups: Sequence[Mapping[Group, Sequence[Option]]]
-) -> list[tuple[Group, ...]]:
-    """All routes by the least sum of their cheapest options, the cheapest first."""
-    if not all(len(pool) for pool in pools):
-        return []
-    known = bounds(pools, [pool.columns.usd for pool in pools])
-    alive = [
-        {g: options for g, options in tier.items() if g[0] in known.before[t]}
-        for t, tier in enumerate(groups)
-    ]
-
-    def least(route: tuple[Group, ...]) -> float:
-        return math.fsum(groups[t][g][0].usd_per_month for t, g in enumerate(route))
-
-    return sorted(routes(alive), key=least)
 
 
 def _on_route(

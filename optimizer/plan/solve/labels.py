@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import LOG_ROUNDING, USD_ROUNDING
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Check, Deadline, OutOfTimeError
@@ -38,18 +38,11 @@ from optimizer.plan.solve.presolve import (
     budget,
     cost,
     degraded_servers,
-    routes,
+    routes_by_cost,
     weights_at,
 )
 from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
 from optimizer.plan.solve.table import Columns, undominated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _FACTORS = (1.0, 3.0, 10.0, 30.0)  # times the price of availability
 _ROUTES_TRIED = 24  # with all of them
@@ -77,12 +70,14 @@ def cheap(
     fair, time_s = best_price(problem, pools), _time_in(problem)
     factors: tuple[float, ...] = _FACTORS
     good = factors[0]
-    for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
-        if least >= cost(best) - USD_ROUNDING:
+    found = routes_by_cost(pools, weights_at(problem, pools, fair))
+    for number, (priced, route) in enumerate(found):
+        if priced - fair >= cost(best) - USD_ROUNDING:
             break
         if number == _ROUTES_TRIED:
             factors = (good,)
         try:
+            deadline.check()
             some = _reduced(
                 problem, _affordable(problem, _on(pools, route), best), best, deadline.check
             )
@@ -93,9 +88,9 @@ def cheap(
                 thin = _affordable(problem, thin, best) if some else []
                 if not thin:
                     break
-                found = _Route(problem, thin, best, deadline.check, price).cheapest()
-                if found is not None:
-                    best, good = found, factor
+                cheaper = _Route(problem, thin, best, deadline.check, price).cheapest()
+                if cheaper is not None:
+                    best, good = cheaper, factor
         except (OutOfTimeError, _FullError):
             return best
     return best
@@ -108,10 +103,12 @@ def cheapest(
 
     Raises: GivenUpError when time or memory is used up, with the best plan up to then.
     """
-    for least, route in _by_cost(problem, pools, best_price(problem, pools)):
-        if least >= cost(best) - USD_ROUNDING:
+    price = best_price(problem, pools)
+    for priced, route in routes_by_cost(pools, weights_at(problem, pools, price)):
+        if (least := priced - price) >= cost(best) - USD_ROUNDING:
             break
         try:
+            deadline.check()
             some = _reduced(
                 problem, _affordable(problem, _on(pools, route), best), best, deadline.check
             )
@@ -125,22 +122,6 @@ def cheapest(
 
 class _FullError(Exception):
     """There are more labels than memory."""
-
-
-def _by_cost(
-    problem: Problem, pools: Sequence[Pool], price: float
-) -> list[tuple[float, tuple[Group, ...]]]:
-    """All routes with a bound on their cost, the cheapest first."""
-    weights = weights_at(problem, pools, price)
-    arcs = [
-        {group: float(weight[rows].min()) for group, rows in pool.groups.items()}
-        for pool, weight in zip(pools, weights, strict=True)
-    ]
-    found = [
-        (math.fsum(arcs[t][group] for t, group in enumerate(route)) - price, route)
-        for route in routes(arcs)
-    ]
-    return sorted(found)
 
 
 def _on(pools: Sequence[Pool], route: tuple[Group, ...]) -> list[Pool]:

@@ -23,10 +23,9 @@ would swallow the nines, and everything is checked again outside the solver.
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +35,7 @@ from core.errors import PlannerError
 from core.tolerances import GAP_LEAST
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
+from optimizer.plan.solve.highs import Highs, TimeLimitError, pyomo_environ
 from optimizer.plan.solve.incumbent import first_plan
 from optimizer.plan.solve.labels import GivenUpError, cheap, cheapest
 from optimizer.plan.solve.monotony import breach
@@ -167,10 +167,6 @@ def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -
     return Solution(best, usd, cuts, solves, _gap(usd, least), "none")
 
 
-class TimeLimitError(Exception):
-    """HiGHS met its time limit."""
-
-
 class _Search:
     """The loop of one solve: propose, evaluate, cut."""
 
@@ -185,7 +181,7 @@ class _Search:
         self._labels = by_labels
         self._problem, self._pools, self._best, self._deadline = problem, pools, best, deadline
         self._options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
-        self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+        self._solver = Highs()
         self._model = _build(problem, pools, self._options)
         self._least = _least(problem, pools)
         self._cuts = self._solves = 0
@@ -205,7 +201,9 @@ class _Search:
                 return self._end(chosen)
             if self._labels and set(broken) <= {"latency", "degraded"}:
                 return self._by_labels()
-            self._cut(chosen, broken)
+            self._cuts += add_cuts(
+                self._model, self._problem, self._pools, self._options, chosen, broken
+            )
         return self._unproved()
 
     def _end(self, path: Path | None, proof: str = "cuts") -> Solution:
@@ -226,45 +224,33 @@ class _Search:
     def _proposed(self) -> Path | None:
         """The cheapest plan that no cut forbids."""
         self._solves += 1
-        left_s = max(0.1, self._deadline.left_s())
-        return _optimum(self._solver, self._model, self._options, left_s)
-
-    def _cut(self, chosen: Path, broken: list[str]) -> None:
-        """Forbid `chosen`, and if it is too slow whatever is no faster."""
-        if set(broken) <= {"latency", "degraded"}:
-            new = latency_cuts(self._problem, self._pools, chosen)
-        else:  # inside of the solver's tolerance, outside of the limit
-            new = [[[self._options[t].index(o)] for t, o in enumerate(chosen)]]
-        model = self._model
-        for cut in new:
-            chosen_ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
-            model.latency_cuts.add(chosen_ones <= len(cut) - 1)
-        self._cuts += len(new)
-
-
-def pyomo_environ() -> Any:
-    """pyomo.environ, imported late (1 s); it exports nothing that a type checker sees."""
-    return importlib.import_module("pyomo.environ")
+        return _optimum(self._solver, self._model, self._options, self._deadline.left_s())
 
 
 def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> Any:
-    pyo = pyomo_environ()
-
-    model = pyo.ConcreteModel(doc="cheapest fleet that keeps the limits")
-    pairs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
-    model.arcs = pyo.Set(initialize=pairs, dimen=2, doc="(tier, option): an arc of the graph")
-    model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
-    add_path(model, options)
-    add_availability(model, pools, problem)
-    model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
-    model.cost = pyo.Objective(
-        expr=sum(options[t][i].usd_per_month * model.choose[t, i] for t, i in pairs),
+    model = fleet_model(problem, pools, options, "cheapest fleet that keeps the limits")
+    model.cost = pyomo_environ().Objective(
+        expr=sum(options[t][i].usd_per_month * model.choose[t, i] for t, i in model.arcs),
         doc="USD per month",
     )
     return model
 
 
-def add_path(model: Any, options: list[list[Option]]) -> None:
+def fleet_model(problem: Problem, pools: list[Pool], options: list[list[Option]], doc: str) -> Any:
+    """A program that chooses a fleet which keeps the limits, without an objective."""
+    pyo = pyomo_environ()
+
+    model = pyo.ConcreteModel(doc=doc)
+    arcs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
+    model.arcs = pyo.Set(initialize=arcs, dimen=2, doc="(tier, option): an arc of the graph")
+    model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
+    _add_path(model, options)
+    _add_availability(model, pools, problem)
+    model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
+    return model
+
+
+def _add_path(model: Any, options: list[list[Option]]) -> None:
     """One option in the first tier, and at each level as many options as enter it."""
     pyo = pyomo_environ()
 
@@ -293,7 +279,7 @@ def add_path(model: Any, options: list[list[Option]]) -> None:
     )
 
 
-def add_availability(model: Any, pools: list[Pool], problem: Problem) -> None:
+def _add_availability(model: Any, pools: list[Pool], problem: Problem) -> None:
     """The tiers' losses of log availability fit in the budget, which is scaled to 1."""
     pyo = pyomo_environ()
 
@@ -306,59 +292,47 @@ def add_availability(model: Any, pools: list[Pool], problem: Problem) -> None:
     )
 
 
-def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
+def _optimum(solver: Highs, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
     # HiGHS 1.15 with presolve calls some models infeasible whose row is met with equality, and ends
     # some whose rows span 1e-8 to 1 in an error (docs/results/2026-11-23-planner-labels.md);
     # without it it takes some plan for the optimum that is too dear (test_bounds.py). So it is
     # asked both ways, and the cheaper answer counts.
-    values = values_of(solver, model, left_s, presolve="off")
+    values = solver.optimum(model, left_s, presolve="off")
     found = [] if values is None else [chosen_path(model, options, values)]
     try:
-        again = values_of(solver, model, left_s, presolve="on")
+        again = solver.optimum(model, left_s, presolve="on")
     except PlannerError:
         again = None
     found += [] if again is None else [chosen_path(model, options, again)]
     return min(found, key=cost, default=None)
 
 
-def chosen_path(model: Any, options: list[list[Option]], values: Any) -> Path:
+def chosen_path(model: Any, options: list[list[Option]], values: Mapping[Any, float]) -> Path:
     """The options that the model chooses."""
     on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
     return tuple(options[t][i] for t, i in sorted(on))
 
 
-def values_of(solver: Any, model: Any, left_s: float, *, presolve: str) -> Any:
-    """The optimum's values by variable; None where the model is infeasible.
-
-    Raises: TimeLimitError at `left_s`, PlannerError where HiGHS fails.
-    """
-    from pyomo.contrib.solver.common.results import TerminationCondition
-
-    infeasible = (
-        TerminationCondition.provenInfeasible,
-        TerminationCondition.infeasibleOrUnbounded,
-    )
-    result = solver.solve(
-        model,
-        load_solutions=False,
-        raise_exception_on_nonoptimal_result=False,
-        rel_gap=0.0,
-        abs_gap=0.0,
-        threads=1,
-        time_limit=left_s,
-        solver_options={"presolve": presolve},
-    )
-    ended = result.termination_condition
-    if ended in infeasible:
-        return None
-    if ended == TerminationCondition.maxTimeLimit:
-        raise TimeLimitError
-    if ended != TerminationCondition.convergenceCriteriaSatisfied:
-        raise PlannerError("plan", expected="an optimum from HiGHS", got=str(ended))
-    return result.solution_loader.get_vars()
+def add_cuts(
+    model: Any,
+    problem: Problem,
+    pools: list[Pool],
+    options: list[list[Option]],
+    chosen: Path,
+    broken: list[str],
+) -> int:
+    """Forbid `chosen`, and if it is too slow whatever is no faster. Returns: how many cuts."""
+    if set(broken) <= {"latency", "degraded"}:
+        new = _latency_cuts(problem, pools, chosen)
+    else:  # inside of the solver's tolerance, outside of the limit
+        new = [[[options[t].index(o)] for t, o in enumerate(chosen)]]
+    for cut in new:
+        ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
+        model.latency_cuts.add(ones <= len(cut) - 1)
+    return len(new)
 
 
-def latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
+def _latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
     """Per cut and tier the options of which not all tiers may have one: `slow` and whatever is no
     faster, with each tier raised in turn, in two orders."""
     cuts = []

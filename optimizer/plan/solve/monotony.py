@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import UnstableError
 from core.tolerances import SLOWER
 from optimizer.plan.solve.labels import largest_of
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.presolve import Pool, eligible, routes
+from optimizer.plan.solve.presolve import Pool, eligible, routes_by_cost
 from optimizer.plan.solve.problem import Path, Problem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Sizes = NDArray[np.float64]
+    Sizes = Floats
 
 _SIZES_MAX = 16  # of a tier, in one direction
 _SMALLEST = 6  # of which all are looked at
@@ -51,15 +50,15 @@ def breach(problem: Problem, path: Path | None) -> str | None:
 
 
 def _of_route(pools: Sequence[Pool], path: Path | None) -> list[Pool]:
-    """The options of the plan's amplifications and replicas, else of the first ones that there
+    """The options of the plan's amplifications and replicas, else of the cheapest ones that there
     are."""
     if path is not None:
         route = tuple((option.upstream, option.replicas) for option in path)
     else:
-        first = next(routes([pool.groups for pool in pools]), None)
+        first = next(routes_by_cost(pools, [pool.columns.usd for pool in pools]), None)
         if first is None:
             return []
-        route = first
+        route = first[1]
     return [pool.keep(pool.groups[group]) for pool, group in zip(pools, route, strict=True)]
 
 

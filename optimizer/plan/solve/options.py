@@ -64,6 +64,17 @@ class TierDemand:
         read = (1.0 - law.unspread) * replicas + law.one_share
         return usd * read, usd * law.write_share
 
+    def usd_beside(
+        self, upstream: int, replicas: int, nodes: int, standby: int
+    ) -> tuple[float, float]:
+        """USD a month of the disks of so many machines, and of what crosses zones to them."""
+        fixed, per_node = self.usd_traffic(upstream, replicas)
+        return (nodes + standby) * self.disk_usd, fixed + per_node * nodes
+
+    def usd_beside_of(self, one: Option) -> tuple[float, float]:
+        """The same of an option."""
+        return self.usd_beside(one.upstream, one.replicas, one.nodes, one.standby)
+
     @property
     def has_state(self) -> bool:
         """True where data or writes are planned with."""
@@ -136,7 +147,7 @@ class Degraded(Strict):
     its capacity, and nobody has noticed it yet.
     """
 
-    nodes_down: Annotated[int, Field(ge=0)] = 0
+    nodes_down: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
     limping: Annotated[int, Field(ge=0, le=1)] = 0
     limp_speed: Share = 1.0
 
@@ -179,8 +190,9 @@ class Covers:
 
     In the cloud a crashed node is replaced by itself: passive failover there is active route
     anywhere without extra nodes, and no second choice. `nodes_down` active nodes of a tier have to
-    be spared (`Degraded`): up to there every extra one may count, whatever it does to availability.
-    `check` is called before each size, and may end it by an exception.
+    be spared (`Degraded`), and `min_nodes` have to be active: up to there every extra one may
+    count, whatever it does to availability. `check` is called before each size, and may end it by
+    an exception.
     """
 
     def __init__(
@@ -191,10 +203,11 @@ class Covers:
         nodes_down: int = 0,
         check: Check = unbounded,
         state: TierState | None = None,
+        min_nodes: int = 1,
     ) -> None:
         self._rates, self._limits, self._state = rates, limits, state or NO_STATE
         self._scheme = self._state.scheme(scheme)
-        self._nodes_down, self._check = nodes_down, check
+        self._nodes_down, self._min_nodes, self._check = nodes_down, min_nodes, check
         self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
 
     def told_apart(self, _replicas: int) -> int:
@@ -229,10 +242,10 @@ class Covers:
     def _worth(
         self, needed: int, mechanism: str, rates: FailureRates, _replicas: int
     ) -> Iterator[Redundancy]:
-        """All but those with more extra nodes than another, and neither more available nor better
-        off with `nodes_down`."""
+        """All but those with more extra nodes than another, and neither more available nor asked
+        for (`_asked`)."""
         best, most = math.inf, self._limits.max_nodes - needed
-        spared = self._nodes_down if mechanism == Mechanism.ara else -1
+        spared = self._asked(needed, mechanism)
         tried = most if self._state.dies_with_its_copies else spared  # each copy counts
         values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=tried)
         self._check()
@@ -242,6 +255,12 @@ class Covers:
             if lost < best or extra <= spared:
                 yield Redundancy(mechanism, extra, lost)
             best = min(best, lost)
+
+    def _asked(self, needed: int, mechanism: str) -> int:
+        """So many extra nodes count whatever they do to availability; -1: none does."""
+        if mechanism != Mechanism.ara:
+            return -1
+        return max(self._nodes_down, self._min_nodes - needed)
 
     def _with_state(
         self, needed: int, mechanism: str, extra: int, rates: FailureRates, nodes: float

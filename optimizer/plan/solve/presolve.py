@@ -12,26 +12,20 @@ with u the share of the availability budget that an option takes (at most 1 toge
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 Group = tuple[int, int]  # (upstream amplification, replicas)
 _PRICES = 40  # prices of availability tried
@@ -65,21 +59,6 @@ class Pool:
         starts = np.flatnonzero(np.any(np.diff(pairs, axis=0), axis=1)) + 1
         parts = np.split(order, starts) if len(order) else []
         return {(int(c.upstream[rows[0]]), int(c.replicas[rows[0]])): rows for rows in parts}
-
-
-def routes(tiers: Sequence[Mapping[Group, object]]) -> Iterator[tuple[Group, ...]]:
-    """All ways through the levels: (1, r1), (r1, r2), (r1 r2, r3), ..."""
-
-    def onwards(t: int, level: int) -> Iterator[tuple[Group, ...]]:
-        if t == len(tiers):
-            yield ()
-            return
-        for group in tiers[t]:
-            if group[0] == level:
-                for rest in onwards(t + 1, level * group[1]):
-                    yield (group, *rest)
-
-    return onwards(0, 1)
 
 
 def cost(path: Path | None) -> float:
@@ -125,14 +104,20 @@ def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
     return np.where(stands, used, math.inf)
 
 
-def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:
+def front(
+    problem: Problem,
+    pool: Pool,
+    check: Check = unbounded,
+    paid: Sequence[Floats | Ints] | None = None,
+) -> Pool:
     """Without options that another one of the same group matches or beats.
 
-    All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
-    at still tell options apart: the loss, and what makes a tier fast.
+    All that is left keeps the limits of its own tier, so only cost (or what is `paid` in its place)
+    and what the coupled limits look at still tell options apart: the loss, and what makes a tier
+    fast.
     """
     c = pool.columns
-    table = np.stack([c.usd, *_what_counts(problem, c)], axis=1).astype(np.float64)
+    table = np.stack([*(paid or [c.usd]), *_what_counts(problem, c)], axis=1).astype(np.float64)
     kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
     return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
 
@@ -166,10 +151,7 @@ class Bounds:
 
 def bounds(pools: Sequence[Pool], weights: Sequence[Floats]) -> Bounds:
     """Shortest sums over the layered graph."""
-    arcs = [
-        {group: float(weight[rows].min()) for group, rows in pool.groups.items()}
-        for pool, weight in zip(pools, weights, strict=True)
-    ]
+    arcs = _arcs(pools, weights)
     before: list[dict[int, float]] = [{1: 0.0}]
     for tier in arcs:
         reached: dict[int, float] = {}
@@ -187,6 +169,42 @@ def bounds(pools: Sequence[Pool], weights: Sequence[Floats]) -> Bounds:
                 left[level] = min(left.get(level, math.inf), value)
         after.insert(0, left)
     return Bounds(tuple(before), tuple(after), after[0].get(1, math.inf))
+
+
+def routes_by_cost(
+    pools: Sequence[Pool], weights: Sequence[Floats]
+) -> Iterator[tuple[float, tuple[Group, ...]]]:
+    """Ways through the levels, (1, r1), (r1, r2), (r1 r2, r3), ..., with the least sum of a weight
+    on each, ascending.
+
+    One after the other, as there may be millions: a partial way is worth what it has and the least
+    that is left from there.
+    """
+    if not all(len(pool) for pool in pools):
+        return
+    arcs, after = _arcs(pools, weights), bounds(pools, weights).after
+    heap: list[tuple[float, float, int, tuple[Group, ...]]]
+    heap = [(after[0].get(1, math.inf), 0.0, 1, ())]
+    while heap:
+        least, spent, level, route = heapq.heappop(heap)
+        t = len(route)
+        if t == len(pools):
+            yield least, route
+            continue
+        for group, weight in arcs[t].items():
+            reached = group[0] * group[1]
+            if group[0] == level and reached in after[t + 1]:
+                used = spent + weight
+                item = (used + after[t + 1][reached], used, reached, (*route, group))
+                heapq.heappush(heap, item)
+
+
+def _arcs(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[dict[Group, float]]:
+    """The least weight of each group, by tier."""
+    return [
+        {group: float(weight[rows].min()) for group, rows in pool.groups.items()}
+        for pool, weight in zip(pools, weights, strict=True)
+    ]
 
 
 def _looked_up(known: Mapping[int, float], levels: Ints) -> Floats:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from optimizer.plan.solve.options import Degraded, Option
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from core.arrays import Floats
 
-    Laws = NDArray[np.float64]  # (n, any): what tells how long something takes, larger is slower
+    Laws = Floats  # (n, any): what tells how long something takes, larger is slower
 
 FAMILIES = ("availability", "utilisation", "collision", "latency", "degraded")
 
@@ -45,7 +44,7 @@ class Chain(Protocol):
         `below` is None for the last tier, and then there is one law."""
         ...
 
-    def mean_s(self, laws: Laws) -> NDArray[np.float64]:
+    def mean_s(self, laws: Laws) -> Floats:
         """The mean of each law [s]."""
         ...
 
@@ -91,6 +90,13 @@ def unavailability_of(path: Sequence[Option]) -> float:
     for option in path:
         found += option.unavailability * (1.0 - found)
     return found
+
+
+def in_ms(found: Mapping[int, float]) -> dict[str, float | None]:
+    """Percentiles [ms] as plan.json names and rounds them; None for one without end."""
+    return {
+        f"p{q}_ms": round(ms, 2) if math.isfinite(ms) else None for q, ms in sorted(found.items())
+    }
 
 
 def violations(problem: Problem, path: Path) -> list[str]:

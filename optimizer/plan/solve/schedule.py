@@ -27,18 +27,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from core.tolerances import LIMIT_INSIDE, U_FLOOR
 from core.units import HOURS_PER_MONTH
 from optimizer.prices import Instance
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 EXTRA_MAX = 8  # machines beyond the needed ones; with fewer U has reached its floor or is hopeless
 _SAME = 1e-9  # relative: capacities that differ by less are equal
@@ -80,8 +74,8 @@ class HourlyTier:
     """A tier as the schedule needs it.
 
     `carried_per_s` of each machine at utilisation 1 [requests/s]; `request_per_s` in the busiest
-    hour; at least `least` and at most `most` machines run; `lost` gives the unavailability of
-    (needed, extra, interruptions a year).
+    hour; at least `least` are needed, and at least `fewest` and at most `most` machines run; `lost`
+    gives the unavailability of (needed, extra, interruptions a year).
     """
 
     name: str
@@ -91,6 +85,11 @@ class HourlyTier:
     least: int
     most: int
     lost: Callable[[int, int, float], float]
+    fewest: int = 0
+
+    def at_least(self, extra: int) -> int:
+        """Machines that run in any hour with so many extra ones."""
+        return max(self.least + extra, self.fewest)
 
 
 Sizes = tuple[tuple[int, float], ...]  # per tier: servers, and the vCPUs of each
@@ -208,7 +207,7 @@ def designs(
                 continue
             seen.add(needed)
             for extra, lost in _extras(problem, tier, needed, worst):
-                asked = _needed_machines(load, needed, extra, units, counted)
+                asked = _needed_machines(tier, load, needed, extra, units, counted)
                 found.append(
                     Design(number, rows, tuple(units), vcpus, needed, extra, asked, counted, lost)
                 )
@@ -322,6 +321,7 @@ def _whole(value: float) -> int:
 
 
 def _needed_machines(
+    tier: HourlyTier,
     load: Sequence[float],
     needed: Sequence[int],
     extra: int,
@@ -329,7 +329,7 @@ def _needed_machines(
     counted: bool,
 ) -> tuple[float, ...]:
     if counted:
-        return tuple(float(n + extra) for n in needed)
+        return tuple(float(max(n + extra, tier.fewest)) for n in needed)
     asked = [one + extra * max(units) for one in load]
     if all(float(u).is_integer() for u in units):
         return tuple(float(_whole(one)) for one in asked)
@@ -411,6 +411,16 @@ class Schedule:
     def total(self, problem: HourlyProblem, measure: Measure = USD) -> float:
         """The measure of the whole, starts included."""
         return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
+
+    def quota_used(self, problem: HourlyProblem, quota: Quota, period: int) -> float:
+        """The part of a quota that is taken in a period, by what starts then too."""
+        used, after = 0.0, (period + 1) % len(problem.periods)
+        for one in (one for tier in self.bought for one in tier):
+            now = one.running[period]
+            if problem.starting_h > 0 and not committed(one.machine):
+                now += starts(one.running)[after]
+            used += quota.of(one.machine) * now
+        return used
 
     def sizes(self, period: int) -> Sizes:
         """Arguments of the latency law."""

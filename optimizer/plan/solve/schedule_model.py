@@ -9,7 +9,7 @@ r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over wh
 
     subject to  sum_d y_td = 1                                       a tier follows one design
                 sum_j u_gj x_tgjp >= sum_(d in g) q_dp y_td          its machines carry its load
-                sum_j x_tgjp >= sum_(d in g) (n_t + e_d) y_td        and are no fewer than allowed
+                sum_j x_tgjp >= sum_(d in g) max(n_t + e_d, m_t) y_td   no fewer than allowed
                 sum_g x_tgjp <= R_tj                                 committed ones are bought
                 s_tgjp >= x_tgjp - x_tgj(p-1)                        starts; the day is a ring
                 x_tgjp >= sum_(k < K) s_tgj(p-k)                     a started one runs K periods
@@ -25,15 +25,13 @@ each design is exact by itself (`schedule.exact`) y alone is left: c_d y_td is t
 
 from __future__ import annotations
 
-import importlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import PlannerError
 from core.tolerances import CENT
 from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.highs import Highs, pyomo_environ
 from optimizer.plan.solve.schedule import (
     USD,
     Bought,
@@ -73,12 +71,12 @@ class ScheduleModel:
         self._problem, self._pools, self._measure = problem, pools, measure
         self._caps = dict(caps or {})
         self._alone = _alone(problem, pools, self._caps)
-        self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+        self._solver = Highs()
         self.model = self._built()
 
     def hand_over(self) -> None:
         """Give the program to HiGHS, which `solve` does by itself."""
-        self._solver.set_instance(self.model)
+        self._solver.hand_over(self.model)
 
     def cut(self, cut: Cut) -> None:
         """Forbid that all tiers follow one of these designs."""
@@ -99,30 +97,13 @@ class ScheduleModel:
         return self._solved(deadline.left_s(), "off")
 
     def _solved(self, limit_s: float, presolve: str) -> Proposed:
-        ended = importlib.import_module("pyomo.contrib.solver.common.results").TerminationCondition
-        result = self._solver.solve(
-            self.model,
-            load_solutions=False,
-            raise_exception_on_nonoptimal_result=False,
-            rel_gap=0.0,
-            abs_gap=CENT if self._measure == USD else 0.0,
-            threads=1,
-            time_limit=max(0.1, limit_s),
-            solver_options={"presolve": presolve},
-        )
-        found = result.termination_condition
-        if found in (ended.provenInfeasible, ended.infeasibleOrUnbounded):
-            return Proposed(None, math.inf, True)
-        if found not in (ended.convergenceCriteriaSatisfied, ended.maxTimeLimit):
-            raise PlannerError("schedule", expected="an optimum from HiGHS", got=str(found))
-        bound = result.objective_bound
-        proved = found == ended.convergenceCriteriaSatisfied
-        known = result.incumbent_objective is not None and math.isfinite(result.incumbent_objective)
-        schedule = self._read(result.solution_loader.get_vars()) if known else None
-        return Proposed(schedule, -math.inf if bound is None else float(bound), proved)
+        gap = CENT if self._measure == USD else 0.0
+        found = self._solver.answer(self.model, limit_s, presolve=presolve, abs_gap=gap)
+        schedule = None if found.values is None else self._read(found.values)
+        return Proposed(schedule, found.bound, found.proved)
 
     def _built(self) -> Any:
-        pyo = importlib.import_module("pyomo.environ")
+        pyo = pyomo_environ()
         model = pyo.ConcreteModel(doc="the cheapest schedule that keeps the limits")
         pairs = [(t, d) for t, pool in enumerate(self._pools) for d in range(len(pool))]
         model.tiers = pyo.Set(initialize=range(len(self._pools)), doc="t, front first")
@@ -260,9 +241,8 @@ def _carried(
         rows, own = groups[t, g]
         if pools[t][own[0]].counted:
             return pyo.Constraint.Skip
-        least = problem.tiers[t].least
-        machines = sum(model.run[t, g, j, p] for j in rows)
-        return machines >= sum((least + pools[t][d].extra) * model.follow[t, d] for d in own)
+        tier, machines = problem.tiers[t], sum(model.run[t, g, j, p] for j in rows)
+        return machines >= sum(tier.at_least(pools[t][d].extra) * model.follow[t, d] for d in own)
 
     model.carried = pyo.Constraint(
         model.groups, model.periods, rule=carries, doc="in capacities of the smallest machine"

@@ -24,6 +24,7 @@ from optimizer.plan.solve.schedule import (
     Bought,
     Design,
     HourlyProblem,
+    HourlyTier,
     Measure,
     Schedule,
     Sizes,
@@ -466,7 +467,7 @@ def violations(problem: HourlyProblem, found: Schedule) -> list[str]:
         capacity = {one.name: c for one, c in zip(tier.machines, tier.carried_per_s, strict=True)}
         for p in range(len(problem.periods)):
             running = [capacity[one.machine.name] for one in bought for _ in range(one.running[p])]
-            if not _stands(problem, tier.request_per_s, tier.least, design, p, running):
+            if not _stands(problem, tier, design, p, running):
                 broken.append(f"{tier.name}, period {p}")
         broken += [
             f"{tier.name}: {one.machine.name} not bought"
@@ -482,34 +483,27 @@ def violations(problem: HourlyProblem, found: Schedule) -> list[str]:
 
 def _stands(
     problem: HourlyProblem,
-    request_per_s: float,
-    least: int,
+    tier: HourlyTier,
     design: Design,
     period: int,
     running: Sequence[float],
 ) -> bool:
     """True where the tier carries the load of a period without any `extra` of its machines."""
     left = sorted(running)[: max(0, len(running) - design.extra)]
-    load = request_per_s * problem.periods[period].load / problem.utilisation_max
+    load = tier.request_per_s * problem.periods[period].load / problem.utilisation_max
     enough = math.fsum(left) >= load * (1.0 - LOG_ROUNDING)
     if problem.slow is not None and len(left) < design.needed[period]:
         return False
-    return enough and len(left) >= least
+    return enough and len(left) >= tier.least and len(running) >= tier.fewest
 
 
 def _over_quota(problem: HourlyProblem, found: Schedule) -> list[str]:
-    broken = []
-    for q, quota in enumerate(problem.quotas):
-        for p in range(len(problem.periods)):
-            used = 0.0
-            for one in (one for tier in found.bought for one in tier):
-                now = one.running[p]
-                if problem.starting_h > 0 and not one.standing:
-                    now += starts(one.running)[(p + 1) % len(problem.periods)]
-                used += quota.of(one.machine) * now
-            if used > quota.most:
-                broken.append(f"quota {q}, period {p}")
-    return broken
+    return [
+        f"quota {q}, period {p}"
+        for q, quota in enumerate(problem.quotas)
+        for p in range(len(problem.periods))
+        if found.quota_used(problem, quota, p) > quota.most
+    ]
 
 
 def _stopped_early(problem: HourlyProblem, found: Schedule) -> list[str]:

@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.tolerances import PROBABILITY_ROUNDING, U_FLOOR
 from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
@@ -28,13 +28,6 @@ from optimizer.availability.domains import moving_by_size, short_by_lit, stands_
 from optimizer.availability.placement import Placement
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -152,8 +145,9 @@ class SpreadCovers(Covers):
         nodes_down: int,
         spreads: Spreads,
         check: Check = unbounded,
+        min_nodes: int = 1,
     ) -> None:
-        super().__init__(rates, scheme, limits, nodes_down, check)
+        super().__init__(rates, scheme, limits, nodes_down, check, min_nodes=min_nodes)
         self._spreads = spreads
 
     def told_apart(self, replicas: int) -> int:
@@ -162,12 +156,12 @@ class SpreadCovers(Covers):
     def _worth(
         self, needed: int, mechanism: str, rates: FailureRates, replicas: int
     ) -> Iterator[Redundancy]:
-        """All but those with more extra nodes than another, and neither more available nor better
-        off with `nodes_down`."""
+        """All but those with more extra nodes than another, and neither more available nor asked
+        for."""
         most = self._limits.max_nodes - needed
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             most = 0
-        spared = self._nodes_down if mechanism == Mechanism.ara else -1
+        spared = self._asked(needed, mechanism)
         best = math.inf
         for extra in range(most + 1):
             self._check()

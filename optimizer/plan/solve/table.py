@@ -20,10 +20,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
+from core.arrays import Floats, Ints, Mask
 from core.errors import InputError
 from core.vocabulary import MECHANISMS, Mechanism
 from optimizer.plan.solve.deadline import Check, unbounded
@@ -37,13 +38,6 @@ from optimizer.plan.solve.options import (
 )
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _COLUMNS = 13  # of a block
 ROWS_MAX = 2_000_000  # of one tier: some 200 MB

@@ -34,13 +34,18 @@ from optimizer.availability import (
     passive_failover_by_pool,
     placements,
     sizes_at,
-    spread_unavailability,
     steady_state,
     writes_lost,
 )
 from optimizer.availability.placement import PLACEMENTS_MAX, Placement
 from optimizer.tests.command_line import output_of
-from optimizer.tests.domains_by_hand import domains_of, exact_active, patterns, simulated_pool
+from optimizer.tests.domains_by_hand import (
+    domains_of,
+    exact_active,
+    patterns,
+    simulated_pool,
+    spread_unavailability,
+)
 from random_tests import examples
 
 _PUBLISHED = Path(__file__).parents[3] / "reproduce/data/pcraft.json"
@@ -404,13 +409,6 @@ def test_limping_machines_in_domains_are_refused() -> None:
     rates = FailureRates(limp_per_year=1.0, limp_recovery_s=60.0)
     with pytest.raises(InputError, match="do not limp"):
         spread_unavailability(1, 0, rates, (ZONES,), (1,), mechanism="ara", scheme="cloud")
-
-
-def test_a_placement_of_other_machines_is_refused() -> None:
-    with pytest.raises(InputError, match="3 machines"):
-        spread_unavailability(
-            2, 1, FailureRates(), (ZONES,), (1, 1), mechanism="ara", scheme="cloud"
-        )
 
 
 PF = ["--mechanism", "pf", "--scheme", "on-prem", "--nodes", "10", "--crash-per-year", "1"]

@@ -265,7 +265,9 @@ def _injected(folder: Path, kind: str = "bitflips", *, valid: bool = True) -> Pa
         "outcomes_for_planner": {"ilr": shares},
         "pooled": [{"variant": "ilr", "injections": 6000}],
     }
-    (folder / "result.json").write_text(json.dumps({"kind": kind, "valid": valid, kind: body}))
+    (folder / "result.json").write_text(
+        json.dumps({"kind": kind, "run": "R", "valid": valid, kind: body})
+    )
     return folder
 
 

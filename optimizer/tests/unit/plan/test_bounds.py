@@ -15,6 +15,7 @@ from core.errors import InputError, SparecraftError
 from optimizer.availability import FailureRates, availability
 from optimizer.plan.explain.curve import Budget
 from optimizer.plan.explain.relaxation import relaxations
+from optimizer.plan.explain.report import confidence_of
 from optimizer.plan.inputs.plan_file import checked
 from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 from optimizer.plan.planner import make_plan
@@ -25,6 +26,7 @@ from optimizer.plan.solve.problem import Problem
 from optimizer.tests.one_tier import asked
 from optimizer.tests.small_problems import all_plans, latency, option
 from optimizer.tests.synthetic import plan_instance
+from optimizer.uncertainty import rates_from
 from random_tests import examples
 
 
@@ -77,7 +79,7 @@ def test_building_options_looks_at_the_clock() -> None:
         case.problem(check=Deadline(3.0, Ticking(1.0)).check)
 
 
-def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> PlanRequest:
+def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0, **tier: Any) -> PlanRequest:
     own = {"repair_s": 14400, "source": "x"}
     domains = [
         {"name": "zone", "count": 3, "failures_per_year": 0.5, "survive": True, **own},
@@ -87,7 +89,7 @@ def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0) -> PlanRequ
         "scheme": "on-prem", "arrival_per_s": per_s, "slo": {"availability": 0.9},
         "limits": {"max_nodes": max_nodes, "max_replicas": 1}, "domains": domains,
         "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
-                   "instance_types": ["slice-1"]}],
+                   "instance_types": ["slice-1"], **tier}],
     }  # fmt: skip
     return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
 
@@ -113,6 +115,91 @@ def test_more_nodes_than_can_be_placed_are_not_decided_and_no_wrong_input(
     budget = Budget(20, seconds=math.inf)
     assert "max_nodes" not in {one.limit for one in relaxations(case.problem(), budget, case)}
     assert "more than can be listed" in budget.ended
+
+
+def test_a_present_fleet_that_cannot_be_placed_or_looked_at_in_time_does_not_cost_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    present = {"instance_type": "slice-1", "nodes": 20}
+    question = _in_domains(6, count=11, present=present)
+    monkeypatch.setattr("optimizer.plan.explain.current_fleet._SECONDS", 0.0)
+    late = make_plan(question).plan
+    monkeypatch.setattr("optimizer.plan.explain.current_fleet._SECONDS", 60.0)
+    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 8)
+    for plan in (late, make_plan(question).plan):
+        assert plan.feasible
+        assert plan.present is not None
+        assert (plan.present["keeps_all_limits"], plan.present["predicted"]) == (None, None)
+        assert plan.present["usd_more"] < 0
+        plan.to_json_dict()
+
+
+def test_draws_of_rates_that_there_is_no_time_for_are_not_counted() -> None:
+    rates = {"crash_per_year": {"count": 3, "node_years": 2.0}}
+    found = make_plan(asked({"availability": 0.999}, rates=rates))
+    assert found.found is not None
+    assert found.found.path is not None
+    given = (found.case, rates_from(rates), found.found.path)
+    whole, none = (confidence_of(*given, Deadline(seconds)) for seconds in (60.0, 0.0))
+    assert whole is not None
+    assert none is not None
+    assert (whole["draws"], none["draws"]) == (100, 0)
+    assert none["probability_kept"] is none["availability_p05"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "tier", "values"),
+    [
+        ("memory_mb", {"memory_mb": 10**400}, {}),
+        ("nodes_down", {}, {"slo": {"availability": 0.9, "degraded": {"nodes_down": 10**20}}}),
+        ("repair_crew", {}, {"rates": {"repair_s": 60.0, "repair_crew": 10**400}}),
+        ("count", {}, {"rates": {"crash_per_year": {"count": 10**400, "node_years": 1.0}}}),
+        ("machines", {}, {"load": {"day": [1.0] * 24}, "schedule": {
+            "quotas": [{"instance_types": ["c5.large"], "machines": 10**400}]}}),
+        ("hosts.0.memory_mb", {}, {"hosts": [{"name": "h", "count": 1, "cores": 8.0,
+                                              "memory_mb": 10**400, "usd_per_month": 1.0}]}),
+        ("arrival_per_s", {}, {"arrival_per_s": 10**400}),
+    ],
+)  # fmt: skip
+def test_integers_that_no_float_holds_are_refused_at_their_key(
+    key: str, tier: dict[str, Any], values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        asked(**{"slo": {"availability": 0.9}, "scheme": "on-prem", **values}, tier=tier)
+    assert key in str(caught.value)
+
+
+def test_software_that_no_machine_of_the_region_runs_is_the_reason_and_not_memory() -> None:
+    tier = {"arch": ["arm64"], "instance_types": None}
+    found = make_plan(asked({"availability": 0.99}, tier=tier, scheme="on-prem")).plan
+    assert found.reasons == ("tier web: arch: on-prem has no instance type of arm64",)
+
+
+def test_a_way_to_pay_in_the_place_of_a_type_is_refused() -> None:
+    prices = {"book": "ec2", "purchase": [{"name": "spot", "discount": 0.6}]}
+    with pytest.raises(InputError, match=r"tiers\.0\.instance_types.*c5\.large \(got"):
+        asked({"availability": 0.99}, tier={"instance_types": ["c5.large@spot"]}, prices=prices)
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_machines_that_have_to_be_active_count_as_spare_where_that_is_better(more: int) -> None:
+    """A shock takes all down, and as many as are needed have to be back: the fewer the better."""
+    rates = FailureRates(crash_per_year=6.0, failover_s=3600.0, common_cause=0.1)
+
+    def lost(needed: int, extra: int) -> float:
+        found = availability(needed, extra, rates, mechanism="ara", scheme="cloud")
+        return found.unavailability_most
+
+    most = lost(2 + more, 7 - more) * (1.0 + 1e-9)
+    sizes = [(n, e) for n in range(2, 13) for e in range(13 - n) if n + e >= 9]
+    best = min(n + e for n, e in sizes if lost(n, e) <= most)
+    question = asked(
+        {"availability": 1.0 - most}, arrival_per_s=80.0,
+        limits={"max_nodes": 12, "max_replicas": 1},
+        tier={"instance_types": ["c5.large"], "min_nodes": 9},
+        rates={"crash_per_year": 6.0, "failover_s": 3600.0, "common_cause": 0.1},
+    )  # fmt: skip
+    assert make_plan(question).plan.tiers["web"].nodes == best == 9
 
 
 def test_memory_that_no_machine_has_is_the_reason() -> None:

@@ -103,6 +103,45 @@ def test_the_servers_are_the_least_that_hold_any_fleet_which_keeps_the_limits(
         assert not violations(problem, found.path)
 
 
+BOOK = """
+as_of = "2026-01-01"
+source = "x"
+currency = "USD"
+[shared]
+{shared}
+[servers.big]
+purchase_usd = 6000
+years = 5
+watts = 200
+rack_units = 1
+cores = 8
+memory_gb = 16
+source = "x"
+as_of = "2026-01-01"
+[slices]
+thin = {{ server = "big", cores = 1, memory_gb = 4 }}
+wide = {{ server = "big", cores = 2, memory_gb = 4 }}
+"""
+SHARED = ("usd_per_kwh", "usd_per_rack_unit_month", "staff_usd_per_hour",
+          "staff_hours_per_server_month", "pue")  # fmt: skip
+
+
+def test_a_smaller_machine_at_the_price_of_a_larger_one_is_placed_where_that_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    facts = (f'{key} = {{ value = 1, source = "x", as_of = "2026-01-01" }}' for key in SHARED)
+    (tmp_path / "book.toml").write_text(BOOK.format(shared="\n".join(facts)))
+    tier = {"name": "web", "role": "x", "processing_s": 0.01, "memory_mb": 512}
+    host = {"name": "h", "count": 4, "cores": 1.0, "memory_mb": 2048, "usd_per_month": 10.0}
+    question = asked(
+        {"availability": 0.5}, [host], tiers=[tier], prices={"book": str(tmp_path / "book.toml")}
+    )
+    hosts = make_plan(question).plan.hosts
+    assert hosts is not None
+    assert hosts["tiers"]["web"]["instance_type"] == "thin"
+    assert hosts["usd_per_month"] == 10.0 * hosts["tiers"]["web"]["nodes"]
+
+
 def test_plan_json_and_tfvars_say_which_machines_share_which_server() -> None:
     plan = make_plan(asked({"availability": 0.9}, [SMALL, LARGE])).plan.to_json_dict()
     body = plan["hosts"]

@@ -21,6 +21,7 @@ from optimizer.plan.inputs.case import Case, Slo
 from optimizer.plan.solve.choices import cheapest_of
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.options import Covers, Degraded, Limits, Option, TierDemand, usd_when_off
+from optimizer.plan.solve.presolve import eligible, routes_by_cost
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
 from optimizer.plan.solve.table import tier_table, undominated
 from optimizer.prices import Instance, PriceBook
@@ -65,6 +66,29 @@ def test_the_plan_costs_what_exhaustive_enumeration_finds(problem: Problem) -> N
         assert found.path is not None
         assert violations(problem, found.path) == []
         assert found.usd_per_month == pytest.approx(plans[0][0], abs=1e-9)
+
+
+@examples(50)
+@given(small_problems())
+def test_routes_come_in_the_order_of_their_least_cost(problem: Problem) -> None:
+    pools = eligible(replace(problem, unavailability_max=None))
+    found = list(routes_by_cost(pools, [pool.columns.usd for pool in pools]))
+    least: dict[tuple[tuple[int, int], ...], float] = {}
+    free = replace(problem, unavailability_max=None, latency_ms_max={})
+    for usd, path in all_plans(free):
+        least.setdefault(tuple((o.upstream, o.replicas) for o in path), usd)
+    assert {route: usd for usd, route in found} == pytest.approx(least)
+    assert [usd for usd, _ in found] == sorted(usd for usd, _ in found)
+
+
+def test_the_first_routes_of_very_many_are_had_at_once() -> None:
+    tiers = tuple(
+        tuple(option(t, 2**a, r, needed=2, vcpus=2, usd=r) for a in range(t + 1) for r in (1, 2))
+        for t in range(24)
+    )
+    pools = eligible(Problem(options=tiers, latency=latency))
+    routes = routes_by_cost(pools, [pool.columns.usd for pool in pools])
+    assert [usd for usd, _ in itertools.islice(routes, 3)] == [24.0, 25.0, 25.0]
 
 
 def test_the_solvers_tolerance_does_not_swallow_nines() -> None:

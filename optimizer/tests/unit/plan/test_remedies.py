@@ -13,7 +13,7 @@ from optimizer.commands.plan_limping import print_limping
 from optimizer.plan.explain import remedies as explained_ways
 from optimizer.plan.explain.curve import Budget, SpentError
 from optimizer.plan.explain.reasons import ExplainOptions
-from optimizer.plan.explain.remedies import against_limping
+from optimizer.plan.explain.remedies import AgainstLimping, against_limping
 from optimizer.plan.explain.single_measures import fewest_copies, replication_alone, spares_alone
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.planner import explained_plan, make_plan
@@ -291,7 +291,7 @@ def test_remedies_come_before_spares_and_copies_and_fewer_copies_have_a_bound_of
     assert whole.left_s() == 45.0
 
 
-def _printed(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
+def _printed(capsys: pytest.CaptureFixture[str], found: AgainstLimping) -> str:
     print_limping(found, found["cheapest"]["usd_per_month"])
     return " ".join(capsys.readouterr().out.split())
 

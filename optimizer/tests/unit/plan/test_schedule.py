@@ -257,10 +257,11 @@ def test_a_quota_bounds_what_runs_in_any_hour() -> None:
     both = zip(*(one["by_hour"] for one in large), strict=True)
     assert max(sum(hour) for hour in both) <= 12
     assert any("used up" in text for text in body["reasons"])
-    none = _planned(schedule={"quotas": [quota]}).schedule
-    assert none is not None
-    assert none["usd_per_month"] is None
-    assert none["proved"]
+    plan = _planned(schedule={"quotas": [quota]})
+    assert plan.schedule is not None
+    assert plan.schedule["usd_per_month"] is None
+    assert plan.schedule["proved"]
+    assert any("quota 1 (c5.large) allows 12 machines" in text for text in plan.warnings)
 
 
 def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() -> None:
@@ -268,6 +269,15 @@ def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() 
     assert plan.tiers["web"].nodes >= 22
     assert plan.schedule is not None
     assert min(hour["running"] for hour in plan.schedule["by_hour"]) >= 22
+
+
+def test_hours_of_one_load_cost_no_more_than_the_fleet_that_stands() -> None:
+    crashes = {"crash_per_year": 2000.0}
+    flat = {"arrival_per_s": 100.0, "load": {"day": [1.0] * 24}, "rates": crashes}
+    body = _planned(tier={"min_nodes": 12}, **flat).schedule
+    assert body is not None
+    assert body["tiers"]["web"]["extra"] > 0
+    assert body["usd_per_month"] == pytest.approx(body["standing_usd_per_month"], abs=0.01)
 
 
 def test_a_front_has_fewer_machines_for_more_money() -> None:

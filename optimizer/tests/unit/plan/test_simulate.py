@@ -25,7 +25,6 @@ from optimizer.plan.simulate.bands import (
     score,
     spread_over,
     upwards,
-    usd_of,
 )
 from optimizer.plan.simulate.candidates import by_cost, kind_of
 from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
@@ -41,6 +40,7 @@ from optimizer.plan.simulate.sequential import (
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.simulation.arm import Arm, visits
@@ -290,14 +290,14 @@ def test_bands_of_cost_leave_no_fleet_out() -> None:
     below: list[Fleet] = []
     up = list(upwards(iter(paths), 10.0, below))
     assert [path for band in (below, *up) for path in band] == paths
-    assert max(map(usd_of, below)) < 10.0
+    assert max(map(cost, below)) < 10.0
     down = list(downwards(paths))
-    assert sorted((path for band in down for path in band), key=usd_of) == paths
+    assert sorted((path for band in down for path in band), key=cost) == paths
     for band in (*up, *down):
-        costs = [usd_of(path) for path in band]
+        costs = [cost(path) for path in band]
         assert max(costs) <= STEP * min(costs) + 1e-9
-    assert [max(map(usd_of, band)) for band in down] == sorted(
-        (max(map(usd_of, band)) for band in down), reverse=True
+    assert [max(map(cost, band)) for band in down] == sorted(
+        (max(map(cost, band)) for band in down), reverse=True
     )
 
 
@@ -306,7 +306,7 @@ def test_of_a_large_band_fleets_spread_over_it_are_looked_at() -> None:
     found = spread_over(band)
     assert len(found) == BAND_MOST
     assert found[0] == band[0]
-    assert usd_of(found[-1]) > 950
+    assert cost(found[-1]) > 950
     assert spread_over(band[:5]) == band[:5]
 
 
