@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `packet`, `reply` | framing; where a reply ends |
 //! | `handshake`, `login` | the connection phase |
-//! | `lexer`, `classify` | what a statement is: the table of `agents/arbiter/README.md` |
+//! | `lexer`, `classify` | the class of a statement: the table of `docs/arbiter.md` |
 //! | `server_pool` | authenticated connections to the servers: opened, kept, reset |
 //! | `contest` | one command, several servers, one answer |
 //! | `link` | one server of one session: a queue of commands, run in order |

@@ -9,7 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | `command` | where a client's command ends; what is refused |
-//! | `classify` | what a command is: the table of `agents/arbiter/README.md` |
+//! | `classify` | the class of a command: the table of `docs/arbiter.md` |
 //! | `reply` | where a server's reply ends |
 //! | `client` | a client's connection |
 //! | `read_your_writes` | which replicas have what a client wrote |
