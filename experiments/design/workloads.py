@@ -224,7 +224,7 @@ def _workloads_in(path: Path) -> dict[str, Workload]:
             f"{path}:{line}",
             expected="WORKLOADS, a dictionary of names to Workload",
             got="none" if found is None else repr(found)[:200],
-            hint="Define it, as experiments/load/README.md shows.",
+            hint="Define it, as experiments/load/protocols/README.md shows.",
         )
     return dict(found)
 

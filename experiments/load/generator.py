@@ -256,7 +256,7 @@ class LoadHandle:
             f"load worker, block {self.plan.repeat}",
             expected="it to be ready, to send its plan and to record each request",
             got=f"{got}; it said: {_tail(self.log_path) or 'nothing'}",
-            hint="experiments/load/README.md says what a load worker does.",
+            hint="experiments/load/workers/README.md has the contract of load workers.",
         )
 
     def _hear(self) -> None:

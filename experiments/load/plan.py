@@ -1,6 +1,6 @@
-"""A block of load, complete before it starts: when each request leaves, and what it asks.
+"""A block of load, complete before it starts: the time and the operation of each request.
 
-As JSON it is all that a load worker needs (README.md, contracts/load-plan.schema.json).
+As JSON it is all that a load worker needs (workers/README.md, contracts/load-plan.schema.json).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
             "load: protocol of the entry",
             expected=f"one of {', '.join(spoken)}, or a workload with a client of its own",
             got=protocol,
-            hint="Give the workload a client: experiments/load/README.md shows how.",
+            hint="Give the workload a client: experiments/load/protocols/README.md shows how.",
         )
 
 
