@@ -154,7 +154,7 @@ def _part(where: str, said: Mapping[str, Any], name: str, kind: type[_Part], mea
     except ValidationError as error:
         raise InputError(
             f"--attach {where}: {name}",
-            expected=f"the output {name} that infra/README.md describes",
+            expected=f"the output {name} that infra/stacks/README.md describes",
             got=str(error),
             hint="It was written by another version, or changed: apply the fleet anew.",
         ) from error

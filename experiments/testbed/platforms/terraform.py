@@ -179,7 +179,7 @@ class Stack:
         except ValidationError as error:
             raise EnvironmentMissing(
                 f"terraform output {name}",
-                expected=f"the {name} that infra/README.md describes",
+                expected=f"the {name} that infra/stacks/README.md describes",
                 got=str(error),
                 hint="Stack, runner and fleet are of different versions: run `make setup`, then "
                 f"`sparecraft down {self.experiment}` and make the fleet anew.",

@@ -1,6 +1,6 @@
 """The stack of EC2, applied at moto by the real provider: both schemes, looked at, destroyed.
 
-What moto cannot show is in infra/README.md, "What the tests of EC2 prove".
+What moto cannot show is in infra/stacks/ec2/README.md, "What the tests of EC2 prove".
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ VERDICTS = ("same", "approximated:", "not possible:")
 
 def _rows() -> dict[str, tuple[str, str]]:
     """kind: (what the table says of local, and of EC2)."""
-    text = (ROOT / "infra" / "README.md").read_text()
+    text = (ROOT / "infra" / "stacks" / "README.md").read_text()
     table = text.split("| kind | local | EC2 |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `([a-z._]+)` \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
     assert len(rows) == len({kind for kind, _, _ in rows})
