@@ -1,9 +1,9 @@
 r"""Distance of the truth above a predicted percentile, and a plan that keeps its limits in spite
 of it.
 
-The error of the law is E = true / predicted; ln E is taken as Student's t around 0. Its spread comes
-from earlier comparisons (the table of `optimizer/latency/README.md`, here `RECORDED`), with the
-weight of `_WEIGHT` observations, and from a run's own arms, each predicted from the others and
+The error of the law is E = true / predicted; ln E is taken as Student's t around 0. Its spread
+comes from earlier comparisons (the table of `optimizer/latency/README.md`, here `RECORDED`), with
+the weight of `_WEIGHT` observations, and from a run's own arms, each predicted from the others and
 measured:
 
     s^2 = (w s_0^2 + sum_j ln(measured_j / predicted_j from the others)^2) / (w + n),  w + n degrees
