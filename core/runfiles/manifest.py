@@ -1,7 +1,7 @@
-"""manifest.json: what was run, with what, on what; and objections to a run.
+"""manifest.json: the specification, fleet and host of a run; and objections to a run.
 
 Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
-one policy for all. Results from before then are read as if written today.
+one policy for all. Older results are converted when they are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HINT = "Name a run's folder: `sparecraft list` shows them."
 
 @with_config(TOLERANT)
 class Manifest(TypedDict, total=False):
-    """The run as its runner saw it; a kind adds keys, and a later version may add more."""
+    """A run as its runner recorded it; a kind adds keys, and a later version may add more."""
 
     schema: int
     experiment: str
@@ -52,13 +52,13 @@ class Manifest(TypedDict, total=False):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run's folder. Raises InputError by file and key, also where it has none."""
+    """Return the manifest of a run's folder. Raises InputError without one, or with file and key."""
     path = folder / FILE
     return checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
 
 
 def manifest_if_any(folder: Path) -> Manifest:
-    """The same; empty where it is not there or torn."""
+    """Return the manifest of a run's folder; empty if it is missing or incomplete."""
     try:
         json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError):
@@ -72,7 +72,7 @@ def _adapter() -> TypeAdapter[Manifest]:
 
 
 def spec_of(manifest: Mapping[str, Any]) -> JsonObject:
-    """The specification in a manifest; empty if it has none."""
+    """Return the specification in a manifest; empty if it has none."""
     spec = dict(manifest.get("spec") or {})
     if "arms" in spec:
         spec["arms"] = {name: _arm(arm) for name, arm in spec["arms"].items()}
@@ -85,9 +85,9 @@ COUNTING = ("measurement", "injection", "revert")  # without these no figure of 
 
 
 def against_run(folder: Path) -> str:
-    """Reasons why nothing may be concluded from a run; "" where it is valid.
+    """Return the reasons why nothing may be concluded from a run; "" if it is valid.
 
-    result.json judges; in folders without one the runner's own verdicts do, in manifest.json.
+    They come from result.json, or without one from the runner's verdicts in manifest.json.
     """
     for name in ("result.json", "manifest.json"):
         try:
@@ -99,7 +99,7 @@ def against_run(folder: Path) -> str:
 
 
 def against(head: Mapping[str, Any]) -> str:
-    """The same of a result's head, or of a manifest; "" where no verdict failed that counts."""
+    """Return the same for a result's head or a manifest; "" if no verdict that counts failed."""
     stopped = head.get("stopped") or {}
     found = [f"stopped by {stopped.get('by')}"] if stopped else []
     verdicts = head.get("verdicts") or {}
@@ -112,7 +112,7 @@ def against(head: Mapping[str, Any]) -> str:
 
 
 def fleet_of(fleet: Mapping[str, Any]) -> JsonObject:
-    """The values of a fleet.tfvars."""
+    """Return the values of a fleet.tfvars."""
     tiers, arbiters = fleet.get("tiers") or {}, fleet.get("arbiters") or {}
     return {
         **fleet,

@@ -1,4 +1,4 @@
-"""result.json: the head that every kind of run has, and under the kind's own name what it found.
+"""result.json: the head of every kind of run, and under the kind's name its findings.
 
 `experiments/record/result.py` judges a run and writes it.
 """
@@ -162,7 +162,7 @@ VERDICTS = tuple(Verdicts.__annotations__)
 
 
 def read_result(folder: Path) -> Result:
-    """The result of a run's folder. Raises InputError where there is none, or it is no result."""
+    """Return the result of a run's folder. Raises InputError if there is none, or it is invalid."""
     file = folder / FILE
     if not file.is_file():
         raise InputError(
@@ -198,9 +198,9 @@ def results_in(
     unreadable: Callable[[InputError], None],
     depths: tuple[str, ...] = ("*/*", "*/*/*"),
 ) -> Iterator[tuple[Path, Result]]:
-    """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
-    where the kind is not the design's own; elsewhere those at `depths`. `unreadable` is told of
-    those that are left out."""
+    """Yield every run under `results/`, by experiment and time: EXPERIMENT/RUN, and
+    EXPERIMENT/KIND/RUN if the kind is not the design's own; elsewhere those at `depths`.
+    `unreadable` is called with the error of each run that is left out."""
     files = (file for depth in depths for file in root.glob(f"{depth}/{FILE}"))
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         try:
