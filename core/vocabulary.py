@@ -14,7 +14,7 @@ from core.errors import InputError
 
 
 class Scheme(StrEnum):
-    """The scheme of a fleet: failed machines are replaced (cloud), or the set is fixed (on-prem)."""
+    """The scheme of a fleet: failed machines are replaced (cloud), or fixed machines (on-prem)."""
 
     cloud = "cloud"
     on_prem = "on-prem"

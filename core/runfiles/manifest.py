@@ -52,7 +52,7 @@ class Manifest(TypedDict, total=False):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a run's folder. Raises InputError without one, or with file and key."""
+    """Return the manifest of a run's folder. Raises InputError (file and key), also without one."""
     path = folder / FILE
     return checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
 

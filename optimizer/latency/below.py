@@ -1,24 +1,24 @@
-r"""The law of what one upstream copy waits for: a tier's visits and all that these wait for below.
+r"""The law of an upstream copy's wait: a tier's visits, with their waits for the tiers below.
 
-A law is held as the means x_1 <= ... <= x_K of its quantile bins, of fixed probabilities w_1 ...
-w_K. Each step takes laws to laws and keeps the usual stochastic order, exactly: where X is never
-slower than Y (x_j <= y_j in every bin), so is what is made of it. Means are kept as well.
+A law is stored as the means x_1 <= ... <= x_K of its quantile bins, of fixed probabilities
+w_1 ... w_K. Each step maps laws to laws and keeps the usual stochastic order exactly: if X is never
+slower than Y (x_j <= y_j in every bin), the result for X is never slower. Means are kept as well.
 
   own stay       gamma on each kind of server (`station`): its bins, times the kind's mean
   own + below    all sums of an atom of each
   first of r     S(t) = prod_kind S_kind(t)^(copies there), at the sorted atoms
-  kinds of mix   a mixture: a slowed server stays apart from a whole one, in every tier
-  q visits       of a page on the same servers. q < 1: the visit is made with chance q. Else with
-                 q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), mean and variance those of s
-                 visits; then k times the sum of two. r = 1: the own stays are gamma with q times
-                 mean and variance, which is a scale too, and only what is below is summed so
-  writes         where reads are copied: the sum of the visits that are and of those that are not
-  back to bins   the means of the quantile bins, narrow where percentiles are asked for; they lose
-                 a few per cent of the variance
+  kinds of mix   a mixture: slowed and whole servers are separate in every tier
+  q visits       of a page, to the same servers. q < 1: the visit is made with probability q. Else
+                 with q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), with the mean and variance
+                 of s visits; then k times the sum of two. r = 1: the own stays are gamma with q
+                 times mean and variance, and only the waits below are summed in this way
+  writes         if reads are copied: the sum of the copied and of the single visits
+  back to bins   the means of the quantile bins, narrow near the percentiles in use; they lose a few
+                 per cent of the variance
 
-So if every server of every tier has a stay that is no longer, no percentile of the page is larger.
-(One gamma law with a tier's mean and variance is not like that: a server that is overloaded while
-it is slowed gives it a huge variance, and with that a small p95.)
+So if no server of any tier has a longer stay, no percentile of the page is larger. (One gamma law
+with a tier's mean and variance does not have this property: a server that is overloaded while it is
+slowed gives it a huge variance, and so a small p95.)
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _AT_ONCE = 1024  # laws
 
 
 def waits(station: Station, below: Array | None = None) -> Array:
-    """The bins [s] of the visits to a tier, for each law of what a visit waits for below it.
+    """Return the bins [s] of the visits to a tier, for each law of a visit's wait below it.
 
-    Parameters: below (n, BINS) [s]; None: the last tier.  Returns: (n, BINS), n = 1 without below.
+    Parameters: station; below (n, BINS) [s], or None for the last tier.
+    Returns: (n, BINS) [s], n = 1 without below.  Raises: as `stays`.
     """
     if below is None:
         return _waits(station, np.zeros((1, BINS)))
@@ -62,20 +63,23 @@ def waits(station: Station, below: Array | None = None) -> Array:
 
 
 def mean_of(laws: Array) -> Array:
-    """The mean [s] of each law."""
+    """Return the mean [s] of each law, (n,) of (n, BINS)."""
     found: Array = laws @ WEIGHTS
     return found
 
 
 def variance_of(laws: Array) -> Array:
-    """The variance [s^2] of each law, but for that within its bins."""
+    """Return the variance [s^2] of each law, (n,) of (n, BINS), without that within its bins."""
     found: Array = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
     return np.maximum(found, 0.0)
 
 
 @lru_cache(maxsize=1024)
 def gamma_bins(shape: float, *, fine: bool = False) -> Array:
-    """The bins of a gamma law with mean 1, or of finer ones."""
+    """Return the bins of a gamma law with mean 1 [-], (BINS,); with `fine` three per bin.
+
+    Parameters: shape > 0, the inverse of the squared coefficient of variation.
+    """
     from scipy.special import gammainc, gammaincinv
 
     edges = _FINE if fine else _EDGES
@@ -95,7 +99,7 @@ def _waits(station: Station, below: Array) -> Array:
 
 
 def _thinner(station: Station, share: float) -> Station:
-    """The same with that share of its visits."""
+    """The station with that share of its visits."""
     if share == 1.0:
         return station
     tier = station.tier
@@ -116,7 +120,7 @@ def _of_part(station: Station, below: Array) -> Array:
 
 
 def _first_of_copies(station: Station, state: Stays, below: Array) -> Array:
-    """The first of r copies, each with its own below; q visits on the same servers."""
+    """The first of r copies, each with its own wait below; q visits to the same servers."""
     used = sorted({kind for _, counts in state.mixes for kind, n in enumerate(counts) if n})
     unit, size = gamma_bins(1.0 / station.tier.cv2, fine=True), len(_FINE_PAIRS)
     atoms = np.concatenate([_sums(state.means_s[kind] * unit, below) for kind in used], axis=1)
@@ -144,7 +148,7 @@ def _first_of_copies(station: Station, state: Stays, below: Array) -> Array:
 
 
 def _beyond(masses: Array) -> Array:
-    """P(X > atom) at each of the atoms."""
+    """P(X > atom) at each atom."""
     found: Array = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
     found[:, -1] = 0.0
     return found
@@ -163,7 +167,7 @@ def _sums(own: Array, below: Array) -> Array:
 
 
 def _summed(laws: Array, visits: float) -> Array:
-    """The sum of `visits` >= 1 independent ones: doublings of s visits, 1 <= s < 2."""
+    """The law of the sum of `visits` >= 1 independent visits: doublings of s visits, 1 <= s < 2."""
     doublings = math.floor(math.log2(visits))
     some = visits / 2.0**doublings
     if some > 1.0:
@@ -176,7 +180,7 @@ def _summed(laws: Array, visits: float) -> Array:
 
 
 def _thinned(laws: Array, chance: float) -> Array:
-    """The same, with that chance; else nothing."""
+    """The laws with that probability, otherwise 0."""
     if chance >= 1.0:
         return laws
     atoms = np.concatenate([np.zeros((len(laws), 1)), laws], axis=1)
@@ -184,13 +188,13 @@ def _thinned(laws: Array, chance: float) -> Array:
 
 
 def _binned(atoms: Array, weights: Array) -> Array:
-    """The means of the quantile bins of discrete laws with these weights in common."""
+    """The means of the quantile bins of discrete laws with common weights."""
     order = np.argsort(atoms, axis=1)
     return _of_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
 
 
 def _of_sorted(atoms: Array, weights: Array) -> Array:
-    """The same of atoms in ascending order, with a weight each: steps of the Lorenz curve."""
+    """The same for atoms in ascending order, with a weight each: steps of the Lorenz curve."""
     n, size = atoms.shape
     reached = np.cumsum(weights, axis=1)
     reached /= reached[:, -1:]
