@@ -1,4 +1,5 @@
-"""The time course: the probability that enough nodes are up, from all up to the horizon's end."""
+"""The time course: the probability that enough nodes are up, from the start to the horizon's end.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def time_course(
     horizon_s: float = HORIZON_S,
     points: int = 100,
 ) -> TimeCourse:
-    """P(UpNodes(t) >= needed) at `points` equidistant times after 0, from all up.
+    """Return P(UpNodes(t) >= needed) at `points` equidistant times after 0, from all nodes up.
 
     Parameters: as in `availability`; points in 1..10000.
     Returns: TimeCourse with points + 1 entries, the first at 0.  Source: PCRAFT Fig. 1.
@@ -63,7 +64,7 @@ def time_course(
 def _course(
     chain: Chain, rates: FailureRates, to_lose: int, points: int
 ) -> tuple[NDArray[np.float64], float]:
-    """P(enough) (points + 1,) and its numerical error; what leaves the chain is not enough."""
+    """P(enough) (points + 1,) and its numerical error; outside of the chain is not enough."""
     laws, error = law_over_time(chain.flow(None), points)
     enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return np.clip(laws[:, enough].sum(axis=1), 0.0, 1.0), error

@@ -9,9 +9,9 @@ slower than Y (x_j <= y_j in every bin), the result for X is never slower. Means
   first of r     S(t) = prod_kind S_kind(t)^(copies there), at the sorted atoms
   kinds of mix   a mixture: slowed and whole servers are separate in every tier
   q visits       of a page, to the same servers. q < 1: the visit is made with probability q. Else
-                 with q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), with the mean and variance
-                 of s visits; then k times the sum of two. r = 1: the own stays are gamma with q
-                 times mean and variance, and only the waits below are summed in this way
+                 with q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), with the mean and the
+                 variance of s visits; then k times the sum of two. r = 1: the own stays are gamma
+                 with q times mean and variance, and only the waits below are summed in this way
   writes         if reads are copied: the sum of the copied and of the single visits
   back to bins   the means of the quantile bins, narrow near the percentiles in use; they lose a few
                  per cent of the variance

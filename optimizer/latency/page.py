@@ -7,10 +7,10 @@ Between its bins a law's quantiles are linear in -log(1 - p), so an exponential 
 
 Grid: mass is at equidistant times, split between the two nearest so that every mean is exact:
 w_i = (G(t_{i+1}) - 2 G(t_i) + G(t_{i-1})) / h with G(t) = E (t - X)^+. The error is of second order
-in the step h: compared with 65,536 points, 512 are within 0.5 % of p95 and p99 (0.2 % above 18 steps
-of the grid). A percentile below 16 steps is computed on a finer grid, and is at most 16 steps. So no
-percentile grows if a stay of any tier falls. Plans share cached results: a station's own law, the
-wait below the front, whole laws.
+in the step h: compared with 65,536 points, 512 are within 0.5 % of p95 and p99 (0.2 % above 18
+steps of the grid). A percentile below 16 steps is computed on a finer grid, and is at most 16
+steps. So no percentile grows if a stay of any tier falls. Plans share cached results: a station's
+own law, the wait below the front, whole laws.
 """
 
 from __future__ import annotations

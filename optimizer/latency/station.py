@@ -85,7 +85,7 @@ class TierLatency:
 
 @dataclass(frozen=True)
 class Station:
-    """One tier as configured: servers, cores of each, replicas, policy, request rate before r [1/s].
+    """One tier as configured: servers, cores of each, replicas, policy, requests [1/s] before r.
 
     `down` of the servers are gone; `limping` of the others run at `limp_speed` permanently. `sent`
     is the number of copies of each read that load the servers, if it is not `replicas`.
