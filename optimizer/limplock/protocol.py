@@ -1,14 +1,14 @@
-r"""Limplock by simulation: what the formulas of `cluster.py` say, drawn instead of derived.
+r"""Limplock by simulation: the probabilities of `cluster.py`, drawn instead of derived.
 
-average    as Table 2 assumes: every node that lives is the source of b / (n - 1) blocks, each is
-           sent to a node drawn from the others, and a block's holders are drawn apart from that
-in_turn    the protocol: blocks wait in one queue. The master takes the next, passes over sources
-           whose t threads are busy for good, draws one of the other holders and a node that has no
-           copy. If either limps, the thread is lost to it (nothing revokes it) and the block, once
-           it has timed out, goes to the end of the queue. A block is in limplock when all its
+average    as Table 2 assumes: every living node is the source of b / (n - 1) blocks, each is sent
+           to a node drawn from the others, and a block's holders are drawn independently
+in_turn    the protocol: blocks wait in one queue. The master takes the next, skips sources whose
+           t threads are lost, draws one of the other holders and a node that has no
+           copy. If either limps, the thread is lost (nothing revokes it) and the block, after its
+           time-out, goes to the end of the queue. A block is in limplock when all its
            holders have lost their threads; the end is when only such blocks are left.
 
-A healthy copy takes no time beside a limping one: the paper's slowest are 1000 times slower.
+A healthy copy takes no time, because the paper's slowest limping ones are 1000 times slower.
 Trials are independent; shares of nodes and blocks are averaged per trial, so that an interval needs
 no independence within one.
 """
@@ -40,7 +40,7 @@ class Estimate:
     high: float
 
     def holds(self, probability: float) -> bool:
-        """True where this probability lies within the interval."""
+        """True if this probability lies within the interval."""
         return self.low <= probability <= self.high
 
 
@@ -70,8 +70,8 @@ def simulate(
     """The six probabilities from `trials` crashes in independently drawn clusters.
 
     Parameters: trials >= 2; order average or in_turn; confidence in (0, 1), of each interval alone.
-    Returns: Simulated.  An interval is Student's of the trials' shares; where all are alike, and
-    for what a trial answers with yes or no, it is Clopper and Pearson's.
+    Returns: Simulated.  An interval is Student's of the trials' shares; if all are equal, and for
+    yes-or-no results of a trial, it is Clopper and Pearson's.
     """
     require_count("trials", trials, least=2)
     require_share("confidence", confidence, one=False)
@@ -120,7 +120,7 @@ def _trials(
 def _requests(
     cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int
 ) -> NDArray[np.float64]:
-    """1.0 where one of the requests goes to a limping node: those are 0, 1, ..., m - 1."""
+    """1.0 if one of the requests goes to a limping node; those are 0, 1, ..., m - 1."""
     drawn = _distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
     return (drawn < cluster.limping).any(axis=(1, 2)).astype(float)
 
@@ -168,7 +168,7 @@ def _in_turn(
 
 
 def _in_queue(waits: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """Each trial's next waiting block; one that does not wait where a trial has no more."""
+    """Each trial's next waiting block, or without one a block that does not wait."""
     behind = np.argsort(~waits, axis=1, kind="stable")
     for index in range(int(waits.sum(axis=1).max())):
         yield behind[:, index]
