@@ -1,6 +1,6 @@
 """A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other.
 
-A design that `sparecraft adopt` made from a plan has that `plan.json` too: the prediction.
+A design that `sparecraft adopt` made from a plan has its `plan.json` too, the prediction.
 """
 
 from __future__ import annotations

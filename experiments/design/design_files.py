@@ -1,4 +1,4 @@
-"""Files of a design beside its two: roles, a workload, a load worker, what a load reads."""
+"""Further files of a design: roles, a workload, a load worker, input files of a load."""
 
 from __future__ import annotations
 

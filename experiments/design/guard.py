@@ -1,4 +1,4 @@
-"""`[guard]`: how much may be disturbed at once, and when a run ends itself."""
+"""`[guard]`: the limit of simultaneous disturbances, and the conditions that end a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A design held against its own `[guard]`: what it disturbs beyond it, what it could never see."""
+"""Checks of a design against its `[guard]`: too many disturbances, conditions without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disturbances of a block: its neighbours and its faults, drawn ahead; nothing is touched."""
+"""Disturbances of a block: its neighbours and faults, drawn in advance."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A design's `plan.json`: what a plan predicts of the fleet beside it, for the run to hold it to.
+"""A design's `plan.json`: the prediction for its fleet, which the run is compared with.
 
-The planner writes more into it than is read here, and may write more still: unknown keys pass.
+The planner writes more keys than are read here, so unknown keys are allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Roles: what a tier's machines run, stated once in `ROLE/role.json` of infra/roles or of a design.
+"""Roles: the software of a tier's machines, from `ROLE/role.json` of infra/roles or of a design.
 
 Terraform and `ci/bundle` read the same files. A `{word}` in a value is replaced by Terraform alone
 (infra/stacks/shared/fleet.tf); here it is only checked that the word is known.

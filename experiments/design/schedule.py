@@ -1,8 +1,8 @@
-"""The timetable of a run, drawn ahead from a seed: blocks, arrivals, operations.
+"""The timetable of a run, drawn in advance from a seed: blocks, arrivals, operations.
 
-Everything here is a pure function of its arguments. Each use of randomness has a stream of its own,
-named by what it is for, so that one more machine or a longer window does not shift the others; both
-arms of a pair get the same streams, so they meet the same arrivals, pages and neighbours.
+All functions are pure. Each use of randomness has its own stream, named by its purpose, so that a
+further machine or a longer window does not shift the others. Both arms of a pair get the same
+streams, so they meet the same arrivals, pages and neighbours.
 """
 
 from __future__ import annotations

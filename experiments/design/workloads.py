@@ -1,7 +1,7 @@
 """Requests of a service's users: `workload.py` in a role's folder, or in a design's.
 
 Such a module has `WORKLOADS`, a dictionary of names to `Workload`; `[load] user` names one of them.
-It is one file: it may import Python's own library, installed packages and this project, but no file
+It is one file: it may import the standard library, installed packages and this project, but no file
 beside it. Popularity follows Zipf's law: for pages and searches with the exponent of Breslau et al.
 (Web caching and Zipf-like distributions, INFOCOM 1999), for key-value stores with YCSB's 0.99
 (Cooper et al., SoCC 2010).

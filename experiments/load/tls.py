@@ -1,4 +1,4 @@
-"""TLS to a service: whose certificates are trusted, and what is wrong with one that is not."""
+"""TLS to a service: trusted certificates, and the problem with an untrusted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monthly cost of the machines that a run was measured on, at the prices that its plan has."""
+"""Monthly cost of the measured machines of a run, at the prices of its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""manifest.json: what was run, with what, on what, and the runner's verdicts on it."""
+"""manifest.json: specification, fleet and host of a run, and the runner's verdicts."""
 
 from __future__ import annotations
 

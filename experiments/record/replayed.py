@@ -1,6 +1,6 @@
-"""A finished run's folder as the points that were written while it went on, batch by batch.
+"""The points of a finished run, from its folder, in batches, as they were written during the run.
 
-What no file of a run has is missing: an arbiter's failures and its latencies of the last minute,
+Not in any file, and so missing: an arbiter's failures and its latencies of the last minute,
 and verdicts after each block (there is one of each arm, and one of the run, at the end).
 """
 

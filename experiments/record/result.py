@@ -1,4 +1,4 @@
-"""The judgement of a run, written to result.json, whose form is in `core/runfiles/result.py`."""
+"""The judgement of a run, written to result.json (format: `core/runfiles/result.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault, held as long as a `with` lasts, by the testbed's own fault controller."""
+"""A fault that the testbed's fault controller holds for the length of a `with`."""
 
 from __future__ import annotations
 

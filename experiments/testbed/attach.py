@@ -1,5 +1,4 @@
-"""A fleet that somebody else made: its outputs, and its platform, which changes and removes none of
-it.
+"""A fleet that somebody else made: its outputs, and a platform that neither changes nor removes it.
 
 `sparecraft run DESIGN --attach WHERE`. WHERE is a file (`terraform output -json`, or the same with
 values only), a folder (of a Terraform configuration with the outputs `fleet` and `identity`), or a

@@ -1,4 +1,4 @@
-"""Blast radius: how many machines of a tier are disturbed now, and whether one more may be."""
+"""Blast radius: the number of disturbed machines of a tier, and the admission of a further one."""
 
 from __future__ import annotations
 

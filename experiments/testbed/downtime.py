@@ -1,4 +1,4 @@
-"""Downtime of a machine: the dose of what the platform does to it."""
+"""Downtime of a machine: the dose of a fault by the platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a design to a fleet that answers, and back to nothing."""
+"""The making and removal of a design's fleet."""
 
 from __future__ import annotations
 

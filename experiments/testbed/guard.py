@@ -1,4 +1,4 @@
-"""The stop conditions of `[guard]`, held against what comes in while a block runs."""
+"""The stop conditions of `[guard]`, checked against live measurements of a block."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The host under all machines: how busy it was in each block, with whose work, and how fast.
+"""The host of all machines: its load in each block, by owner, and its speed.
 
-Every machine of a local fleet runs on the same few cores. Where these are full, the machines' caps
-are not what limits them; and a core that is shared with strangers, with other work on this host or
-with its own other thread, changes its speed from second to second. All of it stands beside a run's
-figures, because it moves them; what others took may make the run a disturbed one
+Every machine of a local fleet runs on the same few cores. If these are full, the machines' caps do
+not limit them. A core that is shared with other guests, with other work on this host or with its
+own other thread changes its speed from second to second. All of this is recorded beside a run's
+figures, because it affects them; other work may make the run a disturbed one
 (`record/disturbed.py`).
 """
 

@@ -1,4 +1,4 @@
-"""Services that are started anew: an arm's settings ask for it, or an operator does it."""
+"""Restarts of services, for an arm's settings or by an operator."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Settings of an arm: its tiers' arbiters, and what their roles may be told (role.json,
-`settings`).
+"""Settings of an arm: those of its tiers' arbiters, and of their roles (role.json, `settings`).
 
-A role's settings are put to every machine of a tier before a block, and its service is restarted
-where they changed. They are held by a lease until the next arm's, or the end of the run. A tier
-that no arm sets anything of is left alone.
+A role's settings are sent to every machine of a tier before a block, and its service is restarted
+if they changed. A lease holds them until the next arm's settings, or until the end of the run. A
+tier without settings in any arm is left alone.
 """
 
 from __future__ import annotations

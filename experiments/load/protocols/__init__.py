@@ -1,5 +1,5 @@
-"""One file for each protocol that Python's worker speaks without a client of the workload's own:
-its name is the scheme of an entry's URL, its `CLIENT` a class of `experiments/load/client.py`."""
+"""The protocols of the Python worker, one file each. A file's name is the scheme of an entry's URL,
+its `CLIENT` a class of `experiments/load/client.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arms that differ from the one before them in one thing only: what that thing brought."""
+"""Effects of single differences: arms that differ from the previous arm in one thing only."""
 
 from __future__ import annotations
 

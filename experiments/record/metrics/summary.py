@@ -1,4 +1,4 @@
-"""Results of a run's arms, computed from its records and from nothing else."""
+"""Results of a run's arms, computed from its records only."""
 
 from __future__ import annotations
 

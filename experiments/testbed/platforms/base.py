@@ -1,4 +1,4 @@
-"""The contract of every platform. Whoever measures knows this surface and nothing below it."""
+"""The contract of every platform. Code that measures uses this interface only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The faults of whole machines that a run holds, so that none outlives it.
+"""The journal of a run's faults of whole machines, so that none outlives the run.
 
-A note is on disk from before the fault until after its undo. While a run goes on, a process of its
-own, the watchdog (`watchdog.py`), waits for its end, however that comes, and undoes what is noted
-then. Where that one was killed too, the next `sparecraft up`, `run` or `down` does.
+A note is on disk from before the fault until after its undo. During a run a separate process, the
+watchdog (`watchdog.py`), waits for the end of the run, also by a kill, and undoes the noted faults.
+If it was killed too, the next `sparecraft up`, `run` or `down` does so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out.
 
-A state lies beside the stack, or where a `backend` block of the stack says.
+A state is beside the stack, or in the place that a `backend` block of the stack names.
 """
 
 from __future__ import annotations

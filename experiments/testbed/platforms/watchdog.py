@@ -1,8 +1,8 @@
-"""The process that undoes the machine faults of a run that is no more.
+"""The process that undoes the machine faults of a run that has ended.
 
-It holds the other end of a pipe of the run's, which the kernel closes at the run's end, however
-that comes. It says when it is ready, and no fault of a machine is made before. Where it ends while
-the run goes on, the run ends too: nothing would undo what a killed run left.
+It holds the other end of a pipe of the run, which the kernel closes at the run's end, also by a
+kill. No machine fault is injected before it reports that it is ready. If it ends during the run,
+the run ends too, because nothing would undo the faults of a killed run.
 
 `program("experiments.testbed.platforms.watchdog", PLATFORM, EXPERIMENT, JOURNAL, PID_OF_THE_RUN)`
 """

@@ -1,4 +1,4 @@
-"""Lines of events.jsonl on machines that fail and are replaced.
+"""Lines of events.jsonl about machines that fail and are replaced.
 
 | what | kind | action | of |
 |---|---|---|---|

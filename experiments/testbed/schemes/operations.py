@@ -1,5 +1,7 @@
-"""Operations of a scheme on machines: power, readiness, and what the arbiters are told. A tier
-without an arbiter has nobody to tell: its callers find out for themselves."""
+"""Operations of a scheme on machines: power, readiness, and messages to the arbiters.
+
+Without an arbiter in front of the tier its callers find out by themselves.
+"""
 
 from __future__ import annotations
 

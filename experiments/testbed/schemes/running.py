@@ -1,4 +1,4 @@
-"""The deployment scheme at work during a block: controller, crash process, and their ends."""
+"""The deployment scheme during a block: controller and crash process, from start to end."""
 
 from __future__ import annotations
 

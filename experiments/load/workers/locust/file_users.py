@@ -3,9 +3,9 @@
     python -m experiments.load.workers.locust.file_users --plan FILE --records FILE --control-fd N
 
 Read `user_pool.py` first (a user waits for an arrival), then `request_events.py` (a request becomes
-a record). What the file does to the process is bounded: its import, on_start, each task, the hosts
-that it asks, and the time for which it lets no other greenlet run. Each ends the block with a
-sentence that names the place.
+a record). The effect of the file on the process is limited: its import, on_start, each task, its
+hosts, and the time in which no other greenlet can run. Exceeding a limit ends the block with a
+message that names the place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The master of several load workers: splits the plan, starts all at one instant, keeps what comes.
+"""The master of several load workers: splits the plan, starts all at one instant, keeps records.
 
 The runner starts it (generator.py) and talks to it as to the generator of one process. It is
-Locust's MasterRunner; what it says to the workers stands in `worker.py`. It sends no load itself.
+Locust's MasterRunner; `worker.py` has its messages to the workers. It sends no load itself.
 
 A worker that is gone (Locust heard no heartbeat for 4 s, or it said goodbye) does not end the
-block: what it had not reported is `lost` in the records, and a run with lost requests is not valid.
+block: its unreported requests are `lost` in the records, and a run with lost requests is not valid.
 """
 
 from __future__ import annotations

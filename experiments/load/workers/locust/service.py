@@ -1,5 +1,7 @@
-"""A service that somebody else runs, as users of a Locust file ask it: by its name, at the address
-that was found before the run, with certificates checked as the plan says.
+"""A service that somebody else runs, for users of a Locust file.
+
+It is asked by its name, at the address that was resolved before the run, and its certificates are
+checked by the plan's rules.
 """
 
 from __future__ import annotations

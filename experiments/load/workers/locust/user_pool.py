@@ -1,8 +1,8 @@
-"""Warm users of a Locust file, each of which does one task when an arrival comes.
+"""Warm users of a Locust file; an arrival starts one task of a free user.
 
-A user of Locust runs in a greenlet of its own: a task, `wait_time`, the next task. Here the wait
-lasts until an arrival, and that is all that is changed, so a user keeps its place in nested and
-sequential TaskSets, its session and its cookies. Before the first block each user has had its
+A user of Locust runs in its own greenlet: a task, `wait_time`, the next task. Here the wait lasts
+until an arrival, and nothing else is changed, so a user keeps its place in nested and sequential
+TaskSets, its session and its cookies. Before the first block each user has had its
 `on_start`, and those of the TaskSets that lead to its first task.
 
 A user that is gone (StopUser, a task beyond its time-out) is replaced by a new one. When no user of

@@ -1,4 +1,4 @@
-"""AWS's APIs: clients whose waits are bounded, and errors that say what to do.
+"""AWS's APIs: clients with limited waits, and errors with a remedy.
 
     with answering("ec2 stop_instances i-1", aws.region):
         aws.client("ec2").stop_instances(InstanceIds=["i-1"])

@@ -1,4 +1,4 @@
-"""The bundle that instances are made of, packed by `ci/bundle` of the checkout."""
+"""The bundle for instances, packed by `ci/bundle` of the checkout."""
 
 from __future__ import annotations
 

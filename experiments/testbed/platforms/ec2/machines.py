@@ -1,7 +1,7 @@
-"""EC2 as the platform's hand on its machines: stop, start, reboot, replace, look at the console.
+"""Operations on machines of EC2: stop, start, reboot, replace, read the console.
 
-A machine is found by its tags, the newest that is alive: in the scheme `cloud` auto-scaling groups
-make instances that no state knows.
+A machine is found by its tags, the newest one alive, because in the scheme `cloud` auto-scaling
+groups make instances that no state contains.
 """
 
 from __future__ import annotations

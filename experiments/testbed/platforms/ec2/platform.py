@@ -1,6 +1,6 @@
-"""The platform EC2: the stack `infra/stacks/ec2`, and boto3 for what happens to its machines.
+"""The platform EC2: the stack `infra/stacks/ec2`, and boto3 for operations on its machines.
 
-What Terraform no longer knows, or never knew, is found by its tags.
+Resources that are not in Terraform's state are found by their tags.
 """
 
 from __future__ import annotations

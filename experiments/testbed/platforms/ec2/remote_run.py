@@ -1,9 +1,8 @@
-"""A run on EC2 from wherever there are credentials: the fleet is made, its first load machine runs
-the experiment, and what it measured is brought here.
+"""A run on EC2 from any machine with credentials: the fleet is made, its first load machine runs
+the experiment, and the results are copied here.
 
-What is under way is noted beside Terraform's state. So where the connection is lost, or this
-machine goes down, the same command goes on from there; the fleet's time to live bounds what that
-can cost.
+The current step is noted beside Terraform's state. If the connection is lost, or this machine goes
+down, the same command continues from there; the fleet's time to live limits the cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Resources of a region that carry our tags, in the order in which they can be removed.
+"""Resources of a region with our tags, in the order of their removal.
 
-Machines first, then what they held on to, then the network, then schedules. Each
-kind is asked for by itself: a tag outlives what it was on, and some services have lists only.
+Machines first, then the resources that they used, then the network, then schedules. Each kind is
+listed separately, because a tag outlives its resource, and some services have lists only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removes what `tagged.find` found: each thing once its users are gone, again without harm."""
+"""Removal of the resources that `resources.find` lists: each after its users; repeatable."""
 
 from __future__ import annotations
 

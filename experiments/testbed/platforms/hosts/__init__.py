@@ -1,4 +1,4 @@
-"""Machines that are there, by ssh."""
+"""Existing machines, by ssh."""
 
 from __future__ import annotations
 

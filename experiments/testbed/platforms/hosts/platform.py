@@ -1,5 +1,8 @@
-"""The platform `hosts`: machines that are there, by ssh. Terraform says which host is what, makes
-the certificates; here hosts are surveyed, taken, made and given back."""
+"""The platform `hosts`: existing machines, by ssh.
+
+Terraform assigns machines to hosts and makes the certificates. This module surveys, takes, installs
+and gives back hosts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fleet on this host's Docker engine that somebody else applied: measured as it is."""
+"""A fleet on this host's Docker engine that somebody else applied; it is not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that Sparecraft built on this host's engine, and those of them that nothing uses."""
+"""Images that Sparecraft built on this host's engine, and the unused ones among them."""
 
 from __future__ import annotations
 
