@@ -1,4 +1,4 @@
-"""Runs every comparison and keeps the result: `python -m bench`."""
+"""Run every comparison and keep the result: `python -m bench`."""
 
 from __future__ import annotations
 

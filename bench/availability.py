@@ -1,4 +1,4 @@
-"""Our availability solver beside a model checker and the plain way, scipy's dense exponential."""
+"""Our availability solver beside a model checker and scipy's dense matrix exponential."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Locust as most use it: users who ask, wait for the answer, and ask again: at once, as
-bench/load.py has it, or at a rate, as bench/stalls.py has it."""
+"""Locust in its usual closed loop: users who ask, wait for the answer, and ask again, at once (for
+bench/load.py) or at a rate (for bench/stalls.py)."""
 
 from __future__ import annotations
 

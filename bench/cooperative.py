@@ -1,10 +1,10 @@
 """PRESS beside nginx, one node and one thread each; and four nodes of it beside four that do not
-share their memories. The page set is the role's: 18,000 pages of 26 KB, asked by Zipf's law.
+share their memories. The page set is the role's: 18,000 pages of 26 KB, requested by Zipf's law.
 
-Of one node all pages are in its memory, and nginx has them in the kernel's page cache with their
-descriptors kept open. Of four each holds 128 MiB, which is more than a quarter of the set and less
-than half: what is in no memory is read from files, here from the page cache, so that what it would
-cost a disk is not in the requests per second, and stands beside them as reads per request.
+One node has all pages in its memory, and nginx has them in the kernel's page cache with open
+descriptors. Each of four nodes holds 128 MiB, more than a quarter of the set and less than half.
+Pages in no memory are read from files, here from the page cache, so the cost of a disk is not in
+the requests per second; it is shown beside them as reads per request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Redis and the memcached arbiter beside twemproxy: same servers, same client, one thread each.
 
 Reads of 1 KB values, 50 connections, unpipelined and pipelined 16, turn by turn. On a machine with
-few cores client and servers share them with the proxy, so that requests per second say less than
-they seem to; the processor time that the proxy itself takes per request is measured beside them.
+few cores client and servers share them with the proxy, which limits the meaning of requests per
+second; the processor time of the proxy per request is measured beside them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Rate of the native load worker in an open loop and in time, beside closed loops on one nginx.
+"""Rate of the native load worker in an open loop, on time, beside closed loops on one nginx.
 
 Ours: the highest rate of a grid (steps of 12 %) whose lag stays below 1 ms at p99, by bisection,
-each rate for a few seconds of constant arrivals, with one thread that sends; then half of that
-rate, for its lag; then far more than it can, for what a second of its CPU is good for. Locust: one
-process of FastHttpUser, which sends as fast as answers come and cannot be late; it takes one core.
-wrk, in C, shows how far nginx itself would go.
+each rate for a few seconds of constant arrivals, with one sending thread; then half of that rate,
+for its lag; then a far too high rate, for the answers per second of its CPU. Locust: one process of
+FastHttpUser, which sends as fast as answers arrive and cannot be late; it uses one core. wrk, in C,
+shows the limit of nginx itself.
 """
 
 from __future__ import annotations

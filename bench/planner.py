@@ -1,8 +1,7 @@
-"""Plans of six tiers, 40 instance types, up to 60 nodes and r up to 4: how long, and proved or not.
+"""Plans of six tiers, 40 instance types, up to 60 nodes and r up to 4: time and proof.
 
-No peer is known that solves this problem; the figure stands for itself. `python -m bench.planner`
-holds the labels (`optimizer.plan.solve.labels`) against HiGHS alone, on chains of three to six
-tiers.
+No peer is known that solves this problem. `python -m bench.planner` compares the labels
+(`optimizer.plan.solve.labels`) with HiGHS alone, on chains of three to six tiers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The program of a schedule, written down in linopy; runs in the peers' own environment.
+"""The program of a schedule in linopy; runs in the peers' own environment.
 
 `python program.py TIERS KINDS PERIODS`: machines by the hour of several sizes that carry a load,
 each start followed by three hours; prints JSON: seconds until HiGHS has it, rows, columns, and with
-at most 1,000 numbers its optimum. `schedule.py` writes the same one down as the planner does.
+at most 1,000 numbers its optimum. `schedule.py` has the same program as the planner writes it.
 """
 
 import json

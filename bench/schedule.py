@@ -1,7 +1,7 @@
-"""Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; how long, how exact.
+"""Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; time and gap.
 
-Beside it plain enumeration, where that is possible: one tier, two kinds of machine, three periods.
-No peer is known that solves the whole problem; linopy writes the same program down (`program.py`).
+Beside it plain enumeration, if that is possible: one tier, two kinds of machine, three periods. No
+peer is known that solves the whole problem; `program.py` has the same program in linopy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reports of load generators on a server that stops: nginx, of which nothing moves for half a
-second in each two and a half.
+"""Reports of load generators on a server that stops: nginx, stopped for half a second in each two
+and a half.
 
-The truth is computed: of requests that come evenly, a fifth meets the stop, and waits for what is
-left of it. A generator that waits for an answer before it asks again asks a stopped server hardly
-anything, and so hardly notices (Tene's coordinated omission). Ours and wrk2 count from when a
-request was due; Locust's users ask at the same rate, as its `constant_throughput` does it; wrk asks
-as fast as it may.
+The true latencies are computed: a fifth of evenly spaced requests meets the stop, and waits for the
+rest of it. A generator that waits for an answer before it asks again sends hardly any request to a
+stopped server, and so hardly notices the stop (Tene's coordinated omission). Ours and wrk2 count
+from the due time of a request; Locust's users ask at the same rate by its `constant_throughput`;
+wrk asks as fast as possible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turn by turn, since what else the machine does changes from one turn to the next."""
+"""Measurements in turns, because other work on the machine changes with time."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Selects the long tests that CI runs beside `make test`: those a change touches, and a quarter.
+"""Selection of the long tests that CI runs beside `make test`: those that a change touches, and a
+quarter of the others.
 
 As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the others and prints
-what it left out. Tests whose own file changed go first; none begins after `--until`. As a program,
+the omitted ones. Tests whose own file changed run first; none begins after `--until`. As a program,
 `python -m ci.selection COMMIT`, it prints which suites that are not pytest's, `rust` and
 `provider`, run their long tests.
 
-A test is touched by a change of its own file, of what that imports (directly or not), of the room
-that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of what TOUCHES says for
-its folder. Where the commit is unknown, as in a shallow clone, everything is touched.
+A test is touched by a change of its own file, of a file that it imports (directly or not), of the
+room that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of the files that
+TOUCHES has for its folder. If the commit is unknown, as in a shallow clone, all tests are touched.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The `sparecraft` command. Exit codes: 0 done, 1 an SLO or verdict failed, 2 wrong usage or input,
-3 the environment (Docker, Terraform, a port, disk space) is not there.
+3 a part of the environment (Docker, Terraform, a port, disk space) is missing.
 
 A command's module is imported when the command is called: `sparecraft --help` needs none of them.
 """

@@ -1,4 +1,4 @@
-"""An InfluxDB's address, which may hold who asks: http://USER:PASSWORD@HOST:8086."""
+"""The address of an InfluxDB, with or without user and password: http://USER:PASSWORD@HOST:8086."""
 
 from __future__ import annotations
 

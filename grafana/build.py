@@ -1,4 +1,4 @@
-"""Writes the dashboards' JSON, or checks that the committed files are what the code makes.
+"""The dashboards' JSON: written, or compared with the committed files.
 
 `python -m grafana.build` writes; `python -m grafana.build --check` exits 1 when it would change.
 """

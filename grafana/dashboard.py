@@ -1,4 +1,4 @@
-"""Draws the dashboard "Sparecraft experiment": panels around the queries of grafana.queries."""
+"""The dashboard "Sparecraft experiment": panels around the queries of grafana.queries."""
 
 from __future__ import annotations
 

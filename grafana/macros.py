@@ -1,8 +1,8 @@
-"""Expands Grafana's macros in InfluxQL as Grafana's InfluxDB datasource does.
+"""Expansion of Grafana's macros in InfluxQL, as in Grafana's InfluxDB datasource.
 
 The order is Grafana's: the dashboard's variables first, then the range's, then $__interval_ms
-before $__interval, of which it begins. A value is put in as it is, as Grafana does for a variable
-with one value; so a value that could end its quotes is refused here.
+before $__interval, which is its prefix. A value is inserted unchanged, as Grafana does for a
+variable with one value, so a value that could end its quotes is refused here.
 """
 
 from __future__ import annotations

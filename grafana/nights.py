@@ -1,4 +1,4 @@
-"""Draws the dashboard "Fleet cost and SLO over nights", of the history of `sparecraft nightly`."""
+"""The dashboard "Fleet cost and SLO over nights", from the history of `sparecraft nightly`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A query of a panel, and the pieces of InfluxQL that queries are made of.
+"""A query of a panel, and the common parts of InfluxQL queries.
 
-What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
+Rules for InfluxQL of InfluxDB 1.6 to 1.8, and of the v1 endpoints of 2.x and 3.x:
 - a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
   is a gap and not a negative spike;
 - a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;

@@ -1,8 +1,8 @@
 """The InfluxQL of the dashboards, apart from their panels.
 
 Every query is written with Grafana's macros, so that a test, `grafana.verify` and `sparecraft
-watch` can run exactly what Grafana runs. Nothing else holds a query. Begin with
-`panel_query.py`; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
+watch` can run exactly the same. No other module has a query. Read `panel_query.py`
+first; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cost of a fleet and its SLO, night by night: `night`, which
+"""Queries of a fleet's cost and SLO by night, from the measurement `night`, which
 `sparecraft nightly --influxdb` and `sparecraft replay` write from the history."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Latency beside the SLO, how fast its budgets burn, and what good requests cost."""
+"""Queries of latency beside the SLO, burn rates of its budgets, and the cost of good requests."""
 
 from __future__ import annotations
 

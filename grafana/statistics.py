@@ -1,4 +1,4 @@
-"""Draws the dashboard "Sparecraft arbiters": what each tier's arbiter measures (sPARE 5.1)."""
+"""The dashboard "Sparecraft arbiters": the measurements of each tier's arbiter (sPARE 5.1)."""
 
 from __future__ import annotations
 

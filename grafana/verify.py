@@ -1,4 +1,4 @@
-"""Runs every query of the dashboard against an InfluxDB and counts the rows that come back.
+"""Check of every query of the dashboards against an InfluxDB, with the number of rows.
 
 `python -m grafana.verify --url http://USER:PASSWORD@127.0.0.1:18086` takes the newest run there,
 prints a row count per panel and the dashboard's address for the run. Exit code: 0 each panel has

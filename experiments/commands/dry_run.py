@@ -1,5 +1,4 @@
-"""Dry run: whom a run would disturb, before anything is touched: how, for how long, and how it is
-undone."""
+"""Dry run: the planned disturbances of a run by machine, with duration, commands and undo."""
 
 from __future__ import annotations
 

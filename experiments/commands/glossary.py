@@ -1,4 +1,4 @@
-"""`sparecraft glossary`: what a word means; docs/concepts.md is where it stands."""
+"""`sparecraft glossary`: the meaning of a word, from docs/concepts.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft halt`: from another terminal, every fault undone and the run ended."""
+"""`sparecraft halt`: undo all faults of a run and end it, from another terminal."""
 
 from __future__ import annotations
 

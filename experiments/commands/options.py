@@ -1,4 +1,4 @@
-"""Options that several commands have, and their consoles."""
+"""Common options of commands, and their consoles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft report`: a run's page, written again from its files, or the newest page's path."""
+"""`sparecraft report`: write a run's page again from its files, or print the newest page's path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft watch`: what Grafana's dashboard shows, in a terminal or as a page."""
+"""`sparecraft watch`: the content of Grafana's dashboard, in a terminal or as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in requests that were recorded: removed by names, by place in a path, and by shape."""
+"""Secrets in recorded requests: removed by name, by place in a path, and by shape."""
 
 from __future__ import annotations
 

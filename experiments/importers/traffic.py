@@ -1,7 +1,7 @@
-"""Requests that were seen, in a HAR or an access log, as operations with their popularity.
+"""Recorded requests, of a HAR file or an access log, as operations with their popularity.
 
-Requests whose paths differ in identifiers only are one operation; what differs stands in the
-columns of a CSV file, as often as it was seen. Secrets are removed first (`secrets.py`).
+Requests whose paths differ in identifiers only are one operation; the identifiers are in the
+columns of a CSV file, as often as they occurred. Secrets are removed first (`secrets.py`).
 """
 
 from __future__ import annotations

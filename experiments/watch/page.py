@@ -1,4 +1,4 @@
-"""The page: looks and charts on 127.0.0.1, drawn in the browser by Vega, which comes from here too.
+"""The page: snapshots and charts on 127.0.0.1, drawn in the browser by Vega, which is served too.
 
 It answers only requests to its own address, so that no other page of the browser can read it.
 """

@@ -1,4 +1,4 @@
-"""One look at a run: the queries of Grafana's dashboard, asked once, as JSON.
+"""A snapshot of a run: the answers to the queries of Grafana's dashboard, as JSON.
 
 Terminal and page show this and nothing else. A run is live while requests come in; of one that is
 over, "now" is its last request.

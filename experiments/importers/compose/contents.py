@@ -1,4 +1,5 @@
-"""Files of a project that go into a design: bounded, Dockerfiles for any builder."""
+"""Files of a project that are copied into a design: limited in size, Dockerfiles for any builder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import_compose`: from a Compose file to a design's folder, whole or not at all."""
+"""`import_compose`: make a design's folder from a Compose file, whole or not at all."""
 
 from __future__ import annotations
 

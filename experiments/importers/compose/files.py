@@ -1,6 +1,6 @@
 """A Compose file together with the files that it names: `include`, and `extends` with a file.
 
-As Compose has it: of each file first `include`, then `extends`, then it is merged with the next;
+As in Compose: of each file first `include`, then `extends`, then it is merged with the next;
 relative paths are those of the file's own folder, and of an included project's `project_directory`.
 """
 

@@ -1,4 +1,4 @@
-"""A service as a role's folder: role.json, its build context, files that lie over its image."""
+"""A service as a role's folder: role.json, its build context, files that replace its image's."""
 
 from __future__ import annotations
 

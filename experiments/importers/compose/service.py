@@ -1,4 +1,4 @@
-"""The services of a Compose file in one form, whichever of its syntaxes they are written in."""
+"""The services of a Compose file in one form, for all of its syntaxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From services to tiers: what each speaks and where, state, arbiter, and who calls whom."""
+"""Tiers from services: protocol, port, state, arbiter, and calls between tiers."""
 
 from __future__ import annotations
 

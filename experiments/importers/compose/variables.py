@@ -1,4 +1,4 @@
-"""Variables in a Compose file, by Compose's rules: the environment wins over `.env`."""
+"""Variables in a Compose file, by Compose's rules: the environment has precedence over `.env`."""
 
 from __future__ import annotations
 
