@@ -87,7 +87,7 @@ def changed_since(commit: str) -> set[str] | None:
 
 
 def share_of_commit() -> int:
-    """Which of the SHARES shares this commit runs: drawn from its tree."""
+    """The one of the SHARES shares that this commit runs, drawn from its tree."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(found.stdout[:8], 16) % SHARES
@@ -147,7 +147,7 @@ def _any_inside(changed: Iterable[str], folder: str) -> bool:
 
 
 def other_suites(changed: set[str] | None, share: int) -> list[str]:
-    """Which of the suites that are not pytest's run whole."""
+    """The suites outside of pytest that run whole."""
     folders = {"rust": "agents", "provider": "infra/provider"}
     return [
         name

@@ -40,7 +40,7 @@ class Injection:
 
     @property
     def end_s(self) -> float:
-        """When it is to be over."""
+        """The planned end [s]."""
         return math.inf if self.duration_s is None else self.at_s + self.duration_s
 
     @property

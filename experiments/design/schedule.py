@@ -54,7 +54,7 @@ def arrivals(
 
 
 def operation_choices(operations: int, count: int, seed: int, zipf: float) -> NDArray[np.int64]:
-    """Which of `operations` each of `count` arrivals asks for.
+    """Return the operation of each of `count` arrivals.
 
     The operation of rank k has probability proportional to k ** -zipf; which one has which
     rank is drawn from the seed as well, because a list of titles is in alphabetical order.
@@ -90,7 +90,7 @@ def crashes(
 
 
 def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[float, ...]:
-    """When a fault begins, ascending, on the clock of `at_s`, in [at_s, end_s).
+    """Return the begins of a fault, ascending, on the clock of `at_s`, in [at_s, end_s).
 
     Once, and with `repeat` as often as its gaps allow: distribution fixed, gap_s; poisson,
     exponential of that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end

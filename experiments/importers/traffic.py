@@ -73,7 +73,7 @@ class Traffic:
             self.seen[one] += 1
 
     def trace(self) -> list[float]:
-        """When requests came, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
+        """Times of requests, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
         Within a second, which is all that a log says, each has a place drawn evenly."""
         rng, begin, found = Random(0), min(self.by_second, default=0), list[float]()
         for second in sorted(self.by_second):

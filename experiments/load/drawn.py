@@ -39,7 +39,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Timing:
-    """When arrivals come: at the load's rate, or at that of `parts`, or as a `trace` says [s]."""
+    """Times of arrivals [s]: at the load's rate, at that of `parts`, or from a `trace`."""
 
     load: SentLoad
     length_s: float

@@ -209,7 +209,7 @@ class History:
 
     @property
     def last_at(self) -> datetime | None:
-        """When the last line was written."""
+        """The time at which the last line was written."""
         lines = [*self.nights, *self.starts, *self.runs, *self.predictions, *self.ends]
         return max(lines, key=lambda one: (one.night, one.at)).at if lines else None
 

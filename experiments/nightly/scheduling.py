@@ -26,7 +26,7 @@ class Job:
 
     @property
     def minutes_max(self) -> float:
-        """When it is ended."""
+        """The time at which it is ended."""
         return self.member.entry.minutes_max or 3 * self.minutes + 10
 
 

@@ -138,7 +138,7 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
 
 
 def drawn(seed: int, program: str, variant: str, number: int, results: int) -> tuple[int, int]:
-    """Which result is flipped, uniformly over the run's, and the draw that the bits come from."""
+    """The flipped result, uniform over the run's results, and the draw for its bits."""
     rng = random.Random(f"{seed}/{program}/{variant}/{number}")
     return rng.randrange(results), rng.getrandbits(64)
 

@@ -60,7 +60,7 @@ def verdict(run: RunFolder) -> str:
 
 
 def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """Which arms met the SLO's latencies and errors."""
+    """Arms that met the SLO's latencies and errors."""
     words = arm_words(run)
     if len(found) > _ARMS_MOST:
         return _of_many(run, found, words)

@@ -200,7 +200,7 @@ def share_most(beyond: int, count: int, confidence: float) -> float | None:
 def server_side(
     struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
-    """When, on average, the server side did its part after a strike [s]; None where it never
+    """Mean time after a strike at which the server side did its part [s]; None if it never
     did."""
     found = server_times_s(struck, history)
     return {what: float(np.mean(times)) if times else None for what, times in found.items()}
@@ -209,7 +209,7 @@ def server_side(
 def server_times_s(
     struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float]]:
-    """When the server side did its part after each strike [s], as far as it did."""
+    """Times after each strike at which the server side did its part [s], if it did."""
     found: dict[str, list[float]] = {what: [] for what in _SERVER_SIDE}
     for one in struck:
         next_s = min((two["asked_s"] for two in struck if two["server"] == one["server"]

@@ -53,7 +53,7 @@ class FailoverManifest(Manifest, total=False):
 
 
 class StrikeMade(TypedDict):
-    """When a server was struck, on the run's clock."""
+    """Times of a strike, on the run's clock [s]."""
 
     block: int
     server: str

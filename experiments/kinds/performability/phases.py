@@ -129,7 +129,7 @@ def _failure_s(
 
 
 def _given_up_s(struck: pl.DataFrame, window: tuple[float, float]) -> float | None:
-    """When the arbiter first told the machine dead while the fault lasted."""
+    """The time at which the arbiter first reported the machine dead during the fault."""
     dead = struck.filter(~pl.col("alive") & pl.col("time_s").is_between(*window, closed="left"))[
         "time_s"
     ]

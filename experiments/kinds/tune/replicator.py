@@ -52,7 +52,7 @@ RunWindow = Callable[[Replicas, int], Measured]
 
 @dataclass(frozen=True)
 class Rules:
-    """When a comparison ends: `pairs_max` from the budget of requests, `error` over all looks."""
+    """The end of a comparison: `pairs_max` from the budget of requests, `error` over all looks."""
 
     target: Target
     pairs_max: int

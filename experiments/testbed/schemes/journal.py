@@ -74,7 +74,7 @@ class Journal:
         self.leave(machine, at)
 
     def crashed_at(self, machine: str) -> float | None:
-        """When the machine crashed [monotonic s]; None where no crash of ours is open."""
+        """The time of the machine's crash [monotonic s]; None without an open crash of ours."""
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
 

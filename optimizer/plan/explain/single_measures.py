@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 Most = Callable[["Columns", Option], "Floats"]
-"""How many machines each option may have, beside the tier as it is if nothing limps."""
+"""Possible numbers of machines of each option, given the tier without limping."""
 
 
 def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:

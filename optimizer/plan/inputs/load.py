@@ -63,7 +63,9 @@ class Load(Strict):
         return self.highest * max(1.0, grown)  # a load that falls has to be carried today
 
     def months_until(self, factor: float) -> float | None:
-        """When the highest hour is `factor` times today's mean; None if it does not grow to it."""
+        """Time until the highest hour is `factor` times today's mean; None if it does not grow to
+        it.
+        """
         if self.growth_per_month <= 0:
             return None
         return math.log(factor / self.highest) / math.log1p(self.growth_per_month)

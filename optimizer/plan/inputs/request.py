@@ -356,7 +356,7 @@ def _idle(stated: Mapping[str, Any], scheme: str) -> tuple[str, ...]:
 
 
 def _from_failovers(given: Mapping[str, Any]) -> list[str]:
-    """Which times are samples, and what a run's own repairs are worth."""
+    """Times that are samples, and the use of a run's own repairs."""
     found = []
     for key in ("failover_s", "repair_s"):
         value = given.get(key)

@@ -20,7 +20,7 @@ from optimizer.plan.solve.problem import Problem
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which of the problems has the plan (None: none has), and that plan; `gap` is over all."""
+    """The problem that has the plan (None: none has), and that plan; `gap` is over all."""
 
     number: int | None
     problem: Problem | None

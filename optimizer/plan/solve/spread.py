@@ -58,7 +58,7 @@ class Rule:
         return min(found, replicas - 1) if self.copies_apart and replicas > 1 else found
 
     def allowed(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
-        """Which placements do what is asked: the machines of their fullest domain, domains used."""
+        """Allowed placements: the machines of their fullest domain, the number of used domains."""
         found: Mask = used >= (self.min_domains or 1)
         return found & (machines - largest >= needed) if self.survive else found
 

@@ -41,7 +41,7 @@ class TaggedResource:
 
     @property
     def expires(self) -> datetime | None:
-        """When its time is over; None where no tag says so, or no date is in it."""
+        """The end of its time to live; None without a tag, or without a date in it."""
         try:
             when = datetime.fromisoformat(self.tags.get(EXPIRES, ""))
         except ValueError:
