@@ -273,7 +273,7 @@ def read_text(path: Path) -> str:
             str(path),
             expected="this file",
             got="no such file",
-            hint="Give the path of one that is there, or write it.",
+            hint="Give the path of an existing one, or write it.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         got = (

@@ -186,7 +186,7 @@ def read_result(folder: Path) -> Result:
     if not isinstance(result.get(result["kind"]), dict):
         raise InputError(
             f"{file}: {result['kind']}",
-            expected="what the run found, as an object under its kind's name",
+            expected="the findings of the run, as an object under its kind's name",
             got=type(result.get(result["kind"])).__name__,
             hint=_HINT,
         )

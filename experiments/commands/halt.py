@@ -40,7 +40,7 @@ def halt(
     if name is not None and not meant:
         raise InputError(
             f"sparecraft halt {name}",
-            expected="a run that goes on",
+            expected="a current run",
             got=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
             hint="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
             "a killed run left.",

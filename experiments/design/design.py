@@ -216,7 +216,7 @@ def _prediction(toml: ConfigFile, fleet: Fleet, experiment: Experiment) -> Predi
             str(path),
             expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
             got=f"one of {', '.join(prediction.tiers)}",
-            hint="Take plan.json out, or adopt the plan anew.",
+            hint="Remove plan.json, or adopt the plan again.",
         )
     if PLANNED_ARM not in experiment.arms:
         raise toml.error(

@@ -213,7 +213,7 @@ def _parse(path: Path, answer: bytes, said: str) -> LocustFile:
         raise InputError(
             str(path),
             expected="a Locust file that can be imported",
-            got="the end of the process that imports it; it said: "
+            got="the end of the importing process, with the output: "
             + (" / ".join(said.splitlines()[-3:]) or "nothing"),
             hint="Correct it.",
         ) from error

@@ -67,7 +67,7 @@ class Expected(_Lenient):
                 "low <= point <= high",
                 got=f"{self.low:g}, {self.point:g}, {self.high:g}",
                 key="point",
-                hint="Make the plan anew.",
+                hint="Make the plan again.",
             )
         return self
 
@@ -232,7 +232,7 @@ def read_prediction(path: Path) -> Prediction:
         ) from error
     except ValueError as error:
         raise InputError(
-            str(path), expected="JSON", got=str(error), hint="Make the plan anew."
+            str(path), expected="JSON", got=str(error), hint="Make the plan again."
         ) from error
     if not isinstance(values, dict) or "feasible" not in values:
         raise InputError(

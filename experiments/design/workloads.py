@@ -238,7 +238,7 @@ def _broken(path: Path, error: Exception) -> InputError:
         line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
     return InputError(
         f"{path}:{line}",
-        expected="a Python module that says what users ask for",
+        expected="a Python module with the requests of users",
         got=f"{type(error).__name__}: {error}",
         hint="Correct it.",
     )

@@ -155,7 +155,7 @@ def rate_for(
             PLACE,
             expected="a tier whose CPU use rises with the load",
             got="none",
-            hint="State rate_per_s: what binds this service is not CPU.",
+            hint="State rate_per_s: the bottleneck of this service is not CPU.",
         )
     cores, one = utilisation * cores_of(fleet, tier), work[tier]
     high = cores / one.ci_low if one.ci_low > 0.0 else math.inf

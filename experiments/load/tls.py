@@ -53,7 +53,7 @@ def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
     if ca is None:
         raise EnvironmentMissing(
             "certificates",
-            expected="those whom this host trusts",
+            expected="authorities that this host trusts",
             got=got,
             hint="Install ca-certificates, or name a file: [load] ca.",
         )

@@ -184,7 +184,7 @@ def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> Mapping[str,
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(
             str(folder / FILE),
-            expected="what its kind measured",
+            expected="the measurements of its kind",
             got=f"{type(error).__name__}: {error}",
             hint="It was written by another version, or changed: move the folder elsewhere.",
         ) from error

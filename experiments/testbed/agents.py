@@ -86,7 +86,7 @@ class _Api:
             place,
             expected="success",
             got=f"{response.status_code} {_error_text(response)}",
-            hint="`GET /v1/capabilities` of the machine says what can be injected there.",
+            hint="`GET /v1/capabilities` of the machine lists its possible faults.",
         )
         refused.status = response.status_code
         raise refused

@@ -155,5 +155,5 @@ def _part(where: str, said: Mapping[str, Any], name: str, kind: type[_Part], mea
             f"--attach {where}: {name}",
             expected=f"the output {name} that infra/stacks/README.md describes",
             got=str(error),
-            hint="It was written by another version, or changed: apply the fleet anew.",
+            hint="It was written by another version, or changed: apply the fleet again.",
         ) from error

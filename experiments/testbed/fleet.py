@@ -110,7 +110,7 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
             f"design {design.name}",
             expected="faults that the fleet's machines can inject",
             got=got,
-            hint="Take them out of experiment.toml, or run on a kernel that has what is missing.",
+            hint="Remove them from experiment.toml, or run on a kernel with the missing facility.",
         )
 
 

@@ -101,7 +101,7 @@ def integrity(
     if scheme is Scheme.cloud and pool is not None:
         raise InputError(
             "--pool",
-            expected="none with --scheme cloud, where nodes do not run out",
+            expected="none with --scheme cloud, where the number of nodes is unlimited",
             got=str(pool),
             hint="Add --scheme on-prem.",
         )

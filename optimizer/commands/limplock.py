@@ -179,7 +179,7 @@ def _measured(
         raise InputError(
             "--row",
             expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
-            got=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
+            got=f"{row}, whose slowdown does not measure the copying of a crashed node's blocks",
         )
     return measured_slowdown(LimpRun(run=str(run_folder(run)), **given), Path(), "--measured")
 

@@ -127,7 +127,7 @@ def read_measured(folder: Path, variant: str) -> Measured:
     p, crash, retry = _shares(result, variant)
     found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
     if found is None:
-        raise InputError("--measured", expected="the interval of what was corrupt", got="none")
+        raise InputError("--measured", expected="the interval of the corrupt share", got="none")
     low, high = found
     corrupt = (p, low, min(high, 1.0 - (crash + retry)))
     whole, least, most = (FaultOutcomes(one, crash, retry) for one in corrupt)

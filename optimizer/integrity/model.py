@@ -199,7 +199,7 @@ def _with_pool(
         if size == _LEVELS_MAX:
             raise InputError(
                 "pool",
-                expected=f"at most {_LEVELS_MAX} nodes, or so many that they never run out",
+                expected=f"at most {_LEVELS_MAX} nodes, or an unlimited number",
                 got=str(pool),
                 hint="A shorter horizon or repair time makes it solvable.",
             )

@@ -176,5 +176,5 @@ def _cannot_follow(cluster: Cluster, rates: LimpRates) -> PlannerError:
         expected="crashes whose blocks are mostly copied again before the next ones",
         got=f"{rates.crash_per_year:g} a node and year, {cluster.nodes} nodes, regeneration in "
         f"{rates.repair_hours:g} h, {rates.slowdown:g} times that in limplock",
-        hint="State fewer crashes or shorter times: this model cannot follow so many at once.",
+        hint="State fewer crashes or shorter times: this model cannot represent so many at once.",
     )

@@ -281,7 +281,7 @@ class _Reader:
                 raise self.refuse(
                     "env_file",
                     *([] if isinstance(files, str) else [at]),
-                    expected="a file that is there",
+                    expected="an existing file",
                     got=str(one["path"]),
                     hint="Make it, or say required: false.",
                 )

@@ -367,5 +367,5 @@ def machines_allowed(tiers: Iterable[Tier]) -> Iterator[InputError]:
                 "replicas",
                 expected=f"1 to {MACHINES_MAX} machines",
                 got=str(tier.nodes),
-                hint="Take the service out where none of it is wanted.",
+                hint="Remove the service if it is not needed.",
             )

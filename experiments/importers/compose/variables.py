@@ -148,5 +148,5 @@ def bounded(path: Path, bytes_max: int) -> None:
             str(path),
             expected=f"a file of at most {bytes_max:,} bytes",
             got=f"{size:,}",
-            hint="Take out what it does not need.",
+            hint="Remove files that it does not need.",
         )

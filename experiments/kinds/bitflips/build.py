@@ -57,7 +57,7 @@ def make_compiler() -> None:
             "ci/harden",
             expected="the hardening compiler (clang and LLVM 19 of Debian)",
             got=said[-1],
-            hint="Call ci/harden and see what it says.",
+            hint="Call ci/harden and read its output.",
         )
 
 
@@ -104,7 +104,7 @@ def build_service(program: str, variant: str, sites: str) -> Path:
             f"agents/harden/services/build {program} {variant} {sites}",
             expected="a service that compiles",
             got=made.stderr.strip()[-500:],
-            hint="See what it says.",
+            hint="Its output names the problem.",
         )
     return Path(made.stdout.splitlines()[-1]) / "server"
 

@@ -264,7 +264,7 @@ def _free_port() -> int:
             return port
     raise MeasurementFailed(
         "the ports of 127.0.0.1", expected=f"a free one from {_BELOW_CLIENTS}", got="none",
-        hint="Close what listens there.",
+        hint="End the program that listens there.",
     )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def _check_counts(run_folder: Path, run: str) -> None:
     if against:
         raise InputError(
             str(run_folder),
-            expected="a valid run: a plan is as good as what it was made from",
+            expected="a valid run, because a plan is only as good as its run",
             got=f"{run}, which is not ({against})",
             hint="Run the design again, and adopt the plan of that run.",
         )
@@ -263,7 +263,7 @@ def _check_folder(folder: Path) -> None:
         return
     raise InputError(
         str(folder),
-        expected="a folder that is not there yet, or one that `sparecraft adopt` made",
+        expected="a folder that does not exist yet, or one that `sparecraft adopt` made",
         got="another one",
         hint="Give another folder with --to.",
     )

@@ -163,7 +163,7 @@ class Stack:
         if not self.state_resources():
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
-                expected="one that was made from this checkout, or is in its backend",
+                expected="one that was made from this checkout, or whose state is in its backend",
                 got=f"nothing in {'the backend' if self.has_backend else self.state_directory}",
                 hint="Go to the checkout that made it.",
             )

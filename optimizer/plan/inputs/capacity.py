@@ -101,7 +101,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
             place,
             expected=f"a run that found NodT of {workload}",
             got=found.reason,
-            hint="Measure again; its report says what each step came to.",
+            hint="Measure again; its report has the result of each step.",
         )
     return NodeThroughput(
         experiment=head.experiment,

@@ -39,7 +39,7 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
     own = (read_manifest(run_dir).get("spec") or {}).get("slo")
     if not isinstance(own, Mapping):
         place = f"{run_dir / 'manifest.json'}: spec.slo"
-        raise InputError(place, expected="the SLO that the run was held to", got=repr(own))
+        raise InputError(place, expected="the SLO of the run", got=repr(own))
     return {key: own[key] for key in _SLO if own.get(key) is not None}
 
 

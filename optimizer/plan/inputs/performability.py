@@ -173,6 +173,6 @@ def _read(folder: Path, arm: str, place: str) -> Year:
     if arm not in year.arms:
         raise InputError(
             place, expected=f"one of its arms ({', '.join(year.arms)})", got=arm,
-            hint="Name the arm that is planned for.",
+            hint="Name the arm of the plan.",
         )  # fmt: skip
     return Year(result.run, max(year.machines.values()), **year.arms[arm].model_dump())

@@ -177,7 +177,7 @@ def _request(
             file.source.place("slo", "confidence") if file is not None else "slo.confidence",
             expected="an uncertain input: a latency limit, observed rates, the demand",
             got="exact inputs only",
-            hint="Leave it out, or state what was observed (plan.toml [rates], [load] spread).",
+            hint="Leave it out, or state the observations (plan.toml [rates], [load] spread).",
         )
     planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
     case = Case(

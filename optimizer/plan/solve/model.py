@@ -159,7 +159,7 @@ def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -
     if best is None:
         raise OutOfTimeError(
             "plan",
-            expected="a plan, or the proof that there is none, within the search's bounds",
+            expected="a plan, or a proof that none exists, within the search's bounds",
             got=f"neither after {solves} solves and {cuts} cuts",
             hint="Lower max_nodes or max_replicas, or give it more time.",
         )

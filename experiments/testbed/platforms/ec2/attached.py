@@ -62,7 +62,7 @@ class AttachedFleet(Ec2Machines):
                 f"fleet {self.experiment}",
                 expected=f"the machines of {tfvars}",
                 got=f"none called {', '.join(missing)}",
-                hint="Take the design that the fleet was made of, or make the fleet anew.",
+                hint="Use the design of this fleet, or make the fleet again.",
             )
         progress("the fleet was made elsewhere, and stays")
         return self.inventory()

@@ -91,7 +91,7 @@ class Ec2Machines:
         if not one.group:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
-                expected="an instance of an auto-scaling group, which makes it anew",
+                expected="an instance of an auto-scaling group, which replaces it",
                 got=f"{one.id}, which belongs to none",
                 hint="Only fleets of the scheme cloud replace machines; on-prem repairs them.",
             )
@@ -231,7 +231,7 @@ class Ec2Machines:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
                 expected="an instance with its tags",
-                got="none that is alive",
+                got="no living one",
                 hint="`sparecraft list --platform ec2` shows what is there; its time to live may "
                 "be "
                 "over, or its group is making a new one.",

@@ -133,7 +133,7 @@ class Ec2Platform(Ec2Machines):
             error.place,
             expected=error.expected,
             got=f"{error.got}\nMade until then: {made}",
-            hint=f"{advice(error.got) or 'Mend what it names and call again.'} "
+            hint=f"{advice(error.got) or 'Correct the named problem and call again.'} "
             f"`sparecraft down {self.experiment} --platform ec2` removes what was made.",
         )
 

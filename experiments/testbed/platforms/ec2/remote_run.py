@@ -306,7 +306,7 @@ class RemoteRun:
             f"run {noted.id} of {self._design.fleet.experiment} on EC2",
             expected=f"an answer of its load machine within {PATIENCE_S:.0f} s",
             got=got,
-            hint="It goes on there, and its fleet until its time to live is over: call the same "
+            hint="It continues there, and its fleet until its time to live ends: call the same "
             f"command again. `{self._down}` ends both.",
         )
 
@@ -314,8 +314,8 @@ class RemoteRun:
         return EnvironmentMissing(
             f"run of {self._design.fleet.experiment} on EC2",
             expected="results",
-            got="none: what it said is above",
-            hint="Mend what it names and call again.",
+            got="none; its output is above",
+            hint="Correct the named problem and call again.",
         )
 
     def _interrupted(self, folder: Path | None) -> Interrupted:
@@ -341,7 +341,7 @@ def _pack(design: Design, scratch: Path) -> Path:
             str(folder),
             expected=f"a design of at most {DESIGN_MAX // 1024**2} MB",
             got=f"{packed.stat().st_size / 1024**2:.0f} MB",
-            hint="Take out of its folder what is none of it.",
+            hint="Remove unrelated files from its folder.",
         )
     return packed
 

@@ -62,7 +62,7 @@ def remove(
             "removing what carries our tags",
             expected="nothing to be left",
             got="; ".join(f"{one}: {error.got}" for one, error in failed),
-            hint="Call again: what is gone is left out. If it stays, remove it in AWS's console.",
+            hint="Call again: removed resources are skipped. If it stays, use AWS's console.",
         )
 
 

@@ -186,8 +186,8 @@ class HostsPlatform:
         del progress
         raise EnvironmentMissing(
             f"machine {machine} of {self.experiment}",
-            expected="a platform that makes machines anew",
-            got="hosts, which are what is there",
+            expected="a platform that can replace machines",
+            got="hosts, which are existing machines",
             hint="Use the scheme on-prem.",
         )
 

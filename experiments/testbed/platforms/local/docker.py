@@ -155,7 +155,7 @@ def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
             f"docker {arguments[0]} {arguments[-1]}",
             expected=f"an end within {_TIMEOUT_S:g} s",
             got="none",
-            hint="See what keeps the engine busy; `sparecraft list` shows what runs, `sparecraft "
+            hint="Check the load of the engine; `sparecraft list` shows what runs, `sparecraft "
             "down` removes it.",
         ) from error
 
@@ -171,7 +171,7 @@ def run(*arguments: str, on: Engine = HERE) -> str:
             f"docker {arguments[0]} {arguments[-1]}",
             expected="success",
             got=said,
-            hint="Restart the Docker engine, which counts its endpoints anew (moby issue 42119), "
+            hint="Restart the Docker engine to reset its count of endpoints (moby issue 42119), "
             "then `sparecraft down`."
             if "has active endpoints" in said
             else "`sparecraft list` shows what runs; `sparecraft down` removes it.",
