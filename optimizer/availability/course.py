@@ -1,4 +1,4 @@
-"""The time course: the probability that enough nodes are up, from the start to the horizon's end."""
+"""The time course: the probability that enough nodes are up, from the start to the horizon."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _first_cut(per_year: float, recovery_s: float) -> int:
 
 @dataclass(frozen=True)
 class _Solved:
-    """Rewards of a chain with a deep enough cut, as shares of time; beyond the cut counts as down."""
+    """Rewards of a chain with a deep cut, as shares of time; beyond the cut counts as down."""
 
     chain: Chain
     values: NDArray[np.float64]

@@ -113,7 +113,7 @@ def _default_roles() -> JsonObject:
 
 
 def _entry(fleet: Mapping[str, Any]) -> str | None:
-    """The tier with the load: the stated one, or the one whose arbiter has the endpoint's address."""
+    """The tier with the load: stated, or the one whose arbiter has the endpoint's address."""
     endpoints = fleet.get("endpoints") or {}
     if endpoints.get("entries"):
         return str(endpoints["entries"][0]["tier"])

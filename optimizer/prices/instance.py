@@ -107,7 +107,7 @@ def cheapest_first(found: Iterable[Instance]) -> tuple[Instance, ...]:
 
 
 def unknown(place: str, got: object, known: Iterable[str]) -> InputError:
-    """Return the error about a name that is not in the book; it suggests the nearest, or lists all."""
+    """Return the error about an unknown name; it suggests the nearest name, or lists all."""
     names = sorted(known)
     near = get_close_matches(str(got), names, n=1, cutoff=0.5)
     shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]

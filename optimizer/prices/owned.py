@@ -119,7 +119,7 @@ def monthly_cost(server: Server, site: Site) -> MonthlyCost:
 
 
 def owned(source: ConfigFile) -> PriceBook:
-    """Return the book in `source`, with the one region "on-prem". Raises InputError with the key."""
+    """Return the book in `source`, with the region "on-prem". Raises InputError with the key."""
     book = check(source, Owned)
     site = Site(**{key: figure.value for key, figure in book.shared if figure is not None})
     sizes: dict[str, Server | Slice] = {**book.servers, **book.slices}

@@ -68,7 +68,7 @@ class Visited:
 
 
 def capped_s(work_s: float, cores: float) -> float:
-    """Return the time [s] of work [core s] alone under a cap [cores], with CPU time by the period."""
+    """Return the time [s] of work [core s] alone under a cap [cores] with a quota per period."""
     if cores >= 1.0:
         return work_s
     each_s = cores * QUOTA_PERIOD_S

@@ -226,7 +226,7 @@ def _runs(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
 
 
 def pages_s(arm: Arm, found: Sequence[Report]) -> Floats:
-    """Return the latency [s] that each page of the reports counts with; the time-out without one."""
+    """Return the latency [s] that each page counts with; the time-out without an answer."""
     return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
 
 

@@ -1,4 +1,4 @@
-"""Files of a project that are copied into a design: limited in size, Dockerfiles for any builder."""
+"""Files of a project that are copied into a design: limited in size, with portable Dockerfiles."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The load workers in Python, one package each, started by `python -m`. README.md has the contract."""
+"""Load workers in Python, one package each, started by `python -m`. The contract: README.md."""
