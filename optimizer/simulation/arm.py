@@ -91,7 +91,7 @@ class Arm:
 
     @cached_property
     def host(self) -> dict[str, float]:
-        """The host's cores, and the cores that other work than the tiers' servers used meanwhile."""
+        """The host's cores, and those that other work than the tiers' servers used meanwhile."""
         import polars as pl
 
         said = self.results.manifest.get("host") or {}
