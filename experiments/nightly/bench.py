@@ -1,4 +1,4 @@
-"""The bench page: how our programs compare with their peers, by day, in words.
+"""The bench page: our programs beside their peers, by day, in words.
 
 A bench file names a ratio by its path: the bench, its sizes, and `ratio` with words after it.
 """

@@ -1,4 +1,6 @@
-"""Shares of outcomes with intervals, per program and pooled; the price; where silent ones began."""
+"""Shares of outcomes with intervals, per program and pooled; the price; the functions of silent
+ones.
+"""
 
 from __future__ import annotations
 

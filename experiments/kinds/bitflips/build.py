@@ -1,4 +1,4 @@
-"""Programs from their sources: each variant as it is used, and one whose results can be flipped."""
+"""Builds of programs: each variant unchanged, and one whose results can be flipped."""
 
 from __future__ import annotations
 

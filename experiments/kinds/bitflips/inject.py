@@ -1,4 +1,4 @@
-"""One injection: which result and bit by its number and the seed, a run, and its outcome."""
+"""One injection: result and bit from its number and the seed, a run, and its outcome."""
 
 from __future__ import annotations
 

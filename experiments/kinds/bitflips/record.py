@@ -1,4 +1,4 @@
-"""The file by which a program is told what to flip, and tells what it flipped (runtime/flips.c)."""
+"""The file that tells a program what to flip, and that reports the flip (runtime/flips.c)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One injection of a run, done again.
+"""The repetition of one injection of a run.
 
 `python -m experiments.kinds.bitflips.replay RUN PROGRAM VARIANT NUMBER`
 """

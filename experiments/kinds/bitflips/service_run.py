@@ -1,8 +1,7 @@
 """A run of a service: started, loaded on its connections, every answer checked, stopped.
 
-A run's limits are of CPU time and of rounds of waiting in which the service neither works nor waits
-for a processor: a host that is slow, or that stops all of us for a while, makes no hang of what is
-none.
+A run has limits of CPU time and of waits in which the service neither works nor waits for a
+processor, so a slow or stopped host causes no hang.
 """
 
 from __future__ import annotations

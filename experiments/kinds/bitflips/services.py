@@ -1,7 +1,7 @@
-"""The services that bits are flipped in: how each is started, what is asked, how it is stopped.
+"""The services into which bits are flipped: their start, requests and stop.
 
-A load is a list of batches, each sent at once on one connection. A batch ends with a request whose
-answer is like no other's, so that an answer's end is known without reading what it says.
+A load is a list of batches, each sent at once on one connection. A batch ends with a request that
+has a unique answer, so the end of the answers is known without parsing them.
 """
 
 from __future__ import annotations

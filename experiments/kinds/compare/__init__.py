@@ -1,4 +1,4 @@
-"""Arms of one design, compared block by block. Begin with measure.py."""
+"""Arms of one design, compared block by block. Read measure.py first."""
 
 from __future__ import annotations
 

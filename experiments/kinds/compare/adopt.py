@@ -1,15 +1,15 @@
-"""From a run's plan to the design that puts it to the test: `sparecraft adopt`.
+"""`sparecraft adopt`: a design that measures the promise of a run's plan.
 
-The new design has the plan's fleet, and of the source run everything that the plan was made for:
-load, phases, interference, faults, SLO, rates and seed. Its one arm is the plan's, its plan.json
-the prediction. Block k meets the arrivals, pages and neighbours of the source's pair k. It is
-measured until the promise is kept or broken: there are looks after half of the blocks, three
-quarters and all, which are as many as the source run had.
+The new design has the plan's fleet, and from the source run load, phases, interference, faults,
+SLO, rates and seed. Its one arm is the plan's, its plan.json the prediction. Block k meets the
+arrivals, pages and neighbours of the source's pair k. It is measured until the promise is kept or
+broken, with looks after half of the blocks, three quarters and all, which are as many as the source
+run had.
 
-`in_place`, for `sparecraft run --close`, is the fleet that is up, changed to the planned one: its
-name, ranges and ports stay. Its blocks meet the arrivals, neighbours and faults of each of the
-source's pairs; then come new ones, until there are half as many as the source measured or three
-minutes of load are over. Then is the first look; the last one after twice as many blocks.
+`in_place`, for `sparecraft run --close`, changes the fleet that is up to the planned one; its name,
+ranges and ports stay. Its blocks first have the arrivals, neighbours and faults of each of the
+source's pairs, then new ones, until there are half as many as the source measured or three minutes
+of load are over. Then the first look follows; the last one is after twice as many blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a run's folder for the report. What is missing or torn becomes a note, no error."""
+"""A run's folder for the report. Missing or incomplete files become notes, not errors."""
 
 from __future__ import annotations
 

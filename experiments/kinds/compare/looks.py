@@ -1,4 +1,4 @@
-"""Looks at a run between its blocks: when the next one is due, and what the manifest keeps."""
+"""Looks at a run between its blocks: their times, and their record in the manifest."""
 
 from __future__ import annotations
 

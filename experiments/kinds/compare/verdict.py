@@ -1,4 +1,4 @@
-"""The verdict of a run in a sentence, what was gained, and each arm beside the SLO's limits."""
+"""The verdict of a run in a sentence, its gain, and each arm beside the SLO's limits."""
 
 from __future__ import annotations
 

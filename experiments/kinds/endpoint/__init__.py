@@ -1,4 +1,4 @@
-"""A service that somebody else runs, asked at its URL. Begin with measure.py."""
+"""Load on a service that somebody else runs, at its URL. Read measure.py first."""
 
 from __future__ import annotations
 

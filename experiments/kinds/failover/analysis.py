@@ -1,9 +1,9 @@
 """Analysis of the invocations: the fail-overs of each strike, their parts, and bounds.
 
-A fail-over is an invocation that had to be sent again, or was given up; one that was sent a second
-time, and the first server's reply came first, is none. Of each strike and client
-the longest one counts. A strike's fail-over time is that of its slowest client, as clients of one
-strike are not independent of each other; strikes are.
+A fail-over is an invocation that had to be sent again, or was given up, except if the first
+server's reply came first. The longest one of each strike and client counts. A strike's fail-over
+time is that of its slowest client, because the clients of one strike are not independent; strikes
+are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client program of one block: started, heard, ended, and its records read."""
+"""The client program of one block: its start, output and end, and its records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The blocks on the fleet: each arm under each fault with each number of clients, in random order,
-so that a drift of the host is not taken for an arm's."""
+so that a drift of the host is not mistaken for an effect of an arm."""
 
 from __future__ import annotations
 

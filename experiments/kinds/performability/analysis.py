@@ -1,4 +1,4 @@
-"""Analysis of a run's files: each fault, the failures that users saw, and a year of them."""
+"""Analysis of a run's files: each fault, the failures that users saw, and a year of faults."""
 
 from __future__ import annotations
 

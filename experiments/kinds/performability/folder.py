@@ -1,4 +1,4 @@
-"""Reads a run: its blocks, each with its fault and what became of it."""
+"""A run's files: its blocks, each with its fault and phases."""
 
 from __future__ import annotations
 

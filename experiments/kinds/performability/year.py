@@ -1,4 +1,4 @@
-"""A year of the design's faults, at the stated rates, from what was measured of each."""
+"""A year of the design's faults, at the stated rates, from the measurements of each."""
 
 from __future__ import annotations
 

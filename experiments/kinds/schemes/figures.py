@@ -1,4 +1,4 @@
-"""Fail-overs in their parts, and how many machines of each tier served over time."""
+"""Fail-overs in their parts, and the number of serving machines of each tier over time."""
 
 from __future__ import annotations
 

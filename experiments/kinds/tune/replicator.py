@@ -1,8 +1,8 @@
-"""Alg. 1 of sPARE where measuring is expensive and noisy: windows in, a trajectory out.
+"""Alg. 1 of sPARE with expensive and noisy measurements: from windows to a trajectory.
 
 The search has no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
-`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results stay
-in `contests` and `windows`, however the search ends.
+`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results are
+in `contests` and `windows` at any end of the search.
 """
 
 from __future__ import annotations
