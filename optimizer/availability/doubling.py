@@ -2,7 +2,7 @@ r"""Time that a small Markov chain spends in each state over a horizon, to nearl
 
 A retried transaction takes 2.5 us and the horizon is a month: 10^12 of the one in the other. An
 eigen-decomposition or a matrix exponential of such a generator is good to about
-10^12 * machine epsilon = 10^-4. Doubling is not, if every number in it is a probability:
+10^12 * machine epsilon = 10^-4. Doubling has no such limit if all of its numbers are probabilities:
 
     P(h) = exp(Q h) and M(h) = 1/h \int_0^h exp(Q s) ds   by uniformization, h <= 1 / max rate
     M(2h) = (M(h) + P(h) M(h)) / 2,   P(2h) = P(h) P(h),  rows made to sum to one each time

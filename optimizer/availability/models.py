@@ -1,13 +1,13 @@
 r"""PCRAFT's availability models: passive failover, active route anywhere; cloud, on-premises.
 
 Availability = expected share of the horizon, from all up, with at least `needed` nodes' capacity.
-`chain` holds the states and transitions. One rho, however many nodes are down, is how Fig. 1 is
-drawn; reference solutions agree with it to 4e-14 and differ by 1e-11 from a rate per missing node.
-A node is up for repair once fail-over has replaced it. On-premises active route anywhere has no
-replacement; with `repair_s` a broken node returns to service.
+`chain` has the states and transitions. Fig. 1 has one rho for any number of nodes down; reference
+solutions agree with it to 4e-14 and differ by 1e-11 from a rate per missing node. A node is
+repaired after fail-over has replaced it. On-premises active route anywhere has no replacement; with
+`repair_s` a broken node returns to service.
 
-Error: the chain's cut is a rigorous bracket (`chain`), the transient solution brings an estimate
-(`transient`); their sum is `error_bound`, below 1e-9 absolute.
+Error: the chain's cut is a rigorous bracket (`chain`), the error of the transient solution is an
+estimate (`transient`); their sum is `error_bound`, below 1e-9 absolute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`sparecraft integrity`: how long a node is correct, corrupt or down under transient faults."""
+"""`sparecraft integrity`: time of a node as correct, corrupt or down under transient faults."""
 
 from __future__ import annotations
 

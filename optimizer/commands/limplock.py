@@ -1,4 +1,6 @@
-"""`sparecraft limplock`: what limping nodes lock up in a block store, and for how long per year."""
+"""`sparecraft limplock`: the parts of a block store that limping nodes lock up, and the hours per
+year.
+"""
 
 from __future__ import annotations
 
