@@ -1,7 +1,7 @@
-"""Placement of a plan's machines, what is left when a domain is gone, and what the rules cost.
+"""Placement of a plan's machines, their service without a domain, and the cost of the rules.
 
-The cost of a rule is the cost of the same question without it, solved again. What is left is looked
-at for the worst domain of each level, gone for all tiers at once.
+The cost of a rule is the difference to the same question without it, solved again. The service is
+evaluated without the worst domain of each level, gone for all tiers at once.
 """
 
 from __future__ import annotations

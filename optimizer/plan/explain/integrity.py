@@ -1,4 +1,4 @@
-"""The variants of a plan, what they mean for users, and what keeping wrong answers rare costs."""
+"""The variants of a plan, their wrong answers, and the cost of the integrity SLO."""
 
 from __future__ import annotations
 

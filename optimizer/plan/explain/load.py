@@ -1,7 +1,8 @@
-"""Load that a plan holds, and the time it stops holding: the same fleet asked with more load.
+"""The highest load that a plan carries, and the time until then: the same fleet with more load.
 
-Everything but the load stays: machines, replicas, failure rates, neighbours. Availability does not
-depend on the load while the needed nodes carry it, so utilisation or latency gives way.
+Everything except the load stays: machines, replicas, failure rates, neighbours. Availability does
+not depend on the load while the needed nodes carry it, so utilisation or latency reaches its limit
+first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a plan costs what it costs, or why there is none, in words and as data."""
+"""The reasons of a plan's cost, or of a missing plan, in words and as data."""
 
 from __future__ import annotations
 

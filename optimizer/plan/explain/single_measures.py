@@ -1,15 +1,14 @@
-"""One way against limping by itself: spares without a copy more, or copies without a spare more.
+"""One measure against limping alone: spares without more copies, or copies without more spares.
 
-Both begin with the cheapest fleet that would do if no machine limped, of several equally cheap ones
-one with few copies, and keep its machine types.
+Both begin with the cheapest fleet that would be enough without limping, of equally cheap ones one
+with few copies, and keep its machine types.
 
-    spares        replicas are held. How many machines a tier has is free, and what they do: carry
-                  load, stand in (ara), stand by (pf). Were standbys alone free, the question would
-                  be answered before it is asked: a pool replaces crashed machines, no limping ones.
-    replication   the replicas of each tier may rise. Copies are load, so a tier that gets k times
-                  the copies may have k times the machines that carry it; there are no other
-                  machines more. What the machines do is free here too: where fewer carry load,
-                  more are spare.
+    spares        replicas are fixed. The number of machines of a tier is free, and their use: carry
+                  load, extra (ara), stand by (pf). Standbys alone would not help, because a pool
+                  replaces crashed machines, not limping ones.
+    replication   the replicas of each tier may rise. Copies are load, so a tier with k times the
+                  copies may have k times the machines that carry it; there are no further machines.
+                  The use of the machines is free here too: if fewer carry load, more are spare.
 """
 
 from __future__ import annotations

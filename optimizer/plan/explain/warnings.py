@@ -1,4 +1,4 @@
-"""Warnings that a reader of a plan needs before the figures: only where they apply."""
+"""Warnings for the reader of a plan, if they apply."""
 
 from __future__ import annotations
 

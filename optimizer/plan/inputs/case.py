@@ -1,7 +1,7 @@
 """A plan's case, complete and checked, and the optimization problem that follows.
 
-A case can be changed in one input and asked again: that is how the explanations find out what an
-uncertain input would do to the cost.
+A case can be changed in one input and solved again; the explanations use this to find the effect of
+an uncertain input on the cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The service that is planned for: as plan.toml states it, or measured and partly overruled."""
+"""The service of a plan: stated in plan.toml, or measured and partly overridden."""
 
 from __future__ import annotations
 

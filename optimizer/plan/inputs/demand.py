@@ -1,6 +1,6 @@
-"""From a fitted service to the tiers' demands, as the latency law and the options need them.
+"""The tiers' demands from a fitted service, for the latency law and the options.
 
-The slowdown under interference is seen in latencies, which hold queueing too: the speed that
+The slowdown under interference is measured in latencies, which include queueing, so the speed that
 explains them is solved for.
 """
 

@@ -1,4 +1,4 @@
-"""From `[slo.integrity]` and `[[tiers.variants]]` to what a plan may choose from, runs read."""
+"""The choices of a plan from `[slo.integrity]` and `[[tiers.variants]]`, with runs read."""
 
 from __future__ import annotations
 

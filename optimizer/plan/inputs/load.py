@@ -1,4 +1,4 @@
-"""[load] of plan.toml: how the load goes up and down over a day, and grows by the month."""
+"""[load] of plan.toml: the load over a day, and its growth by the month."""
 
 from __future__ import annotations
 

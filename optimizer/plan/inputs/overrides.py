@@ -1,4 +1,4 @@
-"""Overrides from the command line for a run's own SLO, or for what a plan.toml asks."""
+"""Overrides from the command line, for a run's SLO or for a plan.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways to a checked question: a service that was measured, a plan.toml, or both."""
+"""Checked requests: from a measured service, a plan.toml, or both."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A planned fleet as scenarios: a run of it under neighbours and faults that are drawn anew.
+"""A planned fleet as scenarios: runs of it under newly drawn neighbours and faults.
 
 Run number n has the same arrivals, the same figures of the service and the same neighbours at the
-same machine for every fleet (common random numbers). Neighbours and faults come to each machine of
-a tier as a Poisson process, as often and for as long as in the measured run, whose count of them is
-taken at random too: Gamma(count + 1/2) over its machine seconds. What disturbed two machines at
-once in the run, as a pair of iperf does, disturbs two at once here: the fewer machines a tier has,
-the larger is the part of it that one pair takes.
+same machine for every fleet (common random numbers). Neighbours and faults arrive at each machine
+of a tier as a Poisson process, with the rate and durations of the measured run; their count is
+drawn too: Gamma(count + 1/2) over its machine seconds. A disturbance of two machines at once in the
+run, as by a pair of iperf, disturbs two at once here, so one pair takes a larger part of a smaller
+tier.
 """
 
 from __future__ import annotations

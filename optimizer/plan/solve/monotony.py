@@ -1,8 +1,9 @@
-"""Hold a solved problem against what its proof rests on: more nodes or vCPUs are no slower.
+"""Check of the assumption of a solved problem's proof: more nodes or vCPUs are no slower.
 
-The law of a page is made so (`optimizer.latency.below`). It is looked at all the same, around the
-plan that was found and around the largest fleets of its route: in each tier all other nodes or
-vCPUs in turn. Where a larger tier is slower there, leaving out, labels and cuts prove nothing.
+The law of a page has this property by construction (`optimizer.latency.below`). It is checked
+nevertheless, around the found plan and around the largest fleets of its route: in each tier with
+all other nodes or vCPUs in turn. If a larger tier is slower there, dominance, labels and cuts prove
+nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Options of a tier (type, nodes, mechanism, standbys, replicas) and what follows from them.
+"""Options of a tier (type, nodes, mechanism, standbys, replicas) and their figures.
 
-An option is complete by itself: cost, unavailability, utilisation and collision probability depend
-on nothing but the option and the amplification `upstream` (the product of the replicas above it).
-Only the page's latency depends on several tiers at once. `table` holds a tier's options in columns.
+An option is independent of others: cost, unavailability, utilisation and collision probability
+depend only on the option and on the amplification `upstream` (the product of the replicas above
+it). Only the page's latency depends on several tiers at once. `table` holds a tier's options in
+columns.
 """
 
 from __future__ import annotations

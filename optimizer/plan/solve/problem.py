@@ -1,4 +1,4 @@
-"""A plan's problem: the options, the limits, and whether a plan keeps them."""
+"""A plan's problem: the options, the limits, and their checks for a plan."""
 
 from __future__ import annotations
 

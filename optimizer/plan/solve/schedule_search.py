@@ -1,13 +1,13 @@
-"""The search for the cheapest schedule: bounds, screening, HiGHS, and cuts of what is too slow.
+"""The search for the cheapest schedule: bounds, screening, HiGHS, and cuts of slow ones.
 
 A design's least cost by itself (`schedule.least_cost`) and its unavailability bound every schedule
-from below: with a price lambda of the availability budget, the sum over the tiers of the least
-cost + lambda U / budget, less lambda (weak duality). A first schedule bounds it from above, and a
-design that is dearer than that with all others at their least goes. HiGHS decides among the rest.
+from below: with a price lambda of the availability budget, the sum over the tiers of the least cost
++ lambda U / budget, less lambda (weak duality). A first schedule bounds it from above, and a design
+that costs more than that, with all others at their least, is removed. HiGHS decides among the rest.
 
-Latency is evaluated outside, period by period. Designs that are too slow together in a period are
-cut off with all that have, in that period, no more servers and no more vCPUs in any tier, raised as
-far as that holds, and so in all periods with no less load.
+Latency is evaluated outside of the program, by period. Designs that are too slow together in a
+period are cut off with all that have, in that period, no more servers and no more vCPUs in any
+tier, extended as far as that holds, and in all periods with at least that load.
 """
 
 from __future__ import annotations

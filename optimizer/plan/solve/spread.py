@@ -1,9 +1,9 @@
-"""Spread of a tier's machines over domains: the best way that the rules allow, all tried.
+"""Spread of a tier's machines over domains: the best of all placements that the rules allow.
 
-A placement costs nothing, and only the unavailability and the rules look at it. So each option of
-a tier gets the placement of least unavailability among all that keep the rules, and is left out
-where none does: the search over options stays what it was, and its optimum is the optimum over
-options and placements.
+A placement costs nothing, and affects only the unavailability and the rules. So each option of a
+tier gets the placement of least unavailability among all that keep the rules, and is left out if
+none does. The search over options is unchanged, and its optimum is the optimum over options and
+placements.
 
 `survive` asks for `needed` machines, standbys included, outside of any one domain. The limits on
 utilisation, collision and latency are kept by `needed` machines, so they are kept without that

@@ -1,4 +1,4 @@
-"""Options of a tier with data: who serves after a loss, and what writes cost.
+"""Options of a tier with data: the serving machines after a loss, and the cost of writes.
 
 | state  | a machine that takes a lost one's place |
 |---|---|
