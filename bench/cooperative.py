@@ -55,7 +55,7 @@ end
 
 
 def measure(work: Path) -> JsonObject:
-    """Requests per second of both comparisons, with the share of pages by where they came from."""
+    """Return requests per second of both comparisons, and the share of pages by source."""
     root = work / "pages"
     root.mkdir()
     count = _write_pages(root)
@@ -93,7 +93,7 @@ def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -
 
 
 def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
-    """Both are warm before; pages by source are those of the turns alone."""
+    """Compare four warm nodes that share their memories with four that do not."""
     for nodes in clusters.values():
         _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
     before = {name: _sources(nodes) for name, nodes in clusters.items()}
@@ -109,7 +109,7 @@ def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
 
 
 def _measure_turns(work: Path, drawn: Path, targets: Targets, connections: int) -> Turns:
-    """Turn by turn; `per_cpu_s` is of the CPU of all nodes."""
+    """Measure in turns; `per_cpu_s` is requests per second of CPU time of all nodes."""
     found: Turns = {name: [] for name in targets}
     for _ in range(TURNS):
         for name, nodes in targets.items():
@@ -126,7 +126,7 @@ def _measure_turns(work: Path, drawn: Path, targets: Targets, connections: int) 
 def _wrk(
     work: Path, drawn: Path, ports: Sequence[int], connections: int, seconds: int
 ) -> dict[str, float]:
-    """wrk with a thread for each port, which asks the drawn pages."""
+    """Run wrk with a thread for each port, on the drawn pages."""
     script = work / f"ask-{ports[0]}.lua"
     text = _LUA.replace("@DRAWN@", str(drawn))
     script.write_text(text.replace("@PORTS@", ", ".join(str(port) for port in ports)))
@@ -140,7 +140,7 @@ def _wrk(
 
 
 def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Pages served so far, by where they came from."""
+    """Return the pages served so far, by source."""
     found: dict[str, int] = {}
     for port, _ in nodes:
         text = httpx.get(f"http://127.0.0.1:{port + 200}/metrics", trust_env=False).text
@@ -150,7 +150,7 @@ def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
 
 
 def _in_memory(work: Path, targets: Targets, count: int) -> None:
-    """Ask for each page once, and see that the node has read them all."""
+    """Ask for each page once, and check that the node has read them all."""
     every = work / "every"
     every.write_text("".join(f"/{index:06d}.html\n" for index in range(count)))
     for _ in range(WARM_UPS_MAX):
@@ -166,7 +166,7 @@ def _in_memory(work: Path, targets: Targets, count: int) -> None:
 def _node(
     work: Path, root: Path, port: int, peers: Sequence[int], mib: int
 ) -> Iterator[tuple[int, int]]:
-    """A node that clients reach at `port`, nodes 100 above it, operators 200."""
+    """Run a node with clients at `port`, nodes at `port` + 100, and operators at `port` + 200."""
     command = [
         str(PRESS), "--name", f"n{port}",
         "--peers", ",".join(f"n{one}=127.0.0.1:{one + 100}" for one in peers),
@@ -179,7 +179,7 @@ def _node(
 
 @contextmanager
 def _nginx(work: Path, root: Path) -> Iterator[int]:
-    """nginx with one thread, as quick as it can be made for files that do not change."""
+    """Run nginx with one thread, in a fast configuration for files that do not change."""
     config = work / "nginx-pages.conf"
     config.write_text(
         f"""user root;
@@ -221,7 +221,7 @@ def _answers(port: int) -> Callable[[], bool]:
 
 
 def _role_module() -> ModuleType:
-    """The maker of the role's pages."""
+    """Import the role's pages.py."""
     spec = util.spec_from_file_location("pages", ROLE / "pages.py")
     assert spec is not None
     assert spec.loader is not None
@@ -231,7 +231,7 @@ def _role_module() -> ModuleType:
 
 
 def _write_pages(root: Path) -> int:
-    """The role's pages, of letters that are drawn: what they say does not matter here."""
+    """Write the role's pages with random letters, because their text does not matter here."""
     pages = _role_module()
     rng = np.random.default_rng(_SEED)
     text = bytes(rng.integers(97, 123, size=pages.PAGE_BYTES * 4, dtype=np.uint8)).decode()
@@ -241,7 +241,7 @@ def _write_pages(root: Path) -> int:
 
 
 def _draw(work: Path, count: int) -> Path:
-    """The requests, by Zipf's law over the pages in their order."""
+    """Write the requested pages, drawn by Zipf's law over the pages in their order."""
     weights = np.arange(1, count + 1) ** -PAGE_ZIPF
     places = np.random.default_rng(_SEED).choice(count, DRAWN, p=weights / weights.sum())
     file = work / "drawn"

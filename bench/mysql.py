@@ -38,7 +38,7 @@ GRANT ALL ON *.* TO wiki@'%';
 
 
 def measure(work: Path) -> dict[str, object]:
-    """Statements per second, also per second of the proxy's CPU, medians over turns."""
+    """Return statements per second, also per second of CPU time, medians over turns."""
     with ExitStack() as stack:
         for port in SERVERS:
             stack.enter_context(_mariadb(work / f"mariadb-{port}", port))

@@ -30,7 +30,7 @@ LIMIT_S = 120.0
 
 
 def measure() -> JsonObject:
-    """Seconds from the inputs to the proved plan, per drawn instance, without caches."""
+    """Return seconds from the inputs to the proved plan, per drawn instance, with empty caches."""
     found = [_one(seed) for seed in SEEDS]
     seconds = [one["seconds"] for one in found]
     return {
@@ -70,7 +70,7 @@ def _solved(problem: Problem, began: float) -> JsonObject:
 
 
 def main() -> None:
-    """One line of JSON for each drawn chain, solved in both ways."""
+    """Print one line of JSON for each drawn chain, solved in both ways."""
     for size in SIZES:
         for seed in SEEDS:
             problem = plan_instance(seed, **size).problem()

@@ -12,17 +12,17 @@ import time
 
 
 def load(tier: int, period: int) -> float:
-    """A tier's load, in capacities of its smallest machine."""
+    """Return a tier's load, in capacities of its smallest machine."""
     return 20.0 + tier + 10.0 * math.sin(period / 4.0 + tier)
 
 
 def price(kind: int) -> float:
-    """USD a month of a machine of the size `kind` + 1."""
+    """Return USD per month of a machine of the size `kind` + 1."""
     return 10.0 * (kind + 1) + 3.0
 
 
 def main() -> None:
-    """Build, and tell."""
+    """Build the program and print the result."""
     import linopy
     import numpy as np
     import xarray as xr

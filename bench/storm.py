@@ -32,7 +32,7 @@ endrewards
 
 
 def main() -> None:
-    """Build and check the model named by the arguments."""
+    """Build and check the model of the arguments."""
     needed, pool = int(sys.argv[1]), int(sys.argv[2])
     repair = 0.0 if sys.argv[3] == "none" else YEAR_S / float(sys.argv[3])
     text = MODEL.format(

@@ -87,7 +87,7 @@ _CHARTS = (
 
 
 def statistics_dashboard() -> dashboard.Dashboard:
-    """The dashboard, positioned and numbered; a row of panels for each tier."""
+    """Return the dashboard, with a row of panels for each tier."""
     ids = iter(range(1, 100))
     board = empty_board(
         UID,
