@@ -1,8 +1,8 @@
 """Records of real text for the key-value roles, as the commands that load them.
 
-The text is that of GCIDE, from Debian's `dict-gcide`, cut into pieces of one size: the same
-dictionary gives the same records everywhere. A record begins with its own key, so that a check
-finds a wrong reply.
+The text is GCIDE's, as Debian's `dict-gcide` has it, cut into pieces of one size: the same
+dictionary gives the same records everywhere. A record begins with its own key, so that a reader can
+tell a mixed-up reply.
 
     records.py --dictionary gcide.dict.dz --format memcached entry:20000:1000 page:400:64000
 """
@@ -29,7 +29,7 @@ class Records:
 
     @classmethod
     def parse(cls, text: str) -> Records:
-        """Parse `NAME:COUNT:BYTES`."""
+        """`NAME:COUNT:BYTES`."""
         try:
             name, count, size = text.split(":")
             return cls(name, int(count), int(size))
@@ -37,7 +37,7 @@ class Records:
             raise ArgumentTypeError(f"expected NAME:COUNT:BYTES, got {text!r}") from error
 
     def values(self, words: str) -> Iterator[tuple[str, str]]:
-        """Yield keys and values; a value has `size` characters and begins with its key."""
+        """Keys and values, each value of `size` characters with its key at the beginning."""
         found = len(words) // self.size
         if found < self.count:
             raise SystemExit(f"records.py: expected text for {self.count} records, got {found}")
@@ -48,12 +48,12 @@ class Records:
 
 
 def memcached(key: str, value: str) -> bytes:
-    """Return a `set` without a reply."""
+    """A `set` without a reply."""
     return f"set {key} 0 0 {len(value)} noreply\r\n{value}\r\n".encode()
 
 
 def redis(key: str, value: str) -> bytes:
-    """Return a hash of ten fields in RESP, as YCSB's binding for Redis keeps a record."""
+    """A hash of ten fields in RESP, as YCSB's binding for Redis keeps a record."""
     size = len(value) // FIELDS
     parts = ["HSET", key]
     for field in range(FIELDS):

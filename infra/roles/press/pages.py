@@ -1,7 +1,7 @@
 """The page set of Broadwell 2004, section 3.3.2: 18,000 HTML files of 26 KB each.
 
-The original set is not public; this one has the same count and size. The text is that of GCIDE,
-from Debian's `dict-gcide`. The title of each page is its key, so that a check finds a wrong answer.
+That set is not public; this one has its count and size. The text is GCIDE's, as Debian's
+`dict-gcide` has it. Each page has its key as its title, so that a mixed-up answer is seen.
 
     pages.py --dictionary gcide.dict.dz --folder /opt/sparecraft/data
 """
@@ -22,7 +22,7 @@ TAIL = "</p></body></html>\n"
 
 
 def page(place: int, text: str) -> bytes:
-    """Return page number `place`: a window of the text that moves with the number."""
+    """Page number `place`: a window of the text that moves on with the number."""
     head = HEAD.format(key=f"page:{place:06d}")
     room = PAGE_BYTES - len(head) - len(TAIL)
     start = place * ((len(text) - room) // PAGES)
@@ -30,7 +30,7 @@ def page(place: int, text: str) -> bytes:
 
 
 def text_of(dictionary: Path) -> str:
-    """Return the dictionary's words in ASCII, without characters that HTML gives a meaning."""
+    """The dictionary's words, ASCII and without what HTML gives a meaning."""
     with gzip.open(dictionary, "rt", encoding="utf-8", errors="ignore") as file:
         plain = file.read().translate(dict.fromkeys(map(ord, "<>&")))
     return " ".join(plain.encode("ascii", "ignore").decode().split())

@@ -17,7 +17,7 @@ TEXT_BYTES_MIN = 40  # shorter entries only point to another
 
 
 def entries(source: str, files: str) -> Iterator[dict[str, str]]:
-    """Yield every entry once, under the first headword that points to it."""
+    """Every entry once, under the first headword that points to it."""
     text = gzip.decompress(Path(f"{files}.dict.dz").read_bytes())
     seen = set()
     with open(f"{files}.index", encoding="utf-8") as index:

@@ -24,7 +24,7 @@ NAMESPACES = {"Template:": 10, "Category:": 14}
 
 
 def all_pages(index: Path, dictionary: Path) -> Iterator[tuple[str, str]]:
-    """Yield title and wiki text: templates (which pages need), words, categories, main page."""
+    """Title and wiki text: templates first (pages need them), then words, categories, main page."""
     for name, text in sorted(TEMPLATES.items()):
         yield f"Template:{name}", f"<includeonly>{text}</includeonly><noinclude>Layout.</noinclude>"
     chosen = choose(read_entries(index, dictionary), PAGES, CHARS_LEAST, CHARS_MOST)
@@ -41,7 +41,7 @@ def all_pages(index: Path, dictionary: Path) -> Iterator[tuple[str, str]]:
 
 
 def page_xml(title: str, text: str) -> str:
-    """Return one page of an export file."""
+    """One page of an export file."""
     namespace = next((n for prefix, n in NAMESPACES.items() if title.startswith(prefix)), 0)
     return (
         f"<page><title>{xml_escape(title)}</title><ns>{namespace}</ns><revision>"
@@ -52,7 +52,7 @@ def page_xml(title: str, text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write both files; returns 2 if the dictionary has another format."""
+    """Writes both files; 2 where the dictionary is not as expected."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name in ("index", "dictionary", "dump", "titles"):
         parser.add_argument(f"--{name}", type=Path, required=True)

@@ -1,8 +1,8 @@
 """Reads Debian's `dict-gcide` (the two files of a dictd dictionary), and chooses pages.
 
 A dictd index has one line per headword: `headword TAB offset TAB length`, both numbers in base 64.
-Several headwords may point to one entry, so an entry is identified by its place in the text. The
-choice depends on the dictionary only, and not on time, random numbers or the order of files.
+Several headwords may point to one entry, so entries are told apart by their place in the text. The
+choice depends on the dictionary alone: no clock, no randomness, no order of a file system.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TITLE = re.compile(r"[A-Z][a-z]{2,23}")
 
 
 class DictionaryError(Exception):
-    """Files of the dictionary that dictd would not write."""
+    """The dictionary's files are not what dictd writes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Entry:
 
 
 def decode_number(digits: str) -> int:
-    """Return the value of dictd's base-64 number."""
+    """The value of dictd's base-64 number."""
     value = 0
     for digit in digits:
         position = BASE64.find(digit)
@@ -43,7 +43,7 @@ def decode_number(digits: str) -> int:
 
 
 def read_index(lines: Iterable[str]) -> list[tuple[int, int]]:
-    """Return the places (offset, length) of all entries, without repetition, sorted."""
+    """The places (offset, length) of all entries, each once, in the order of the text."""
     places = set()
     for number, line in enumerate(lines, start=1):
         fields = line.rstrip("\n").split("\t")
@@ -57,7 +57,7 @@ def read_index(lines: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def read_entries(index: Path, dictionary: Path) -> Iterator[Entry]:
-    r"""Return the entries that begin with `headword \pronunciation\`, in the order of the text."""
+    """All entries that begin with `headword \\pronunciation\\`, in the order of the text."""
     text = gzip.decompress(dictionary.read_bytes())
     with index.open(encoding="utf-8") as lines:
         places = read_index(lines)
@@ -77,18 +77,18 @@ def read_entries(index: Path, dictionary: Path) -> Iterator[Entry]:
 
 
 def title_of(word: str) -> str:
-    """Return the wiki's title of a word: MediaWiki's titles begin with a capital letter."""
+    """The wiki's title of a word: MediaWiki's titles begin with a capital letter."""
     return word[:1].upper() + word[1:]
 
 
 def choose(
     entries: Iterable[Entry], pages: int, least_chars: int, most_chars: int
 ) -> Mapping[str, list[Entry]]:
-    """Choose pages: title -> its entries (noun, verb, ...), sorted by title.
+    """The chosen pages: title -> its entries (noun, verb, ...), in the order of the titles.
 
     Candidates are titles whose text has between least_chars and most_chars characters: long enough
-    to have links and quotations, short enough that all pages cost about the same. Those with the
-    smallest SHA-256 of the title are taken, which samples the alphabet evenly.
+    to have links and quotations, short enough that pages cost about the same. Of these the ones
+    with the smallest SHA-256 of the title are taken: an even sample of the alphabet.
     """
     by_title: dict[str, list[Entry]] = {}
     for entry in entries:
