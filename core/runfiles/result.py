@@ -103,7 +103,7 @@ class Promise(TypedDict):
 
     verdict: Literal["kept", "broken", "undecided"]
     claimed: NotRequired[bool]
-    """False where the plan was undecided, and so promised nothing."""
+    """False if the plan was undecided, and so promised nothing."""
     reasons: list[str]
     source_run: str | None
     usd_per_month: MonthlyCost

@@ -29,7 +29,7 @@ class Entry:
     meaning: str
 
     def is_in(self, text: str) -> bool:
-        """True where a text uses one of the words."""
+        """True if a text uses one of the words."""
         return any(re.search(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])", text) for one in self.words)
 
 

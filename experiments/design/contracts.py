@@ -72,7 +72,7 @@ class Policy(_Contract):
 
     @property
     def takes_tokens(self) -> bool:
-        """True where it hands out tokens."""
+        """True if it hands out tokens."""
         return any(one.name == "tokens" for one in self.parameters)
 
 

@@ -57,7 +57,7 @@ class Design:
 
     @property
     def is_endpoint(self) -> bool:
-        """True where it asks a service that is there; its fleet then only stands for that."""
+        """True if it asks a service that is there; its fleet then only stands for that."""
         return self.experiment.kind == KIND
 
     def section(

@@ -72,7 +72,7 @@ class Expected(_Lenient):
         return self
 
     def covers(self, measured: float) -> bool:
-        """True where the measured figure lies in the interval."""
+        """True if the measured figure lies in the interval."""
         return self.low <= measured <= self.high
 
 
@@ -173,7 +173,7 @@ class Prediction(_Lenient):
 
     @property
     def claimed(self) -> bool:
-        """False where the simulator left the plan undecided: then it promises nothing."""
+        """False if the simulator left the plan undecided: then it promises nothing."""
         return self.simulation is None or self.simulation.verdict != "undecided"
 
     @property

@@ -122,7 +122,7 @@ class Setting(Strict):
         return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def takes(self, value: object) -> bool:
-        """True where an arm may say so."""
+        """True if an arm may say so."""
         if self.values is not None:
             return any(value == one and type(value) is type(one) for one in self.values)
         if self.minimum is None or self.maximum is None or isinstance(value, bool):
@@ -240,7 +240,7 @@ class Role(Strict):
 
     @property
     def is_stock(self) -> bool:
-        """True where it stands on a stock image, which knows what to run."""
+        """True if it stands on a stock image, which knows what to run."""
         return self.image is not None or self.context is not None
 
     @property

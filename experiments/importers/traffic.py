@@ -224,7 +224,7 @@ def _unusable(one: Request) -> str:
 
 
 def _is_one_line(target: str) -> bool:
-    """True where its values can stand in the parameters of a design."""
+    """True if its values can stand in the parameters of a design."""
     try:
         text = unquote_plus(target, errors="strict")
     except UnicodeDecodeError:

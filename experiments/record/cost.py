@@ -35,7 +35,7 @@ def measured_usd_per_month(
 def has_prices_of_its_own(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> bool:
-    """True where these are not the book's: those of hosts, or of rented machines that stand for
+    """True if these are not the book's: those of hosts, or of rented machines that stand for
     owned ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
     machines = tier_machines(spec, manifest)
     own = any(machine.get("usd_per_hour") is not None for machine in machines)

@@ -203,7 +203,7 @@ class Arbiter(_Api):
         return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))
 
     def is_in(self, server: str) -> bool:
-        """True where the server gets requests."""
+        """True if the server gets requests."""
         return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
 
 

@@ -130,7 +130,7 @@ def bring_up(design: Design, platform: Platform, narrator: Narrator) -> Inventor
 
 
 def fingerprints(fleet: Fleet, note: Callable[[str], None]) -> bool:
-    """True where every machine is as it was before the first fault; `note` gets each difference."""
+    """True if every machine is as it was before the first fault; `note` gets each difference."""
     clean = True
     for name, agent in fleet.agents.items():
         try:

@@ -151,7 +151,7 @@ def tiers_of(
 
 
 def is_recognised(service: Service) -> bool:
-    """True where the file, or the image's name, tells what the service speaks and where."""
+    """True if the file, or the image's name, tells what the service speaks and where."""
     try:
         return _answer(service, lambda _: None) is not None
     except InputError:

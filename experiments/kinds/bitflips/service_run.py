@@ -150,7 +150,7 @@ class Server:
         return "lost" if line.startswith(self._service.absent) else "wrong"
 
     def is_at_work(self) -> bool:
-        """True where a thread of it runs, waits for a processor or a disk, or is stopped."""
+        """True if a thread of it runs, waits for a processor or a disk, or is stopped."""
         return any(_state(task) in _AT_WORK for task in self._threads())
 
     def _threads(self) -> list[Path]:
@@ -208,7 +208,7 @@ class Server:
         return None
 
     def made_up_for(self) -> bool:
-        """True where it ended, was outvoted or given up, while it served beside others."""
+        """True if it ended, was outvoted or given up, while it served beside others."""
         return bool(self._beside) and (self.process.poll() is not None or self._is_apart())
 
     def end(self) -> None:

@@ -51,7 +51,7 @@ class Service:
 
     @property
     def is_on_tcp(self) -> bool:
-        """True where it listens on a port, and not on a socket in its folder."""
+        """True if it listens on a port, and not on a socket in its folder."""
         return any("{port}" in word for word in self.arguments)
 
     def load(self) -> Load:

@@ -41,7 +41,7 @@ class Closed:
 
     @property
     def passed(self) -> bool:
-        """True where the last half passed: its run is valid, its SLO not missed, the fleet gone."""
+        """True if the last half passed: its run is valid, its SLO not missed, the fleet gone."""
         return (self.planned or self.measured).passed and not self.left
 
 

@@ -104,7 +104,7 @@ def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
 
 
 def differs(entry: Mapping[str, Any]) -> bool | None:
-    """True where the interval of a factor leaves 1 out; None where there is none."""
+    """True if the interval of a factor leaves 1 out; None where there is none."""
     if entry.get("ci_low") is None:
         return None
     return bool(entry["ci_low"] > 1 or entry["ci_high"] < 1)

@@ -59,7 +59,7 @@ def compare_with_paper(run: Run, faults: Faults) -> dict[str, object] | None:
 
 
 def _is_known(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
-    """True where all of them failed under it; a run that was cut short has less."""
+    """True if all of them failed under it; a run that was cut short has less."""
     return all(arm in arms and arms[arm]["failure"]["requests"] for arm in versions)
 
 

@@ -96,7 +96,7 @@ class Contest:
 
     @property
     def accepted(self) -> bool:
-        """True where the search moved."""
+        """True if the search moved."""
         return self.verdict == "better"
 
 

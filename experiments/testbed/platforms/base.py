@@ -81,7 +81,7 @@ class Platform(Protocol):
         """Load machines beside this one, a load worker waiting on each."""
 
     def running(self, machine: str) -> bool:
-        """True where the machine's power is on."""
+        """True if the machine's power is on."""
 
     def cpu_s(self) -> Mapping[str, float]:
         """CPU seconds so far of each machine that runs on this host; empty where none does, or

@@ -47,7 +47,7 @@ class Stack:
 
     @property
     def has_backend(self) -> bool:
-        """True where a backend keeps the states."""
+        """True if a backend keeps the states."""
         return bool(re.search(r'^\s*backend "(?!local")', self._text(), re.MULTILINE))
 
     def declared(self) -> set[str]:

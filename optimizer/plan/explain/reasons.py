@@ -209,7 +209,7 @@ def _text(one: Relaxation, how: str) -> str:
 
 
 def _can_bind(problem: Problem, family: str) -> bool:
-    """True where the limit is imposed and some option could break it."""
+    """True if the limit is imposed and some option could break it."""
     if family in ("utilisation", "collision"):
         limit = getattr(problem, f"{family}_max")
         return any((getattr(columns(tier), family) > limit).any() for tier in problem.options)

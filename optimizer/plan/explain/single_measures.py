@@ -67,7 +67,7 @@ def replication_alone(problem: Problem, plain: Path) -> Problem:
 
 
 def more_copies(plain: Path, path: Path) -> bool:
-    """True where a tier has more copies than in `plain`."""
+    """True if a tier has more copies than in `plain`."""
     return any(new.replicas > old.replicas for old, new in zip(plain, path, strict=True))
 
 

@@ -24,7 +24,7 @@ _SURE = 0.9  # a limit that is kept with less has no margin
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
-    """True where the prices are old."""
+    """True if the prices are old."""
     if today is None:
         return ()
     days = (today - datetime.date.fromisoformat(book.as_of)).days
@@ -58,7 +58,7 @@ def of_state(service: ServiceFit, tiers: Sequence[TierDemand], path: Path) -> tu
 
 
 def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
-    """True where the law had to be multiplied by so much that it cannot be the whole story.
+    """True if the law had to be multiplied by so much that it cannot be the whole story.
 
     Parameters: factors, measured / modelled of the plan's replicas, by percentile.
     """

@@ -179,7 +179,7 @@ class Case:
 
     @property
     def limps(self) -> bool:
-        """True where machines that limp are planned with."""
+        """True if machines that limp are planned with."""
         degraded = self.slo.degraded
         return self.rates.limps or (degraded is not None and degraded.limping > 0)
 

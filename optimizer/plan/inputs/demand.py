@@ -60,7 +60,7 @@ def stated(value: float | None) -> Estimate:
 
 
 def is_stated(estimate: Estimate) -> bool:
-    """True where the figure was stated, not measured."""
+    """True if the figure was stated, not measured."""
     return estimate.least == 0
 
 

@@ -70,7 +70,7 @@ class Redrawn:
 
     @property
     def has_faults(self) -> bool:
-        """True where faults come to the machines beside neighbours."""
+        """True if faults come to the machines beside neighbours."""
         return any(one.is_fault for tier in self._visits for one in tier)
 
     def scenario(
@@ -178,7 +178,7 @@ def _visits(arms: Sequence[Arm], tier: str, law: Law) -> list[_Visits]:
 
 
 def _together(windows: Sequence[Window], names: set[str], kind: str, other: str) -> bool:
-    """True where nearly each visit of a kind begins with one of another at another machine."""
+    """True if nearly each visit of a kind begins with one of another at another machine."""
     own, others = (
         [w for w in windows if w.kind == one and w.machine in names] for one in (kind, other)
     )

@@ -49,6 +49,6 @@ class KeepingTest:
         return Verdict.broken if is_rare else Verdict.undecided
 
     def futile(self, kept: int, of: int) -> bool:
-        """True where more runs are not worth their time: fewer keep it than have to. This gives up
+        """True if more runs are not worth their time: fewer keep it than have to. This gives up
         power, and takes nothing from the guarantee."""
         return of >= _FUTILE and kept < self.confidence * of

@@ -357,7 +357,7 @@ class _Route:
             yield Labels(usd[which], loss[which], laws, same, which)
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
-        """True where a plan with this from tier t on costs little enough and loses little
+        """True if a plan with this from tier t on costs little enough and loses little
         enough."""
         fits: Mask = usd + self._above_usd[t] <= self._most + USD_ROUNDING
         if math.isfinite(self._budget):

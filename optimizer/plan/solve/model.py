@@ -76,7 +76,7 @@ class Solution:
 
     @property
     def proved(self) -> bool:
-        """True where this is the optimum, or there is none."""
+        """True if this is the optimum, or there is none."""
         return self.gap == 0.0
 
 

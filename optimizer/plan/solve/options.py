@@ -67,7 +67,7 @@ class TierDemand:
 
     @property
     def has_state(self) -> bool:
-        """True where data or writes are planned with."""
+        """True if data or writes are planned with."""
         state = self.state
         return bool(self.latency.unspread or state.data_gb or state.primary)
 

@@ -116,13 +116,13 @@ def loss(option: Option) -> float:
 
 
 def stands(problem: Problem, option: Option) -> bool:
-    """True where the tier itself carries the load in the degraded condition, if one is asked
+    """True if the tier itself carries the load in the degraded condition, if one is asked
     for."""
     return problem.degraded is None or problem.degraded.utilisation(option) < 1.0
 
 
 def too_slow(problem: Problem, path: Path) -> bool:
-    """True where a percentile of the whole plan is above its limit, on a good day or degraded.
+    """True if a percentile of the whole plan is above its limit, on a good day or degraded.
 
     In the degraded condition every tier has to stand by itself (`stands`)."""
     if not problem.latency_ms_max:

@@ -122,7 +122,7 @@ class HourlyProblem:
 
     @property
     def tied(self) -> bool:
-        """True where hours or tiers are tied together by more than availability and latency."""
+        """True if hours or tiers are tied together by more than availability and latency."""
         return bool(self.quotas) or self.starting_h > 0 or self.run_h_min > 1
 
     def share(self, period: int) -> float:
@@ -151,7 +151,7 @@ USD, NODES, ENERGY = Measure("usd"), Measure("nodes"), Measure("energy")
 
 
 def committed(machine: Instance) -> bool:
-    """True where it is paid whether it runs or not."""
+    """True if it is paid whether it runs or not."""
     return machine.usd_per_month_off == machine.usd_per_month
 
 
@@ -288,7 +288,7 @@ def _of_neighbouring_sizes(
 
 
 def _adds_up(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
-    """True where a few of machine i are as much as one j, and no dearer: then j is never needed."""
+    """True if a few of machine i are as much as one j, and no dearer: then j is never needed."""
     one, other = tier.machines[i], tier.machines[j]
     ratio = tier.carried_per_s[j] / tier.carried_per_s[i]
     times = round(ratio)
@@ -387,7 +387,7 @@ def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -
 
 
 def exact(problem: HourlyProblem, design: Design) -> bool:
-    """True where `least_cost` is what the design costs."""
+    """True if `least_cost` is what the design costs."""
     return design.counted and not problem.tied
 
 

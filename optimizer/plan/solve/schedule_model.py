@@ -186,7 +186,7 @@ class ScheduleModel:
 
 
 def _alone(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> bool:
-    """True where what each design costs by itself is all that counts."""
+    """True if what each design costs by itself is all that counts."""
     return not caps and all(exact(problem, one) for pool in pools for one in pool)
 
 

@@ -148,7 +148,7 @@ def _undominated(problem: HourlyProblem, found: Sequence[Design]) -> list[Design
 
 
 def _covers(other: Design, one: Design) -> bool:
-    """True where every fleet of `one` is one of `other`, which loses no more."""
+    """True if every fleet of `one` is one of `other`, which loses no more."""
     return (
         other.extra == one.extra
         and other.unavailability <= one.unavailability
@@ -488,7 +488,7 @@ def _stands(
     period: int,
     running: Sequence[float],
 ) -> bool:
-    """True where the tier carries the load of a period without any `extra` of its machines."""
+    """True if the tier carries the load of a period without any `extra` of its machines."""
     left = sorted(running)[: max(0, len(running) - design.extra)]
     load = request_per_s * problem.periods[period].load / problem.utilisation_max
     enough = math.fsum(left) >= load * (1.0 - LOG_ROUNDING)

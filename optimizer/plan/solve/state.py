@@ -33,7 +33,7 @@ class TierState:
 
     @property
     def spare_serves(self) -> bool:
-        """True where a cold machine that starts can take a lost one's place."""
+        """True if a cold machine that starts can take a lost one's place."""
         return self.kept != "own"
 
     @property
@@ -45,7 +45,7 @@ class TierState:
 
     @property
     def dies_with_its_copies(self) -> bool:
-        """True where the data comes from the tier's other machines alone."""
+        """True if the data comes from the tier's other machines alone."""
         return self.kept == "copied" and self.data_gb > 0.0
 
     def scheme(self, scheme: str) -> str:

@@ -45,7 +45,7 @@ class Ec2Machines:
             self.start(machine)
 
     def running(self, machine: str) -> bool:
-        """True where the machine's power is on."""
+        """True if the machine's power is on."""
         found = self._newest(machine)
         return found is not None and found.state in _ON
 
@@ -107,7 +107,7 @@ class Ec2Machines:
         )
 
     def _has_group(self, machine: str) -> bool:
-        """True where a group makes the machine anew, now that no instance of it is alive."""
+        """True if a group makes the machine anew, now that no instance of it is alive."""
         return bool(
             self.aws.pages(
                 "autoscaling",

@@ -196,7 +196,7 @@ class HostsPlatform:
         return 0
 
     def running(self, machine: str) -> bool:
-        """True where the host answers, and the machine's program runs there."""
+        """True if the host answers, and the machine's program runs there."""
         try:
             return self._of(machine).runs()
         except EnvironmentMissing:

@@ -72,7 +72,7 @@ class Remote:
         return held
 
     def runs(self) -> bool:
-        """True where the machine's program runs."""
+        """True if the machine's program runs."""
         return bool(self._survey()["program"])
 
     def _survey(self) -> JsonObject:

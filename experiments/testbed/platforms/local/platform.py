@@ -68,7 +68,7 @@ class LocalPlatform:
 
     @property
     def on_this_host(self) -> bool:
-        """True where there is one engine, and it is this host's."""
+        """True if there is one engine, and it is this host's."""
         first, *others = self.engines
         return not others and docker.is_here(first)
 
@@ -216,7 +216,7 @@ class LocalPlatform:
         return 0
 
     def running(self, machine: str) -> bool:
-        """True where the container runs; a frozen one does."""
+        """True if the container runs; a frozen one does."""
         return self._state(machine) in ("running", "paused")
 
     def cpu_s(self) -> Mapping[str, float]:
