@@ -85,7 +85,7 @@ class _Commands(TyperGroup):
         return command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As ever; an unknown name is answered with what it may have meant."""
+        """Resolve a command; an error about an unknown name suggests similar ones."""
         near = get_close_matches(args[0], COMMANDS) if args[0] not in COMMANDS else []
         if near:
             ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?")

@@ -59,7 +59,9 @@ def halt(
 
 
 def _together(one: runs.Active, other: runs.Active) -> bool:
-    """True if both are the same, or one is a night and the other its run: no other run can go on
-    in a night's results."""
+    """Tell whether both are the same, or one is a night and the other its run.
+
+    No other run can be active in a night's results.
+    """
     night, run = sorted((one, other), key=lambda active: not active.is_night)
     return one == other or (night.is_night and Path(run.folder).is_relative_to(night.folder))

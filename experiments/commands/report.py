@@ -87,7 +87,9 @@ def newest(what: str | None, results: Path) -> Path:
         )
 
     def rank(page: Path) -> tuple[bool, str]:
-        """Of one experiment, runs that reached their end first; a run's name is its time."""
+        """Return a sort key: runs of one experiment that reached their end, then by time, their
+        name.
+        """
         return what is not None and not was_cut_short(page.parent), page.parent.name
 
     return max(found, key=rank)

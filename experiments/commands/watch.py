@@ -74,7 +74,7 @@ def _all(watcher: Watcher) -> Snapshot:
 
 
 def _follow(watcher: Watcher, once: bool) -> None:
-    """Until Ctrl-C, or until the InfluxDB that was there is gone for some looks."""
+    """Refresh the terminal until Ctrl-C, or until InfluxDB is gone for `_GONE_AFTER` looks."""
     import httpx
     from rich.live import Live
 

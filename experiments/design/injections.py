@@ -130,7 +130,10 @@ class Most:
 
 
 def most_at_once(asked: Sequence[Injection], fleet: Fleet) -> dict[str, Most]:
-    """By tier, of one block; it can only rise where an injection begins."""
+    """Return the most machines of each tier that injections of one block disturb at once.
+
+    The number can only rise at the begin of an injection.
+    """
     found = {tier: Most((), 0.0) for tier in fleet.tiers}
     for at_s in sorted(one.at_s for one in asked):
         under_way = [one.machines for one in asked if one.at_s <= at_s < one.end_s]

@@ -184,7 +184,7 @@ class Prediction(_Lenient):
 
     @property
     def confidence(self) -> float:
-        """Of the intervals in which a run's figures are expected."""
+        """Confidence of the intervals of a run's expected figures."""
         distribution = self.predicted.distribution
         return distribution.confidence if distribution else CONFIDENCE
 

@@ -122,7 +122,7 @@ class Setting(Strict):
         return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def takes(self, value: object) -> bool:
-        """True if an arm may say so."""
+        """Tell whether an arm may set this value."""
         if self.values is not None:
             return any(value == one and type(value) is type(one) for one in self.values)
         if self.minimum is None or self.maximum is None or isinstance(value, bool):

@@ -37,12 +37,12 @@ class Target(Strict):
 
     @property
     def url(self) -> str:
-        """Its URL by name."""
+        """The URL with the name."""
         return f"{self.scheme}://{self.authority}/"
 
     @property
     def entry(self) -> str:
-        """Its URL by address."""
+        """The URL with the address."""
         return f"{self.scheme}://{in_url(self.address)}:{self.port}/"
 
     @property

@@ -146,7 +146,10 @@ def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
 
 
 def population_of(workload: Workload) -> Population:
-    """Its operations. Raises: InputError with file and line where its module fails at that."""
+    """Return the operations of a workload.
+
+    Raises: InputError with file and line if its module fails.
+    """
     try:
         population = workload.population()
     except InputError:

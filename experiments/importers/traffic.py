@@ -132,7 +132,7 @@ class Imported:
         return sum(one.weight for one in self.operations)
 
     def to_json(self) -> dict[str, object]:
-        """For a program: the operations as in `experiment.toml`, and what was left out."""
+        """Return JSON: the operations as in `experiment.toml`, and the parts left out."""
         return {
             "requests": self.requests,
             "operations": [
@@ -354,7 +354,10 @@ def _unique(name: str, names: set[str]) -> str:
 
 
 def _expected(statuses: Counter[int]) -> str:
-    """As `expect` takes it. 304 is an answer to a cache, which a load worker is not."""
+    """Return the value of `expect`.
+
+    304 counts as success, because it answers a cache, and a load worker has none.
+    """
     found = {"2xx" if status < 300 or status == 304 else str(status) for status in statuses}
     listed = ", ".join(f'"{one}"' if one == "2xx" else one for one in sorted(found))
     return listed if len(found) == 1 else f"[{listed}]"
@@ -374,7 +377,7 @@ def _query(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _spread(values: list[tuple[str, int]], rows: int) -> Iterator[str]:
-    """So many values in proportion to their counts."""
+    """Yield `rows` values in proportion to their counts."""
     ends = list(accumulate(count for _, count in values))
     total = ends[-1]
     for row in range(rows):

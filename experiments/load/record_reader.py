@@ -65,7 +65,7 @@ class WorkerUse(_Message):
 
 
 class Ready(_Message):
-    """It has read its plan and only needs `go`."""
+    """Message of a worker that has read its plan and waits for `go`."""
 
     state: Literal["ready"]
 

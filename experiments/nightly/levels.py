@@ -62,7 +62,7 @@ class Series:
 
     @property
     def key(self) -> str:
-        """Its name in the history."""
+        """Name in the history."""
         return "/".join(part for part in (self.entry, self.arm, self.metric) if part)
 
     def first(self, count: int) -> Series:

@@ -77,10 +77,11 @@ def _scheme(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
 
 
 def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:
-    """Its own price; else that of its type; else of the cheapest that has its cores and memory.
+    """Return its own price, that of its type, or that of the cheapest type with its cores and
+    memory.
 
-    A standby is off: on-premises it is bought all the same, in the cloud it costs what the book
-    says. Raises: InputError where no type is large enough.
+    A standby is off: on-premises it costs its full price, in the cloud the price of the book.
+    Raises: InputError if no type is large enough.
     """
     standby, own = bool(machine.get("standby")), machine.get("usd_per_hour")
     if own is not None:

@@ -80,7 +80,7 @@ def _promise(
 
 
 def _in_words(slo: Mapping[str, Any] | None) -> Slo | None:
-    """With `verdict`, met, missed or undecided, beside each `met`."""
+    """Add `verdict` (met, missed or undecided) beside each `met`."""
     if slo is None:
         return None
     arms = {

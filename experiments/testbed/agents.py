@@ -102,7 +102,7 @@ class Agent(_Api):
         return found
 
     def capabilities(self) -> dict[str, Capability]:
-        """By fault."""
+        """Return the capabilities by fault."""
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
     def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
@@ -170,7 +170,7 @@ class Arbiter(_Api):
         return dict(self._call("GET", "/v1/latency"))
 
     def config(self) -> JsonObject:
-        """Its configuration now, live changes included."""
+        """Return its present configuration, with live changes."""
         return dict(self._call("GET", "/v1/config"))
 
     def restore(self, config: Mapping[str, Any]) -> None:
@@ -208,7 +208,7 @@ class Arbiter(_Api):
 
 
 def await_in(arbiter: Arbiter, server: str, pause: Callable[[float], None] = time.sleep) -> None:
-    """Until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
+    """Wait until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
     deadline = time.monotonic() + _TOLD_S
     while not arbiter.is_in(server):
         if time.monotonic() > deadline:

@@ -32,7 +32,7 @@ class BlastRadius:
             return True
 
     def give(self, machines: Collection[str]) -> None:
-        """They are disturbed no longer by this injection."""
+        """Release machines that an injection no longer disturbs."""
         with self._guard:
             self._held.subtract(set(machines))
             self._held = +self._held  # without the zeros

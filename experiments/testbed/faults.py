@@ -238,8 +238,10 @@ class FaultController:
 
 
 def _from(step: Step, begins_ms: int) -> Step:
-    """With the moment at which it was to begin, where its kind asks for one: all machines of a
-    fault get the same."""
+    """Add the planned begin to the parameters of a step, if its kind has a parameter for it.
+
+    All machines of a fault get the same time.
+    """
     known = {one.name for one in KINDS[step.kind].parameters} if step.kind in KINDS else ()
     if EPOCH_MS not in known or step.parameters.get(EPOCH_MS) is not None:
         return step

@@ -46,8 +46,11 @@ def connect(platform: Platform, inventory: Inventory) -> Fleet:
 
 
 def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:
-    """Until every machine's service answers; standbys, which are off, are taken out of their
-    arbiters. Raises EnvironmentMissing with the machine's log."""
+    """Wait until the service of every machine answers.
+
+    Standbys, which are off, are taken out of their arbiters. Raises EnvironmentMissing with the
+    machine's log.
+    """
     await_ready(fleet, roles, fleet.agents)
     for machine in fleet.inventory.machines:
         if machine.standby and machine.tier in fleet.arbiters:
@@ -56,8 +59,10 @@ def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:
 
 
 def await_ready(fleet: Fleet, roles: Roles, agents: Mapping[str, Agent]) -> None:
-    """Until the services of these machines answer, each in the time that its role and its platform
-    may take. Raises EnvironmentMissing with the log of the first that does not."""
+    """Wait until the services of these machines answer, within the limits of role and platform.
+
+    Raises EnvironmentMissing with the log of the first that does not.
+    """
     waiting = dict(agents)
     began = time.monotonic()
     limits_s = {name: _limit_s(fleet, roles, name) for name in agents}

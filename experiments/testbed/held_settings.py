@@ -31,9 +31,9 @@ class _Setting:
 
 
 class HeldSettings:
-    """By machine; a thread renews them from the first one on, until `close`.
+    """Settings by machine, which a thread renews from the first one until `close`.
 
-    `lost`: the machines whose settings were gone when they were to be renewed, and were put again.
+    `lost`: the machines whose settings were gone at a renewal, and were set again.
     """
 
     def __init__(self) -> None:

@@ -80,7 +80,7 @@ class CpuTimes:
 
 
 class HostWatch:
-    """From its making, which is the block's start, to `block`."""
+    """Use of the host from the creation of this object, at the start of a block, to `block`."""
 
     def __init__(self, fleet_cpu_s: CpuSeconds = _no_machine) -> None:
         self._before = CpuTimes.read()
@@ -106,15 +106,17 @@ class HostWatch:
 
 
 class Use:
-    """From its making on: whose the CPU time of this host was."""
+    """CPU time of this host by its users, from the creation of this object."""
 
     def __init__(self, fleet_cpu_s: CpuSeconds) -> None:
         self._fleet_cpu_s = fleet_cpu_s
         self._host, self._fleet, self._own_s = CpuTimes.read(), fleet_cpu_s(), own_cpu_s()
 
     def others_share(self) -> float | None:
-        """Of all cores' time until now, what was neither idle nor the fleet's nor this process's
-        and its children's."""
+        """Return the share of all cores' time that other software used.
+
+        It excludes idle time, the fleet, this process and its children.
+        """
         host, fleet, own_s = CpuTimes.read(), self._fleet_cpu_s(), own_cpu_s()
         if not fleet:
             return None

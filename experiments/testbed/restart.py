@@ -31,7 +31,7 @@ def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
 
 
 def await_serving(design: Design, fleet: Fleet, names: Collection[str]) -> None:
-    """Until the services of these machines answer, and their tiers' arbiters ask them."""
+    """Wait until the services of these machines answer, and their tiers' arbiters use them."""
     await_ready(fleet, design.roles, {name: fleet.agents[name] for name in names})
     for name in names:
         tier = str(fleet.inventory.machine(name).tier)

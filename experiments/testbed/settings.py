@@ -41,7 +41,10 @@ def _replicate(arbiter: Arbiter, settings: TierSettings) -> None:
 
 
 def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:
-    """By tier, what the arm sets of its role; nothing, its defaults, where only others set some."""
+    """Return the arm's settings of the role of each tier.
+
+    A tier that only other arms set is empty, which restores its defaults.
+    """
     arms = experiment.arms.values()
     tiers = {tier for one in arms for tier, made in one.settings.items() if made.role}
     return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}

@@ -40,7 +40,7 @@ class Signals:
                 raise KeyboardInterrupt
 
     def shield(self) -> None:
-        """From now on: finish what is under way."""
+        """Let work under way finish before a signal acts, from now on."""
         self._shielded = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:

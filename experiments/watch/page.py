@@ -43,7 +43,7 @@ class Page(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the page."""
         return f"http://127.0.0.1:{self.server_port}/"
 
     def answer(self) -> tuple[int, bytes]:

@@ -77,7 +77,7 @@ class Watcher:
         return {**body, "arms": arms, "verdicts": _verdicts(windows, [one["arm"] for one in arms])}
 
     def tiers(self, view: View) -> list[str]:
-        """Those with an arbiter."""
+        """Return the tiers with an arbiter."""
         [variable] = [one for one in VARIABLES if one.name == "tier"]
         return self.influx.tag_values(expand(variable.influxql, view, 1))
 

@@ -133,7 +133,7 @@ class Service:
 
     @property
     def key(self) -> Key:
-        """Its place in the file."""
+        """The place of the service in the file."""
         return ("services", self.name)
 
 
@@ -255,7 +255,9 @@ class _Reader:
         )
 
     def pairs(self, told: Any, *key: str) -> Iterator[tuple[str, str | None]]:
-        """Of a list of NAME=value, or a mapping; a name alone is the environment's."""
+        """Read a list of NAME=value, or a mapping; a name without a value is taken from the
+        environment.
+        """
         items: list[tuple[str, Any]] = []
         if isinstance(told, dict):
             items = list(told.items())

@@ -42,7 +42,7 @@ class Tier:
 
     @property
     def nodes(self) -> int:
-        """Its machines."""
+        """The number of machines."""
         return self.service.replicas
 
 
@@ -151,7 +151,7 @@ def tiers_of(
 
 
 def is_recognised(service: Service) -> bool:
-    """True if the file, or the image's name, tells what the service speaks and where."""
+    """Tell whether the file, or the name of the image, defines the service's protocol and port."""
     try:
         return _answer(service, lambda _: None) is not None
     except InputError:

@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variables:
-    """Their values, and the names that were asked for and have none."""
+    """Values of variables, and the requested names without a value."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)

@@ -35,7 +35,7 @@ class Built:
 
     @property
     def digest(self) -> str:
-        """Of the program that injections are made into, and of the arbiter in front of it."""
+        """Digest of the injected program, and of the arbiter in front of it."""
         parts = [self.flipped, ARBITER] if self.copies > 1 else [self.flipped]
         return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
 

@@ -26,7 +26,7 @@ _ENDED_BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a run."""
+    """Limits of a run."""
 
     cpu_s: int
     wall_s: float

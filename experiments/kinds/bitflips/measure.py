@@ -224,7 +224,7 @@ class Journal:
             self._file.seek(0, 2)
 
     def lines(self) -> list[Injection]:
-        """Those there are."""
+        """Return the injections in the journal."""
         return [cast(Injection, line) for _, line in json_lines(self._path)]
 
     def append(self, line: Injection) -> None:

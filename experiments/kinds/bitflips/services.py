@@ -172,7 +172,7 @@ FileETag MTime Size
 
 @cache
 def _pages() -> dict[str, bytes]:
-    """Their names, and what is in them: parts of the licence, 100 bytes to 8 kB."""
+    """Return pages by name: parts of the licence, 100 bytes to 8 kB."""
     rng, text = random.Random(2), (ROOT / "LICENSE").read_bytes()
     pages = {}
     for number in range(_KEYS):
@@ -182,7 +182,7 @@ def _pages() -> dict[str, bytes]:
 
 
 def _prepare_httpd(folder: Path) -> None:
-    """Its configuration and pages; it serves as another user, who must get there."""
+    """Write configuration and pages, with access for the user of the server."""
     for path in (folder, folder.parent):
         if path.stat().st_mode & 0o777 == 0o700:
             path.chmod(0o711)

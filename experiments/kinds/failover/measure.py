@@ -179,7 +179,7 @@ class Blocks:
 
     @staticmethod
     def _await(holds: Callable[[], bool], limit_s: float) -> bool:
-        """Until it holds; False where that takes longer."""
+        """Wait until it holds; False after `limit_s`."""
         deadline = time.monotonic() + limit_s
         while not holds():
             if time.monotonic() > deadline:

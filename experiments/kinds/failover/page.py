@@ -121,7 +121,7 @@ def _over_all(faults: Sequence[str], rows: Sequence[Mapping[str, Any]], bound_s:
 
 
 def _judged(fault: str, rows: Sequence[Mapping[str, Any]], bound_s: float) -> str:
-    """By the longest fail-over of each strategy, whatever the number of clients."""
+    """Describe the longest fail-over of each strategy, over all numbers of clients."""
     longest: dict[str, float] = {}
     for row in rows:
         if row["max_ms"] is not None:

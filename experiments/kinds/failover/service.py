@@ -60,7 +60,7 @@ class Service(ABC):
 
     @abstractmethod
     def fulfil(self, server: str) -> None:
-        """Its order is carried out."""
+        """Remove the order of a server, which has been carried out."""
 
     @abstractmethod
     def history(self) -> Sequence[Happened]:

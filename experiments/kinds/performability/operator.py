@@ -56,7 +56,7 @@ class Attendant:
             self._restart.start()
 
     def close(self) -> None:
-        """Until the tier serves again."""
+        """Wait until the tier serves again."""
         if self._restart is not None:
             self._restart.join()
 

@@ -64,7 +64,7 @@ def failover_parts(run: RunFolder, size: Size) -> Any:
 
 
 def members_over_time(run: RunFolder, size: Size) -> Any:
-    """For each tier the machines that serve, as steps, and the number that is needed."""
+    """Chart the serving machines of each tier as steps, beside the needed number."""
     blocks = blocks_of(run)
     domain = time_domain(run, blocks)
     tiers = (run.summary.get("strength") or {}).get("tiers") or {}

@@ -46,7 +46,7 @@ class Window:
     latency_ms: Floats
 
     def after(self, from_s: float) -> Window:
-        """Without the first `from_s` seconds."""
+        """Return the window without its first `from_s` seconds."""
         keep = self.at_s >= from_s
         left_s = self.length_s - from_s
         return Window(left_s, self.at_s[keep] - from_s, self.latency_ms[keep])
@@ -65,7 +65,7 @@ class Significance:
     enough: bool  # ten samples beyond the percentile
 
     def verdict(self, error: float) -> Verdict:
-        """With an allowed error of this look."""
+        """Return the verdict with the allowed error of this look."""
         if self.enough and self.p_better <= error:
             return "better"
         if self.enough and self.p_worse <= error:

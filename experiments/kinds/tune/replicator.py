@@ -33,7 +33,7 @@ PAIRS_MIN = 2  # before the first look
 
 
 class OutOfTime(Exception):
-    """No further window may begin."""
+    """The time is over, and no further window may begin."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def correlated_s(manifest: Mapping[str, Any]) -> float:
 
 
 def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
-    """For the bootstraps, from the run's seed."""
+    """Return a generator for bootstraps, from the run's seed."""
     seed = manifest.get("seed")
     return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 

@@ -83,7 +83,7 @@ def pooled_log(logs: Sequence[float], errors: Sequence[float]) -> Pooled:
 
 
 def standard_error(low: float, high: float) -> float:
-    """Of a log whose 95 % interval is low to high."""
+    """Return the standard error of a log whose 95 % interval is low to high."""
     return (high - low) / 2 / float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
 
 

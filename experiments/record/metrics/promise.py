@@ -88,5 +88,5 @@ def _figures(compared: Compared, clauses: Mapping[str, Clause]) -> FiguresJudged
 
 
 def _has_faults(entry: PercentileEntry) -> bool:
-    """With faults in the run the figure of all requests is another; else it is the same."""
+    """Tell whether the run had faults, with which the figure of all requests differs."""
     return entry["samples_with_faults"] > entry["samples"]

@@ -30,10 +30,10 @@ def steps(
     rng: np.random.Generator,
     level: float,
 ) -> list[dict[str, object]]:
-    """Of more than two arms each neighbour that differs in one thing, in the design's order.
+    """Compare neighbouring arms that differ in one thing, in the design's order, of more than two.
 
     Parameters: known, factors of arms by their base; block_s, rng and level as in `improvement`.
-    Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or a setting's name.
+    Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or the name of a setting.
     """
     stated = _stated(manifest)
     found: list[dict[str, object]] = []

@@ -49,9 +49,10 @@ def utilisation(
     blocks: Mapping[str, Spans],
     manifest: Mapping[str, Any],
 ) -> dict[str, dict[str, object]]:
-    """By arm and tier: predicted by the run's calibration (None without one), measured, samples.
+    """Return predicted and measured utilisation by arm and tier, with the number of samples.
 
-    Parameters: blocks, when each arm was measured.
+    The prediction needs a calibration of the run, and is None without one. Parameters: blocks, the
+    times of each arm's measurement.
     """
     if hosts is None:
         return {}

@@ -21,8 +21,11 @@ _ERRORS = "max_error_share"
 
 @dataclass(frozen=True)
 class Account:
-    """Of one run. `slo` as experiment.toml has it, empty where none was asked for; usd_per_hour is
-    None where a machine has no price; limit_ms, the load's time-out."""
+    """Budgets and cost of one run.
+
+    `slo` is that of experiment.toml, or empty; usd_per_hour is None if a machine has no price;
+    limit_ms is the time-out of the load.
+    """
 
     slo: Mapping[str, Any] = field(default_factory=dict)
     usd_per_hour: float | None = None

@@ -69,7 +69,7 @@ class MachineJournal:
             _sync(file.parent)
 
     def clear(self, machine: str) -> None:
-        """Its fault is undone."""
+        """Remove the entry of a machine whose fault is undone."""
         with self._guard:
             self._file(machine).unlink(missing_ok=True)
 

@@ -199,14 +199,14 @@ class Stack:
         return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
 
     def _state(self) -> str:
-        """As it is written; empty where there is none."""
+        """Return the state as written; empty if there is none."""
         if not self.has_backend:
             state = self.state_directory / _STATE
             return state.read_text() if state.exists() else ""
         return self._run(["state", "pull"]).stdout if self._has_workspace() else ""
 
     def _has_workspace(self) -> bool:
-        """Of the backend: to ask for the state of one that is not there makes it."""
+        """Tell whether the backend has the workspace; a request for its state would create it."""
         self._init()
         listed = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
         return self.experiment in listed.replace("*", " ").split()
@@ -320,7 +320,9 @@ def _program() -> str:
 
 
 def _environment(workspace: str | None) -> dict[str, str]:
-    """This process's, for Terraform; without a workspace the one that is selected."""
+    """Return this process's environment for Terraform; without a workspace the selected one is
+    used.
+    """
     environment = {**os.environ, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
     if workspace is not None:
         environment["TF_WORKSPACE"] = workspace

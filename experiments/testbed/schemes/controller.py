@@ -104,7 +104,7 @@ class Controller:
         self._restore()
 
     def lost(self, lost: Lost) -> None:
-        """Out of its arbiter, off, and on its way to be replaced or repaired."""
+        """Take a machine out of its arbiter, stop it, and queue its replacement or repair."""
         machine, tier = lost.machine, self.operations.tiers[lost.machine]
         crashed_at = self.journal.crashed_at(machine)
         down_since = lost.since if crashed_at is None else crashed_at

@@ -84,7 +84,7 @@ class Journal:
             self._silent[machine] = since
 
     def note_block_end(self) -> None:
-        """From now on machines are mended because the block is over."""
+        """Note that machines are repaired because the block is over, from now on."""
         self._block_end_s = time.monotonic()
 
     def mended(self, machine: str) -> None:

@@ -85,7 +85,7 @@ class FileLoop(Arrivals):
         self.finish(run.index, name, sent_s - run.lag_s - self._t0_s, sent_s, answer)
 
     def drain(self) -> None:
-        """Until each task has ended; its time-out ends it."""
+        """Wait for the end of each task, which its time-out guarantees."""
         assert self.pool is not None
         while self.pool.busy and not self._stopped and not self._defect:
             gevent.sleep(LOOK_EVERY_S)

@@ -227,7 +227,7 @@ class OpenLoop(Arrivals):
         greenlet.start()
 
     def drain(self) -> None:
-        """Until each request has ended."""
+        """Wait for the end of each request."""
         gevent.joinall(list(self._flying))
 
     def stop(self) -> None:

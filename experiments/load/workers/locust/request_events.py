@@ -79,7 +79,7 @@ class RequestEvents:
         self._names: set[str] = set()
 
     def listen(self, environment: Environment) -> None:
-        """From now on."""
+        """Begin to listen."""
         environment.events.request.add_listener(self._on_request)
 
     def ended(self, run: TaskRun, seat: Seat) -> None:

@@ -29,7 +29,7 @@ def hosts_of(plan: LoadPlan) -> list[str]:
 
 
 def resolve(target: PlanTarget) -> None:
-    """From now on the target's name has its address in this process, whatever resolvers say."""
+    """Give the target's name its address in this process, independently of resolvers."""
     name = urlsplit(f"//{target.authority}").hostname
     resolver = gevent.get_hub().resolver
     ask = resolver.getaddrinfo

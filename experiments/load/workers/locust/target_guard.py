@@ -30,7 +30,7 @@ class TargetGuard:
         self._addresses = {address for address, _ in allowed}
 
     def watch(self) -> None:
-        """From now on, for the rest of the process: an audit hook cannot be taken away."""
+        """Begin to watch, for the rest of the process: an audit hook cannot be removed."""
         sys.addaudithook(self._hook)
 
     def words(self) -> str:

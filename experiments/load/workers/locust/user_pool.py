@@ -174,7 +174,7 @@ class UserPool:
 
     @property
     def busy(self) -> list[Seat]:
-        """Those with a task under way."""
+        """The users with a task under way."""
         return [seat for seat in self.seats if seat.run is not None]
 
     def end_late(self) -> None:
@@ -203,7 +203,7 @@ class UserPool:
         gevent.killall(alive, block=True, timeout=_STOP_S)
 
     def next_run(self, seat: Seat) -> None:
-        """In a user's greenlet: its task has ended; return when the next arrival has come."""
+        """End a task, in a user's greenlet; returns when the next arrival has come."""
         user = seat.user
         assert user is not None
         if user._state == LOCUST_STATE_STOPPING:
@@ -221,7 +221,7 @@ class UserPool:
         seat.run.started_s = self._clock()
 
     def before_task(self, seat: Seat) -> None:
-        """In a user's greenlet, before a task that is no TaskSet: the first waits as others do."""
+        """Let a first task that is no TaskSet wait as others do; runs in the user's greenlet."""
         if not seat.ready:
             self.next_run(seat)
 

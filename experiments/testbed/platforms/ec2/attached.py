@@ -81,7 +81,7 @@ class AttachedFleet(Ec2Machines):
         return []
 
     def remaining(self) -> list[str]:
-        """Nothing of what was made here, for nothing was."""
+        """Return nothing, because this run made nothing."""
         return []
 
 

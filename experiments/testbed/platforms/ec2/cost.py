@@ -62,7 +62,7 @@ class Bill:
 
     @property
     def usd_most(self) -> float:
-        """Until the time to live is over, with every machine on."""
+        """Return the cost until the end of the time to live, with every machine on."""
         return self.ttl_hours * self._usd_per_hour(self.machines)
 
     @property

@@ -127,11 +127,11 @@ class Ec2Machines:
         return max(0, len(self._load_machines()) - 1)
 
     def cpu_s(self) -> Mapping[str, float]:
-        """None of them: they have hosts of their own."""
+        """Return nothing: the machines are on other hosts."""
         return {}
 
     def _load_machines(self) -> dict[str, str]:
-        """Their ids by name."""
+        """Return the ids by name."""
         return {
             one.tags.get(resources.MACHINE, ""): one.id
             for one in reversed(resources.instances(self.aws, self.experiment))
@@ -139,9 +139,9 @@ class Ec2Machines:
         }
 
     def await_up(self, machines: Collection[str], timeout_s: float) -> None:
-        """Until EC2's own checks of each machine have passed.
+        """Wait until EC2's own checks of each machine have passed.
 
-        Raises EnvironmentMissing after `timeout_s` with what the first of them printed.
+        Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
         while waiting := self._not_up(machines):
@@ -158,9 +158,9 @@ class Ec2Machines:
             time.sleep(min(_POLL_S, timeout_s))
 
     def await_off(self, machines: Collection[str], timeout_s: float) -> None:
-        """Until each standby has stopped itself, which it does once it is made.
+        """Wait until each standby has stopped itself, which it does after its creation.
 
-        Raises EnvironmentMissing after `timeout_s` with what the first of them printed.
+        Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
         while waiting := [name for name in machines if self._one(name).state != "stopped"]:

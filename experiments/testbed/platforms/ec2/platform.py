@@ -41,7 +41,7 @@ class Rental:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, region: str) -> JsonObject:
-        """As the stack's variables."""
+        """Return the variables of the stack."""
         expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             **self.more,

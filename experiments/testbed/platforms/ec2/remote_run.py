@@ -185,7 +185,7 @@ class RemoteRun:
     # the run
 
     def _follow(self, noted: RemoteRunState, limit_s: float | None = None) -> None:
-        """Until the run has ended: what it says is said here."""
+        """Print the output of the run until it ends."""
         shell, past, rest, heard = self._shell(), 0, "", time.monotonic()
         until = None if limit_s is None else heard + limit_s
         while True:
@@ -211,7 +211,7 @@ class RemoteRun:
             time.sleep(LOOK_S)
 
     def _end(self, noted: RemoteRunState, reason: str) -> None:
-        """As Ctrl-C there does, or `sparecraft halt` with its reason."""
+        """End the run as Ctrl-C does there, or `sparecraft halt` with its reason."""
         self._narrator.say("Ending the run there: faults are undone, what was measured is kept.")
         self._shell().ask(["end", noted.id, *(["--reason", reason] if reason else [])])
         self._follow(noted, _END_S)
@@ -353,7 +353,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _placed(run: Path, into: Path, results: Path) -> Path:
-    """Its place in the results, `latest` pointing to it; one that is there already stays."""
+    """Move a run to its place in the results and point `latest` to it; an existing one is kept."""
     to = results / run.relative_to(into)
     to.parent.mkdir(parents=True, exist_ok=True)
     if not to.exists():

@@ -36,7 +36,7 @@ class TaggedResource:
 
     @property
     def experiment(self) -> str:
-        """Its owner."""
+        """The experiment that owns it."""
         return self.tags[EXPERIMENT]
 
     @property

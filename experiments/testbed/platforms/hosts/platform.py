@@ -203,7 +203,7 @@ class HostsPlatform:
             return False
 
     def cpu_s(self) -> Mapping[str, float]:
-        """None of them: they have hosts of their own."""
+        """Return nothing: the machines are on other hosts."""
         return {}
 
     def _switch_on(self, progress: Progress) -> None:
@@ -218,7 +218,7 @@ class HostsPlatform:
         self._await(note.machine for note in undone)
 
     def _await(self, hosts: Iterable[str]) -> None:
-        """Until they answer, or a machine might be ready; who asks next says who does not."""
+        """Wait at most `ready_timeout_s` until hosts answer; a later call reports silent ones."""
 
         def until(_: str, remote: Remote) -> None:
             deadline = time.monotonic() + self.ready_timeout_s
@@ -289,8 +289,10 @@ class HostsPlatform:
         return dict(self.stack.output("settings")) if self.stack.state_resources() else {}
 
     def _each(self, remotes: Mapping[str, Remote], hint: Callable[[str, Remote], None]) -> None:
-        """For all at once; each is carried to its end, then EnvironmentMissing tells all that
-        failed."""
+        """Call a function for all hosts at once, and wait for all.
+
+        Raises EnvironmentMissing with all failures.
+        """
         failed: list[EnvironmentMissing] = []
 
         def one(name: str) -> None:

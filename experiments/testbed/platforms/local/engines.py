@@ -75,7 +75,7 @@ def read(file: Path) -> JsonObject:
 
 
 def engines_of(variables: Mapping[str, Any]) -> tuple[Engine, ...]:
-    """Those that the stack was given, or this host's."""
+    """Return the engines of the stack, or this host's."""
     hosts = variables.get("hosts") or []
     named = (Engine(one["name"], one["address"], one["certificates"]) for one in hosts)
     return tuple(named) or (HERE,)

@@ -27,7 +27,7 @@ class Image:
 
     @property
     def superseded(self) -> bool:
-        """Without a name: a newer build has it, and no run can ask for this image again."""
+        """Tell whether a newer build has taken its name, so that no run can request it."""
         return not self.name
 
     @property

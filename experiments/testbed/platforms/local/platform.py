@@ -220,5 +220,5 @@ class LocalPlatform:
         return self._state(machine) in ("running", "paused")
 
     def cpu_s(self) -> Mapping[str, float]:
-        """As engines count them that are this host's."""
+        """Return the CPU times that the engines on this host count."""
         return {k: v for on in self.engines for k, v in docker.cpu_s(self.experiment, on).items()}
