@@ -405,7 +405,7 @@ class _TierRecords:
         return Estimate(value, samples, _standard_error(ratios), _LEAST)
 
     def _cv2(self) -> Estimate:
-        """From the last latencies seen at the polls of undisturbed servers, one per busy poll."""
+        """Estimate cv^2 from the last latency at each busy poll of undisturbed servers."""
         parts = []
         for machine, server in self.series.servers.items():
             if len(server.time_s) < 2:

@@ -233,7 +233,7 @@ class Arm:
         return found
 
     def servers(self, tier: str) -> list[str]:
-        """Its active machines by name."""
+        """Return the names of the active machines of a tier."""
         return [
             machine["name"]
             for machine in self.results.manifest["fleet"]["machines"]

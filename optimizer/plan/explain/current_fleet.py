@@ -59,7 +59,7 @@ class _CurrentTier:
 def against_present(
     asked: PlanRequest, planned: Path, deadline: Deadline
 ) -> dict[str, object] | None:
-    """For plan.json: the present fleet beside the plan; None where nobody says what is there."""
+    """Return the present fleet beside the plan, for plan.json; None if it is unknown."""
     there = _present(asked)
     if there is None:
         return None
@@ -130,7 +130,7 @@ def _stated(case: Case, present: Present) -> _CurrentTier:
 
 
 def _measured(asked: PlanRequest, tier: TierFit, number: int) -> _CurrentTier | None:
-    """Its own type; else the cheapest that has its cores and memory."""
+    """Return its own instance type, else the cheapest with its cores and memory."""
     spec, case = tier.spec, asked.case
     if not spec.nodes or spec.cpus is None:
         return None
@@ -180,7 +180,7 @@ def _broken(case: Case, path: Path) -> list[str]:
 
 
 def _ways(case: Case, there: Sequence[_CurrentTier]) -> list[list[Option]]:
-    """By tier, from the fewest machines that count as needed to all of them."""
+    """Return the options of each tier, from the fewest machines that count as needed to all."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
         pool = one.standby and demand.state.spare_serves

@@ -44,7 +44,7 @@ class Without:
     proved: bool
 
     def text(self, usd: float | None) -> str | None:
-        """For people: what the rule costs, or that it alone is in the way; None where neither."""
+        """Describe the cost of the rule, or that it alone prevents a plan; None for neither."""
         if self.usd_per_month is None:
             return None
         if usd is None:
@@ -98,7 +98,7 @@ def of_rules(found: Solution, tried: tuple[Without, ...]) -> tuple[str, ...]:
 def domains_of(
     case: Case, path: Path | None, tried: tuple[Without, ...]
 ) -> dict[str, object] | None:
-    """For plan.json; None where no domains are stated."""
+    """Return the domains for plan.json; None without stated domains."""
     if not case.domains:
         return None
     body: dict[str, object] = {

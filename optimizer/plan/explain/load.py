@@ -67,7 +67,7 @@ def _broken(case: Case, path: Path, factor: float) -> list[str]:
 
 
 def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, object]:
-    """For plan.json: what was planned for, up to where it holds, until when, hour by hour.
+    """Return the planned load, its headroom and its hours, for plan.json.
 
     Parameters: now_per_s, pages a second today, on average over the day [1/s].
     """

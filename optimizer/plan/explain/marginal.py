@@ -123,7 +123,7 @@ def _next_nine(curve: Curve, here: Stretch, asked: float) -> NextNine:
 
 
 def _step(curve: Curve, asked: float, other: Stretch | None) -> Step | None:
-    """From the plan's point of the front to that of the neighbour `other`, if there is one."""
+    """Return the step from the plan's point of the front to its neighbour `other`, if any."""
     if other is None:
         return None
     axis, here = curve.axis, curve.at(asked)

@@ -47,7 +47,7 @@ class Front:
     cut: str
 
     def body(self, problem: Problem, chosen: Path) -> dict[str, object]:
-        """For plan.json."""
+        """Return the front for plan.json."""
         usd = math.fsum(o.usd_per_month for o in chosen)
         points = [
             {
@@ -120,7 +120,7 @@ class _Gap:
 
     @property
     def width(self) -> float:
-        """On a log scale."""
+        """Width on a log scale."""
         if math.isinf(self.high):
             return math.inf
         return math.log(self.high / max(self.low, self.high / FAR))

@@ -76,10 +76,11 @@ class ExplainOptions:
 def explained(
     problem: Problem, found: Solution, source: Variants, wanted: ExplainOptions, deadline: Deadline
 ) -> dict[str, object]:
-    """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
+    """Return the requested `marginal`, `pareto` and `sensitivity` of a feasible plan, for
+    plan.json.
 
-    The prices, which come with every plan, end at the deadline. All three start from a proved
-    optimum; of a plan that is none, there are none of them.
+    The marginal prices, which every plan has, end at the deadline. All three need a proved optimum,
+    and are absent for other plans.
     """
     assert found.path is not None
     body: dict[str, object] = {}

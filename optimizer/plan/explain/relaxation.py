@@ -58,7 +58,7 @@ class Relaxation:
     path: Path
 
     def body(self, problem: Problem) -> dict[str, object]:
-        """For plan.json."""
+        """Return the relaxation for plan.json."""
         return {
             "limit": self.limit,
             "asked": self.asked,

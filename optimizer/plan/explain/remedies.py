@@ -276,7 +276,7 @@ def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
 
 
 def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:
-    """By tier what the plan has more than the fleet for which nothing limps; tiers that differ."""
+    """Return the additions to the fleet without limping machines, for tiers that differ."""
     if plain is None or plan is None:
         return {}
     changed = {}

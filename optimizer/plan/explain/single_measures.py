@@ -72,7 +72,7 @@ def more_copies(plain: Path, path: Path) -> bool:
 
 
 def _no_spare_more(c: Columns, old: Option) -> Floats:
-    """So many that all machines beyond those of `old` carry the load of more copies."""
+    """Return machines such that those beyond `old` carry the load of additional copies."""
     times = c.upstream * c.replicas / (old.upstream * old.replicas)
     more = np.minimum(np.maximum(0, c.needed - old.needed), np.ceil((times - 1.0) * old.needed))
     return _machines(old) + more

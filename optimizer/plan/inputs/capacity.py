@@ -117,8 +117,10 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
 
 
 def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
-    """Of a workload without NodT its own reason tells, so the head's `valid` is not asked; this is
-    of what spoils all of them."""
+    """Raise InputError for a run that is disturbed or not valid as a whole.
+
+    A workload without NodT has its own reason, so `valid` of the head is not used.
+    """
     manifest = folder / "manifest.json"
     failed = against(read_json(manifest).values) if manifest.is_file() else ""
     spoilt = against(head) if head.get("disturbed") else failed

@@ -194,9 +194,10 @@ class Case:
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
     def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
-        """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
+        """Return an upper bound of the unavailability of a tier with these machines.
 
-        Parameters: rates in place of the case's.
+        It is 1 if the rules of its domains allow no placement. Parameters: rates in place of the
+        case's.
         """
         if self.domains:
             found = self.spread(one, rates)

@@ -79,7 +79,7 @@ class Bound:
 
     @property
     def remark(self) -> str:
-        """For people."""
+        """Remark for printing."""
         year, asked = self.year, self.asked
         most = "any number" if self.machines is None else f"at most {self.machines}"
         return (

@@ -375,7 +375,7 @@ def _certain(rates: FailureRates) -> UncertainRates:
 
 
 def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
-    """Without one arm that was asked often enough there is nothing to calibrate the latency by."""
+    """Report that no arm has enough requests to calibrate the latency."""
     if measured is None or not slo.latency_ms:
         return []
     most = max((arm.requests for arm in measured.arms), default=0)

@@ -56,7 +56,7 @@ class Figure:
         return self.of is not None
 
     def bounds(self, level: float) -> Bounds:
-        """With one-sided bounds at `level` each."""
+        """Return the value with one-sided bounds at `level` each."""
         if self.of is None:
             return Bounds(self.value, self.value, self.value)
         from scipy.special import betaincinv, gammaincinv
@@ -136,7 +136,7 @@ class Hardening:
         return itertools.product(*self.offered)
 
     def corrupt_share(self, variant: Variant) -> Bounds:
-        """Of the answers of a node, the share that is wrong."""
+        """Share of a node's answers that are wrong."""
         faults, corrupt = self.faults.bounds(self.level), variant.corrupt.bounds(self.level)
 
         def share(f: float, p: float) -> float:

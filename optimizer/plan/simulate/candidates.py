@@ -94,7 +94,7 @@ def _options(pool: Pool) -> dict[int, list[tuple[Option, float]]]:
 def _rest(
     tiers: list[dict[int, list[tuple[Option, float]]]],
 ) -> list[Mapping[int, tuple[float, float]]]:
-    """By tier and level: the least cost and the least loss from there to the back."""
+    """Return the least cost and the least loss of the remaining tiers, by tier and level."""
     found: list[dict[int, tuple[float, float]]] = []
     levels: dict[int, tuple[float, float]] | None = None  # behind the last tier nothing is left
     for tier in reversed(tiers):

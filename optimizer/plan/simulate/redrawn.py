@@ -121,7 +121,7 @@ class Redrawn:
     def _spans(
         self, index: int, place: int, servers: int, number: int, end_s: float
     ) -> list[list[tuple[float, float]]]:
-        """By server, when the disturbance at `place` is there."""
+        """Return the times of the disturbance at `place`, by server."""
         own = self._visits[index][place]
         first = place if own.with_place is None else own.with_place
         one = self._visits[index][first]

@@ -150,7 +150,7 @@ def idle_cores(service: ServiceFit) -> dict[str, float]:
 
 
 def not_simulated(reason: str) -> Decided:
-    """No simulation, and why."""
+    """Return the absence of a simulation, with its reason."""
     return Decided({"verdict": "not-simulated", "reason": reason})
 
 

@@ -234,7 +234,7 @@ class Labels:
         return self.usd, self.loss, self.law, self.row, self.below
 
     def keep(self, which: Ints | Mask) -> Labels:
-        """These of the labels."""
+        """Return the selected labels."""
         return Labels(*(column[which] for column in self.columns()))  # type: ignore[arg-type]
 
 
@@ -456,8 +456,10 @@ def _before(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
 
 
 def _best_of_each(law: Ints, table: Floats) -> Ints:
-    """Of the rows of each law those that none matches or undercuts; table has one or two columns,
-    of which the last one falls from row to row of what is kept."""
+    """Return the rows of each law that no other row of it matches or undercuts.
+
+    The table has one or two columns. The last one decreases from row to row of the result.
+    """
     order = np.lexsort((*(table.T[::-1]), law))
     ranks = np.unique(table[order, -1], return_inverse=True)[1].reshape(-1)
     groups = np.cumsum(np.diff(law[order], prepend=law[order[:1]]) != 0)

@@ -136,8 +136,11 @@ def attempt(
     limit_s: float,
     clock: Clock = time.monotonic,
 ) -> Solution:
-    """As `solve`, of what is asked beside a plan: a search that ends without an answer is no error,
-    but a solution without a path that is not `proved`."""
+    """Solve a problem beside the plan, as `solve` does.
+
+    A search without an answer is no error, but returns a solution without a path that is not
+    `proved`.
+    """
     try:
         return solve(problem, known, limit_s=limit_s, clock=clock)
     except PlannerError:
@@ -145,7 +148,7 @@ def attempt(
 
 
 def _least(problem: Problem, pools: Sequence[Pool]) -> float:
-    """No plan of these costs less, whatever the latency."""
+    """Return a lower bound of the cost of a plan, for any latency."""
     price = best_price(problem, pools)
     return bounds(pools, weights_at(problem, pools, price)).least - price
 
@@ -191,7 +194,7 @@ class _Search:
         self._cuts = self._solves = 0
 
     def run(self) -> Solution:
-        """Until the proposed plan passes, nothing is left, or a bound is met."""
+        """Search until the proposed plan passes, nothing is left, or a bound is met."""
         while not self._deadline.over() and self._cuts < _CUTS_MAX:
             try:
                 chosen = self._proposed()

@@ -97,7 +97,7 @@ def _slower(problem: Problem, path: Path, t: int, line: Sequence[Option]) -> str
 
 
 def _percentiles(problem: Problem, path: Path, t: int) -> dict[str, float]:
-    """On a good day, and while that tier is degraded if that is asked."""
+    """Return the percentiles without faults, and with that tier degraded if this is requested."""
     found = _named(problem, problem.latency, path, "p{}")
     degraded, latency = problem.degraded, problem.latency_degraded
     if degraded is not None and latency is not None:

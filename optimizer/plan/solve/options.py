@@ -72,8 +72,11 @@ class TierDemand:
         return bool(self.latency.unspread or state.data_gb or state.primary)
 
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
-        """Of a single machine that serves all reads of the tier: of its cores or of its card,
-        whichever is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
+        """Return the load of a single machine that serves all reads of the tier.
+
+        It is that of its cores or of its card, whichever is higher. Neighbours take cores (sPARE
+        Eq. 4, 4.2).
+        """
         read = self.request_per_s * (1.0 - self.latency.unspread)
         return read * upstream * replicas * self._busy_s(instance)
 
@@ -156,7 +159,9 @@ class Degraded(Strict):
         return min(option.needed, option.nodes - self.nodes_down)
 
     def utilisation(self, option: Option) -> float:
-        """Of what is left, in [0, inf]; infinite where the replicas cannot be placed."""
+        """Return the utilisation of the remaining machines, in [0, inf]; inf if the replicas do not
+        fit.
+        """
         left = self.servers(option)
         capacity = left - self.limping * (1.0 - self.limp_speed)
         if left < max(option.replicas, self.limping, 1) or capacity <= 0:

@@ -49,7 +49,7 @@ class Pool:
         return len(self.rows)
 
     def keep(self, which: Ints | Mask) -> Pool:
-        """These of the rows that are left."""
+        """Return the pool with the selected rows."""
         return Pool(self.options, self.rows[which], self.columns.take(which))
 
     def option(self, i: int) -> Option:
@@ -126,10 +126,10 @@ def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
 
 
 def front(problem: Problem, pool: Pool, check: Check = unbounded) -> Pool:
-    """Without options that another one of the same group matches or beats.
+    """Remove options that another one of the same group matches or beats.
 
-    All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
-    at still tell options apart: the loss, and what makes a tier fast.
+    All remaining options keep the limits of their own tier, so only cost and the coupled limits
+    tell them apart: the loss, and the terms of the latency.
     """
     c = pool.columns
     table = np.stack([c.usd, *_what_counts(problem, c)], axis=1).astype(np.float64)

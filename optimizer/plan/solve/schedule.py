@@ -126,7 +126,7 @@ class HourlyProblem:
         return bool(self.quotas) or self.starting_h > 0 or self.run_h_min > 1
 
     def share(self, period: int) -> float:
-        """Of a month's hours."""
+        """Return the share of a month's hours."""
         return self.periods[period].hours / self.hours
 
 

@@ -136,8 +136,10 @@ def pools_of(
 
 
 def _undominated(problem: HourlyProblem, found: Sequence[Design]) -> list[Design]:
-    """Without the designs whose machines and sizes another one has too, for no more loss and no
-    more machines in any period."""
+    """Remove designs that another one dominates.
+
+    The other one has their machines and sizes, no more loss and no more machines in any period.
+    """
     if problem.slow is not None:
         return list(found)
     kept: list[Design] = []
@@ -188,7 +190,7 @@ def best_price(pools: Sequence[Pool]) -> tuple[float, float]:
 
 
 def _affordable(pools: Sequence[Pool], price: float, most: float) -> list[Pool]:
-    """Without designs that no schedule below `most` can have."""
+    """Remove designs that no schedule below `most` can have."""
     if math.isinf(most):
         return list(pools)
     weights = [
@@ -275,8 +277,11 @@ def _first_fast(
     measure: Measure,
     deadline: Deadline,
 ) -> Schedule | None:
-    """Of each number of vCPUs the cheapest design for its speed, raised together until no period is
-    too slow."""
+    """Return a schedule of the cheapest designs for their speed that meets the latency.
+
+    There is one design for each number of vCPUs. All are raised together until no period is too
+    slow.
+    """
     best: Schedule | None = None
     for factor in (1.0, 10.0):
         ladders = [_ladder(pool, price * factor) for pool in pools]
@@ -361,7 +366,7 @@ class _Search:
         self._caps = caps
 
     def run(self) -> FoundSchedule:
-        """Until a proposed schedule keeps all limits, none is left, or a bound is met."""
+        """Search until a proposed schedule keeps all limits, none is left, or a bound is met."""
         large = counts_of(self._problem, self._pools, self._caps or {}) > _COUNTS_MAX
         if self._deadline.over() or large:
             return self._end(proved=False)

@@ -101,9 +101,10 @@ class Spreads:
     def best(
         self, needed: int, extra: int, rates: FailureRates, mechanism: str, replicas: int
     ) -> Spread | None:
-        """Of least unavailability, of these the most even one; None where the rules allow none.
+        """Return the most even of the placements with the least unavailability.
 
-        In the cloud a pool is no machine that stands anywhere: `extra` does not count there.
+        None if the rules allow no placement. In the cloud a pool has no place, so `extra` does not
+        count.
         """
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             extra = 0

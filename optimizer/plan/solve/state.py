@@ -38,7 +38,7 @@ class TierState:
 
     @property
     def copy_s(self) -> float:
-        """Until a machine that joins has the data [s]: 0 where it comes with its volume."""
+        """Time until a joining machine has the data [s]; 0 if its volume has it."""
         if not self.data_gb or self.kept in ("own", "volume") or self.copy_mb_per_s is None:
             return 0.0
         return MB_PER_GB * self.data_gb / self.copy_mb_per_s
@@ -60,7 +60,9 @@ class TierState:
         return replace(rates, failover_s=rates.failover_s + more, repair_s=repair_s)
 
     def takes_over_s(self, rates: FailureRates) -> float | None:
-        """Until another machine takes writes; None: never. A volume's spare is primary itself."""
+        """Time until another machine takes writes [s]; None: never. A spare of a volume is primary
+        itself.
+        """
         if self.promote_s is not None:
             return self.promote_s
         return rates.failover_s if self.kept == "volume" else None
