@@ -1,1 +1,1 @@
-"""Speed, side by side with peers in one run. Read README.md first."""
+"""Benchmarks beside peers, in the same run. Read README.md first."""

@@ -1,4 +1,4 @@
-"""Runs every comparison and keeps the result: `python -m bench`."""
+"""Run every comparison and keep the result: `python -m bench`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> None:
-    """Measure, write, and print one line for each ratio. What was measured is kept at each step."""
+    """Run the comparisons, save each one when it is done, and print one line for each ratio."""
     date = datetime.now(UTC)
     runs = FOLDER / "runs"
     runs.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Our availability solver beside a model checker and the plain way, scipy's dense exponential."""
+"""Our availability solver beside a model checker and scipy's dense matrix exponential."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _tables() -> None:
 
 
 def _timed(call: Callable[[], Any]) -> JsonObject:
-    """Without what earlier calls left in the caches."""
+    """Time a function with empty caches."""
     seconds, found = [], None
     for _ in range(TURNS):
         for cached in (models.passive_failover_by_pool, models._by_extra, models._pool):
@@ -116,7 +116,7 @@ def _storm(model: _Model) -> JsonObject:
 
 
 def _dense() -> float:
-    """PCRAFT Fig. 1(a) for SMALL: exp of the generator with an integral column, in years."""
+    """PCRAFT Fig. 1(a) for SMALL: exp of the generator [per year] with an integral column."""
     needed, pool, _ = SMALL
     failover_per_year = HORIZON_S / 15.0
     index = {

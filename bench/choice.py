@@ -1,7 +1,7 @@
 """The time of one choice among 64 servers, per policy; sPARE's took 20 microseconds.
 
-`agents/policy/examples/select_ns.rs`: acquire, observe and release of one request while as many
-others are under way as there are servers.
+`agents/policy/examples/select_ns.rs` does acquire, observe and release of one request, with as many
+others under way as there are servers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TURNS = 5
 
 
 def measure() -> JsonObject:
-    """Per policy and r: nanoseconds, median over turns, and their range."""
+    """Return nanoseconds per policy and r: the median over turns, and the range."""
     command = ["cargo", "run", "-q", "--release", "--locked", "-p", "policy"]
     command += ["--example", "select_ns", "--", str(SERVERS), str(TURNS)]
     done = subprocess.run(

@@ -1,5 +1,7 @@
-"""Locust as most use it: users who ask, wait for the answer, and ask again: at once, as
-bench/load.py has it, or at a rate, as bench/stalls.py has it."""
+"""Locust in its usual closed loop: each user asks, waits for the answer, and asks again.
+
+Users ask at once again (for bench/load.py) or at a rate (for bench/stalls.py).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,15 @@ from locust import FastHttpUser, constant_throughput, task
 
 
 class Reader(FastHttpUser):
-    """One page, without a pause."""
+    """A user that asks for one page without a pause."""
 
     @task
     def read(self) -> None:
-        """The body."""
+        """Ask for the body."""
         self.client.get("/body")
 
 
 class Paced(Reader):
-    """As many pages a second as `REQUESTS_PER_USER` says, where answers come in time."""
+    """A user that asks `REQUESTS_PER_USER` pages a second, if answers come in time."""
 
     wait_time = constant_throughput(float(os.environ.get("REQUESTS_PER_USER", "1")))

@@ -1,7 +1,8 @@
-"""Frequency with which replicas of one page meet on a database server, beside sPARE Eq. 1.
+"""The frequency of a collision on a database server by replicas of one page, beside sPARE Eq. 1.
 
 The chain is real (`agents/arbiter/examples/collisions.rs`): clients, an HTTP arbiter at r1 = 2, two
-small applications, a MySQL arbiter at r2, M2 MariaDB servers; each policy without and with stamps.
+small applications, a MySQL arbiter at r2, and M2 MariaDB servers. Each policy runs without and with
+stamps.
 """
 
 from __future__ import annotations

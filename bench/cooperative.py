@@ -1,10 +1,10 @@
 """PRESS beside nginx, one node and one thread each; and four nodes of it beside four that do not
-share their memories. The page set is the role's: 18,000 pages of 26 KB, asked by Zipf's law.
+share their memories. The page set is the role's: 18,000 pages of 26 KB, requested by Zipf's law.
 
-Of one node all pages are in its memory, and nginx has them in the kernel's page cache with their
-descriptors kept open. Of four each holds 128 MiB, which is more than a quarter of the set and less
-than half: what is in no memory is read from files, here from the page cache, so that what it would
-cost a disk is not in the requests per second, and stands beside them as reads per request.
+One node has all pages in its memory, and nginx has them in the kernel's page cache with open
+descriptors. Each of four nodes holds 128 MiB, more than a quarter of the set and less than half.
+Pages in no memory are read from files, here from the page cache, so the cost of a disk is not in
+the requests per second; it is shown beside them as reads per request.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ end
 
 
 def measure(work: Path) -> JsonObject:
-    """Requests per second of both comparisons, with the share of pages by where they came from."""
+    """Return requests per second of both comparisons, and the share of pages by source."""
     root = work / "pages"
     root.mkdir()
     count = _write_pages(root)
@@ -100,7 +100,7 @@ def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -
 
 
 def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
-    """Both are warm before; pages by source are those of the turns alone."""
+    """Compare four warm nodes that share their memories with four that do not."""
     for nodes in clusters.values():
         _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
     before = {name: _sources(nodes) for name, nodes in clusters.items()}
@@ -116,7 +116,7 @@ def _four(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
 
 
 def _measure_turns(work: Path, drawn: Path, targets: Targets, connections: int) -> Turns:
-    """Turn by turn; `per_cpu_s` is of the CPU of all nodes."""
+    """Measure in turns; `per_cpu_s` is requests per second of CPU time of all nodes."""
     found: Turns = {name: [] for name in targets}
     for _ in range(TURNS):
         for name, nodes in targets.items():
@@ -133,7 +133,7 @@ def _measure_turns(work: Path, drawn: Path, targets: Targets, connections: int) 
 def _wrk(
     work: Path, drawn: Path, ports: Sequence[int], connections: int, seconds: int
 ) -> dict[str, float]:
-    """wrk with a thread for each port, which asks the drawn pages."""
+    """Run wrk with a thread for each port, on the drawn pages."""
     script = work / f"ask-{ports[0]}.lua"
     text = _LUA.replace("@DRAWN@", str(drawn))
     script.write_text(text.replace("@PORTS@", ", ".join(str(port) for port in ports)))
@@ -147,7 +147,7 @@ def _wrk(
 
 
 def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Pages served so far, by where they came from."""
+    """Return the pages served so far, by source."""
     found: dict[str, int] = {}
     for port, _ in nodes:
         text = httpx.get(f"http://127.0.0.1:{port + 200}/metrics", trust_env=False).text
@@ -157,7 +157,7 @@ def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
 
 
 def _in_memory(work: Path, targets: Targets, count: int) -> None:
-    """Ask for each page once, and see that the node has read them all."""
+    """Ask for each page once, and check that the node has read them all."""
     every = work / "every"
     every.write_text("".join(f"/{index:06d}.html\n" for index in range(count)))
     for _ in range(WARM_UPS_MAX):
@@ -173,7 +173,7 @@ def _in_memory(work: Path, targets: Targets, count: int) -> None:
 def _node(
     work: Path, root: Path, port: int, peers: Sequence[int], mib: int
 ) -> Iterator[tuple[int, int]]:
-    """A node that clients reach at `port`, nodes 100 above it, operators 200."""
+    """Run a node with clients at `port`, nodes at `port` + 100, and operators at `port` + 200."""
     command = [
         str(PRESS), "--name", f"n{port}",
         "--peers", ",".join(f"n{one}=127.0.0.1:{one + 100}" for one in peers),
@@ -185,7 +185,7 @@ def _node(
 
 
 def _role_module() -> ModuleType:
-    """The maker of the role's pages."""
+    """Import the role's pages.py."""
     spec = util.spec_from_file_location("pages", ROLE / "pages.py")
     assert spec is not None
     assert spec.loader is not None
@@ -195,7 +195,7 @@ def _role_module() -> ModuleType:
 
 
 def _write_pages(root: Path) -> int:
-    """The role's pages, of letters that are drawn: what they say does not matter here."""
+    """Write the role's pages with random letters, because their text does not matter here."""
     pages = _role_module()
     rng = np.random.default_rng(_SEED)
     text = bytes(rng.integers(97, 123, size=pages.PAGE_BYTES * 4, dtype=np.uint8)).decode()
@@ -205,7 +205,7 @@ def _write_pages(root: Path) -> int:
 
 
 def _draw(work: Path, count: int) -> Path:
-    """The requests, by Zipf's law over the pages in their order."""
+    """Write the requested pages, drawn by Zipf's law over the pages in their order."""
     weights = np.arange(1, count + 1) ** -PAGE_ZIPF
     places = np.random.default_rng(_SEED).choice(count, DRAWN, p=weights / weights.sum())
     file = work / "drawn"

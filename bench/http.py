@@ -29,8 +29,10 @@ _UNIT_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def measure(work: Path) -> JsonObject:
-    """Per connection count: requests per second, also per second of the proxy's CPU, wrk's p50 and
-    p99; beside them what a proxy adds to latency at half load, and the memory of many connections.
+    """Return requests per second, also per second of the proxy's CPU time, and p50 and p99 of wrk.
+
+    There is one row per connection count. Beside them are the latency that a proxy adds at half
+    load, and the memory of many connections.
     """
     with ExitStack() as stack:
         stack.enter_context(nginx(work))
@@ -65,7 +67,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> JsonObjec
 
 
 def _added(rate_per_s: float) -> JsonObject:
-    """Latency [us] that a proxy adds at a fixed rate: its p50 and p99 less nginx's own."""
+    """Return the latency [us] that a proxy adds at a fixed rate: its p50 and p99 minus nginx's."""
     targets = {"nginx": SERVERS[0], "haproxy": HAPROXY, "arbiter": ARBITER_1}
     turns: dict[str, list[JsonObject]] = {name: [] for name in targets}
     for turn in range(TURNS):
@@ -102,7 +104,7 @@ def _at_rate(port: int, rate_per_s: float, seed: int) -> JsonObject:
 
 
 def _many(work: Path) -> JsonObject:
-    """Memory [KiB] of a fresh arbiter: 10,000 client connections, idle, then all asking at once."""
+    """Return the memory [KiB] of a new arbiter with 10,000 client connections, idle and active."""
     with _arbiter(work, ARBITER_MANY, 1) as pid:
         address = f"127.0.0.1:{ARBITER_MANY}"
         options = {"address": address, "path": "/body", "connections": MANY, "pid": pid}
@@ -121,7 +123,7 @@ def _testkit(command: str, options: JsonObject) -> JsonObject:
 
 
 def wrk(port: int, connections: int) -> dict[str, float]:
-    """One turn of wrk with one thread: rps, p50_us, p99_us, requests and errors."""
+    """Run one turn of wrk with one thread: rps, p50_us, p99_us, requests and errors."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{TURN_S}s", "--latency"]
     done = subprocess.run(
         [*command, f"http://127.0.0.1:{port}/body"],
@@ -134,7 +136,7 @@ def wrk(port: int, connections: int) -> dict[str, float]:
 
 
 def wrk_figures(text: str) -> dict[str, float]:
-    """The output of wrk with --latency."""
+    """Parse the output of wrk with --latency."""
     return {
         "rps": float(found_in("wrk", r"Requests/sec:\s+([\d.]+)", text)),
         "p50_us": _microseconds(found_in("wrk", r"(?m)^ +50%\s+(\S+)", text)),
@@ -145,7 +147,7 @@ def wrk_figures(text: str) -> dict[str, float]:
 
 
 def _errors(text: str) -> int:
-    """Answers that were no success, and sockets that failed; wrk prints neither where it is 0."""
+    """Count answers without success and failed sockets; wrk omits these lines if they are 0."""
     told = re.findall(r"Non-2xx or 3xx responses: (.*)|Socket errors: (.*)", text)
     return sum(int(count) for line in told for count in re.findall(r"\d+", " ".join(line)))
 

@@ -1,8 +1,8 @@
 """The Redis and the memcached arbiter beside twemproxy: same servers, same client, one thread each.
 
 Reads of 1 KB values, 50 connections, unpipelined and pipelined 16, turn by turn. On a machine with
-few cores client and servers share them with the proxy, so that requests per second say less than
-they seem to; the processor time that the proxy itself takes per request is measured beside them.
+few cores client and servers share them with the proxy, which limits the meaning of requests per
+second; the processor time of the proxy per request is measured beside them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Client = Callable[[int, int], dict[str, float]]
 
 
 def measure_all(work: Path) -> JsonObject:
-    """Both protocols."""
+    """Measure both protocols."""
     return {
         "redis": _measure(work, "redis", 19201, _redis_benchmark),
         "memcached": _measure(work, "memcached", 19211, _kvload),
@@ -42,8 +42,11 @@ def measure_all(work: Path) -> JsonObject:
 
 
 def _measure(work: Path, protocol: str, port: int, client: _Client) -> JsonObject:
-    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1 and 2, and at
-    r = 2 with replies compared in each way."""
+    """Measure one protocol.
+
+    The ports are two servers, twemproxy, its statistics, and arbiters at r = 1, r = 2, and r = 2
+    with each way to compare replies.
+    """
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
@@ -83,7 +86,7 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
 
 
 def _redis_benchmark(port: int, pipeline: int) -> dict[str, float]:
-    """As many requests as take about one turn: a short run tells how many."""
+    """Run redis-benchmark for about one turn; a short run gives the number of requests."""
     rps = _redis_requests(port, pipeline, 5_000 * pipeline)["rps"]
     return _redis_requests(port, pipeline, max(5_000, int(rps * TURN_S)))
 
@@ -112,7 +115,7 @@ def _run(command: list[str]) -> str:
 
 
 def _fill_redis(servers: tuple[int, int]) -> None:
-    """Every key that redis-benchmark may draw, on the primary; then waits for the replica."""
+    """Set every key that redis-benchmark may draw on the primary, and wait for the replica."""
     value = b"x" * VALUE_BYTES
     commands = b"".join(b"SET key:%012d %s\r\n" % (key, value) for key in range(KEYS))
     with socket.create_connection(("127.0.0.1", servers[0]), timeout=10) as primary:

@@ -1,10 +1,10 @@
-"""Rate of the native load worker in an open loop and in time, beside closed loops on one nginx.
+"""Rate of the native load worker in an open loop, on time, beside closed loops on one nginx.
 
 Ours: the highest rate of a grid (steps of 12 %) whose lag stays below 1 ms at p99, by bisection,
-each rate for a few seconds of constant arrivals, with one thread that sends; then half of that
-rate, for its lag; then far more than it can, for what a second of its CPU is good for. Locust: one
-process of FastHttpUser, which sends as fast as answers come and cannot be late; it takes one core.
-wrk, in C, shows how far nginx itself would go.
+each rate for a few seconds of constant arrivals, with one sending thread; then half of that rate,
+for its lag; then a far too high rate, for the answers per second of its CPU. Locust: one process of
+FastHttpUser, which sends as fast as answers arrive and cannot be late; it uses one core. wrk, in C,
+shows the limit of nginx itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ RATES_PER_S = [float(round(1000 * 1.12**index)) for index in range(44)]  # to 13
 
 @dataclass(frozen=True)
 class Sent:
-    """One rate: whether it was kept, lag quantiles, and answers per second of the worker's CPU."""
+    """One rate: whether the worker kept it, quantiles of its lag, and answers per second of CPU
+    time.
+    """
 
     kept: bool
     lag_ms_p50: float
@@ -49,7 +51,9 @@ class Sent:
 
 
 def measure(work: Path) -> dict[str, object]:
-    """Requests per second of a worker, of Locust's closed loop and of wrk; ratios turn by turn."""
+    """Return requests per second of a worker, of Locust's closed loop and of wrk, with ratios by
+    turn.
+    """
     folder = work / "load"
     folder.mkdir()
     with nginx(work):
@@ -66,7 +70,7 @@ def measure(work: Path) -> dict[str, object]:
 
 
 def _ours(folder: Path) -> dict[str, float]:
-    """The highest rate of the grid that one worker keeps, 0 if it keeps none; half of it."""
+    """Measure the highest rate of the grid that one worker keeps (0 if none), and half of it."""
     kept, not_kept = -1, len(RATES_PER_S)
     while not_kept - kept > 1:
         middle = (kept + not_kept) // 2
@@ -85,7 +89,7 @@ def _ours(folder: Path) -> dict[str, float]:
 
 
 def _sent(folder: Path, rate_per_s: float) -> Sent:
-    """The outcome of a few seconds at a rate."""
+    """Measure `TURN_S` seconds at a rate."""
     everything, took_s = sent_at(folder, rate_per_s, TURN_S)
     measured = everything.filter(phase="measure")
     found = saturation(measured, ())
@@ -100,9 +104,11 @@ def _sent(folder: Path, rate_per_s: float) -> Sent:
 
 
 def sent_at(folder: Path, rate_per_s: float, measured_s: float) -> tuple[pl.DataFrame, float]:
-    """The records of one worker at a rate, and the seconds of CPU that it took. It is driven as the
-    runner does, but its records are read when it has ended: checking each as it comes would take
-    the other core."""
+    """Return the records of one worker at a rate, and its CPU time [s].
+
+    The worker runs as under the runner, but its records are read after it ends, because checking
+    each one during the run would take the other core.
+    """
     plan, records = folder / "plan.json", folder / "records.jsonl"
     write_plan(plan, _plan(rate_per_s, measured_s))
     records.unlink(missing_ok=True)
@@ -126,7 +132,7 @@ def sent_at(folder: Path, rate_per_s: float, measured_s: float) -> tuple[pl.Data
 
 
 def _plan(rate_per_s: float, measured_s: float) -> LoadPlan:
-    """Constant arrivals; the bound on a design's rate is not what is measured here."""
+    """Return a plan of constant arrivals; the rate may exceed the bound of a design."""
     count = round((WARM_UP_S + measured_s) * rate_per_s)
     load = SentLoad(
         user="static-file",
@@ -151,7 +157,7 @@ def _plan(rate_per_s: float, measured_s: float) -> LoadPlan:
 
 
 def _locust() -> float:
-    """Requests per second of one process, from its first request to its last."""
+    """Return requests per second of one process, from its first request to its last."""
     command = [
         *(sys.executable, "-m", "locust", "-f", str(Path(__file__).with_name("closed_loop.py"))),
         *("Reader", "--headless", "--only-summary", "--json", "--users", str(USERS)),

@@ -1,8 +1,8 @@
 """The MySQL arbiter beside HAProxy in TCP mode: same servers, same client, one thread each.
 
 Turn by turn, `sysbench oltp_point_select` asks for rows by their key, as text. The machine's cores
-are shared by client, servers and proxy, so statements per second alone say little of the proxy: the
-ratio that counts is of statements per second of the proxy's own CPU time.
+are shared by client, servers and proxy, so statements per second say little about the proxy. The
+ratio is of statements per second of the proxy's own CPU time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRANT ALL ON *.* TO wiki@'%';
 
 
 def measure(work: Path) -> dict[str, object]:
-    """Statements per second, also per second of the proxy's CPU, medians over turns."""
+    """Return statements per second, also per second of CPU time, medians over turns."""
     with ExitStack() as stack:
         for port in SERVERS:
             stack.enter_context(_mariadb(work / f"mariadb-{port}", port))

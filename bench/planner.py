@@ -1,8 +1,7 @@
-"""Plans of six tiers, 40 instance types, up to 60 nodes and r up to 4: how long, and proved or not.
+"""Plans of six tiers, 40 instance types, up to 60 nodes and r up to 4: time and proof.
 
-No peer is known that solves this problem; the figure stands for itself. `python -m bench.planner`
-holds the labels (`optimizer.plan.solve.labels`) against HiGHS alone, on chains of three to six
-tiers.
+No peer is known that solves this problem. `python -m bench.planner` compares the labels
+(`optimizer.plan.solve.labels`) with HiGHS alone, on chains of three to six tiers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LIMIT_S = 120.0
 
 
 def measure() -> JsonObject:
-    """Seconds from the inputs to the proved plan, per drawn instance, without caches."""
+    """Return seconds from the inputs to the proved plan, per drawn instance, with empty caches."""
     found = [_one(seed) for seed in SEEDS]
     seconds = [one["seconds"] for one in found]
     return {
@@ -71,7 +70,7 @@ def _solved(problem: Problem, began: float) -> JsonObject:
 
 
 def main() -> None:
-    """One line of JSON for each drawn chain, solved in both ways."""
+    """Print one line of JSON for each drawn chain, solved in both ways."""
     for size in SIZES:
         for seed in SEEDS:
             problem = plan_instance(seed, **size).problem()

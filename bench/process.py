@@ -23,7 +23,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def program(name: str) -> str:
-    """A peer's path.  Raises: RuntimeError where it is not installed."""
+    """Return a peer's path. Raises RuntimeError if it is not installed."""
     found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
     if found is None:
         raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
@@ -32,9 +32,9 @@ def program(name: str) -> str:
 
 @contextmanager
 def running(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iterator[int]:
-    """The process number, once it is ready; ended with the block.
+    """Run a program until the block ends, and yield its process number once it is ready.
 
-    Raises: RuntimeError with its log if it ends, or is not ready within 30 s.
+    Raises RuntimeError with its log if it ends, or is not ready within 30 s.
     """
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
@@ -59,7 +59,7 @@ def arbiter(
     is_ready: Callable[[], bool],
     more: str = "",
 ) -> AbstractContextManager[int]:
-    """An arbiter before servers on these ports of loopback, running; `more` ends its settings."""
+    """Run an arbiter before servers on these ports of loopback; `more` is added to its settings."""
     settings = f"""protocol = "{protocol}"
 listen = "127.0.0.1:{port}"
 admin = "127.0.0.1:{port + 100}"
@@ -80,7 +80,7 @@ tokens = 256
 def haproxy(
     work: Path, settings: str, port: int, servers: tuple[int, ...], is_ready: Callable[[], bool]
 ) -> AbstractContextManager[int]:
-    """HAProxy with one thread before servers on these ports, running; `settings` has its mode."""
+    """Run HAProxy with one thread before servers on these ports; `settings` contain its mode."""
     lines = "\n".join(f"  server s{server} 127.0.0.1:{server}" for server in servers)
     config = work / f"haproxy-{port}.cfg"
     config.write_text(
@@ -159,7 +159,7 @@ def found_in(name: str, pattern: str, text: str) -> str:
 
 
 def takes_connections(port: int) -> Callable[[], bool]:
-    """True where somebody listens on this port of loopback."""
+    """Return a check that this port of loopback accepts connections."""
 
     def is_up() -> bool:
         try:
@@ -172,6 +172,6 @@ def takes_connections(port: int) -> Callable[[], bool]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process, user and system, all threads [s]."""
+    """Return the CPU time of a process [s]: user and system, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S

@@ -1,8 +1,8 @@
-"""The program of a schedule, written down in linopy; runs in the peers' own environment.
+"""The program of a schedule in linopy; runs in the peers' own environment.
 
 `python program.py TIERS KINDS PERIODS`: machines by the hour of several sizes that carry a load,
 each start followed by three hours; prints JSON: seconds until HiGHS has it, rows, columns, and with
-at most 1,000 numbers its optimum. `schedule.py` writes the same one down as the planner does.
+at most 1,000 numbers its optimum. `schedule.py` has the same program as the planner writes it.
 """
 
 import json
@@ -12,17 +12,17 @@ import time
 
 
 def load(tier: int, period: int) -> float:
-    """A tier's load, in capacities of its smallest machine."""
+    """Return a tier's load, in capacities of its smallest machine."""
     return 20.0 + tier + 10.0 * math.sin(period / 4.0 + tier)
 
 
 def price(kind: int) -> float:
-    """USD a month of a machine of the size `kind` + 1."""
+    """Return USD per month of a machine of the size `kind` + 1."""
     return 10.0 * (kind + 1) + 3.0
 
 
 def main() -> None:
-    """Build, and tell."""
+    """Build the program and print the result."""
     import linopy
     import numpy as np
     import xarray as xr

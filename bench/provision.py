@@ -15,7 +15,7 @@ TURNS = 3
 
 
 def measure() -> dict[str, object]:
-    """Seconds until every machine runs, and until everything is gone; medians over turns."""
+    """Return seconds until every machine runs, and until all are removed; medians over turns."""
     design = load_design("mediawiki-noisy")
     platform = LocalPlatform(design.fleet.experiment)
     if docker.find(design.fleet.experiment):
@@ -50,7 +50,7 @@ def _quiet(line: str) -> None:
 
 
 def _plain(images: list[str]) -> float:
-    """The peer: containers without caps, networks, identity or files."""
+    """Start the peer: containers without caps, networks, identity or files."""
     label = f"{docker.LABEL}=bench-plain"
     began = time.monotonic()
     try:

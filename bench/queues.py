@@ -13,7 +13,7 @@ from typing import Any
 
 
 def in_ciw(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[float, int]:
-    """Mean time in both stations [s], requests served."""
+    """Return the mean time in both stations [s], and the requests served."""
     import ciw
 
     ciw.seed(seed)
@@ -35,7 +35,7 @@ def in_ciw(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[flo
 
 
 def in_simpy(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[float, int]:
-    """Mean time in both stations [s], requests served."""
+    """Return the mean time in both stations [s], and the requests served."""
     import simpy
 
     rng = random.Random(seed)
@@ -63,7 +63,7 @@ def in_simpy(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[f
 
 
 def main() -> None:
-    """Simulate what the arguments say."""
+    """Run the simulation of the arguments."""
     from importlib.metadata import version
 
     name = sys.argv[1]

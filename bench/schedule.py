@@ -1,7 +1,7 @@
-"""Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; how long, how exact.
+"""Schedules of six tiers over 24 hours: 40 instance types, four ways to pay; time and gap.
 
-Beside it plain enumeration, where that is possible: one tier, two kinds of machine, three periods.
-No peer is known that solves the whole problem; linopy writes the same program down (`program.py`).
+Beside it plain enumeration, if that is possible: one tier, two kinds of machine, three periods. No
+peer is known that solves the whole problem; `program.py` has the same program in linopy.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ WAYS = (  # beside on demand
 
 
 def measure() -> dict[str, object]:
-    """Seconds and gap per drawn instance: free hours, and hours tied by starts, run times and a
-    quota; and enumeration beside the search on one that is small."""
+    """Return seconds and gap per drawn instance, of free and of constrained hours.
+
+    The constraints are starts, run times and a quota. A small instance is also enumerated.
+    """
     free = [_solved(_instance(seed, None), seed) for seed in SEEDS]
     tied = [_solved(_instance(seed, _ties()), seed) for seed in SEEDS]
     return {
@@ -88,7 +90,7 @@ def _solved(hours: Hours, seed: int) -> dict[str, object]:
 
 
 def _beside_enumeration() -> dict[str, object]:
-    """All numbers of two kinds of machine in three periods, by plain loops."""
+    """Enumerate all numbers of two kinds of machine in three periods, by plain loops."""
     kinds = (
         Instance("m@reserved", 2.0, 8.0, 0.05, usd_per_month_off=0.05 * 730.0, purchase="reserved"),
         Instance("m", 2.0, 8.0, 0.08),
@@ -118,7 +120,7 @@ def _beside_enumeration() -> dict[str, object]:
 
 
 def _written_down(tiers: int, kinds: int, periods: int) -> dict[str, object]:
-    """The same program in Pyomo, as the planner writes it down, and in linopy."""
+    """Write the same program in Pyomo, as the planner does, and in linopy."""
     machines = tuple(
         Instance(f"m{k + 1}", k + 1.0, 8.0, program.price(k) / 730.0) for k in range(kinds)
     )
@@ -163,7 +165,7 @@ def _never(*_: float) -> float:
 
 
 def main() -> None:
-    """The result as JSON."""
+    """Print the result as JSON."""
     sys.stdout.write(json.dumps(measure(), indent=1) + "\n")
 
 

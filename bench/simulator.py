@@ -26,7 +26,7 @@ EVENTS = 3  # a request: its arrival and two ends of work
 
 
 def measure() -> JsonObject:
-    """Events per second, medians over turns with their range, and the ratios."""
+    """Return events per second, medians over turns with their range, and the ratios."""
     turns: dict[str, list[JsonObject]] = {"ours": [], "ciw": [], "simpy": [], "large": []}
     for turn in range(TURNS):
         turns["ours"].append(_ours(_same_model(turn)))

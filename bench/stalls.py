@@ -1,11 +1,11 @@
-"""Reports of load generators on a server that stops: nginx, of which nothing moves for half a
-second in each two and a half.
+"""Reports of load generators on a server that stops: nginx, stopped for half a second in each two
+and a half.
 
-The truth is computed: of requests that come evenly, a fifth meets the stop, and waits for what is
-left of it. A generator that waits for an answer before it asks again asks a stopped server hardly
-anything, and so hardly notices (Tene's coordinated omission). Ours and wrk2 count from when a
-request was due; Locust's users ask at the same rate, as its `constant_throughput` does it; wrk asks
-as fast as it may.
+The true latencies are computed: a fifth of evenly spaced requests meets the stop, and waits for the
+rest of it. A generator that waits for an answer before it asks again sends hardly any request to a
+stopped server, and so hardly notices the stop (Tene's coordinated omission). Ours and wrk2 count
+from the due time of a request; Locust's users ask at the same rate by its `constant_throughput`;
+wrk asks as fast as possible.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ Found = dict[str, float]
 
 
 def measure(work: Path) -> dict[str, object]:
-    """Each generator's quantiles [ms] beside the truth's, and the largest relative error of them;
-    `wrk2` is None where `build/peers/wrk2` is not there."""
+    """Return the quantiles [ms] of each generator and of the truth, and the largest relative
+    errors.
+
+    `wrk2` is None if `build/peers/wrk2` is missing.
+    """
     folder = work / "stalls"
     folder.mkdir()
     asked: dict[str, Callable[[], Found] | None] = {
@@ -75,7 +78,7 @@ def _beside_the_truth(pid: int, ask: Callable[[], Found]) -> dict[str, object]:
 
 @contextmanager
 def _stopping(pid: int) -> Iterator[list[float]]:
-    """A process that stops again and again until the block ends; for how long, as it was [s]."""
+    """Stop a process periodically until the block ends; yields the measured durations [s]."""
     stops_s: list[float] = []
     over = threading.Event()
 
@@ -100,8 +103,10 @@ def _stopping(pid: int) -> Iterator[list[float]]:
 
 
 def _truth(stops_s: Sequence[float]) -> Found:
-    """Quantiles of what requests wait [ms], that come evenly over whole periods: what it takes a
-    server that moves to answer is left out."""
+    """Return quantiles of the waits [ms] of requests at even times in whole periods.
+
+    The time that a running server needs for an answer is left out.
+    """
     come_s = np.linspace(0.0, PERIOD_S, 100_000, endpoint=False)
     waits_s = np.concatenate([np.maximum(stop_s - come_s, 0.0) for stop_s in stops_s])
     return _named(percentile(np.sort(1e3 * waits_s), share) for share in QUANTILES)
@@ -128,7 +133,7 @@ def _wrk() -> Found:
 
 
 def _run_wrk(command: list[str]) -> Found:
-    """wrk has no more than p90 and p99: what lies between and beyond is left out."""
+    """Run wrk; it prints no quantiles between p90 and p99, and none above."""
     url = f"http://127.0.0.1:{SERVERS[0]}/body"
     command = [*command, "-t1", f"-c{_CONNECTIONS}", "--latency", url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -1,7 +1,7 @@
 """One availability model in the Storm model checker; runs in Storm's own environment.
 
 `python storm.py NEEDED POOL REPAIR_S|none`: passive failover on-premises, one crash a year, 15 s of
-fail-over, a year; prints JSON. Time is in years and the downtime is asked for, since Storm's
+fail-over, a year; prints JSON. Time is in years and the result is the downtime, because Storm's
 precision is relative and its absorbing states get a rate of one.
 """
 
@@ -32,7 +32,7 @@ endrewards
 
 
 def main() -> None:
-    """Build and check the model named by the arguments."""
+    """Build and check the model of the arguments."""
     needed, pool = int(sys.argv[1]), int(sys.argv[2])
     repair = 0.0 if sys.argv[3] == "none" else YEAR_S / float(sys.argv[3])
     text = MODEL.format(

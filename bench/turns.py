@@ -1,4 +1,4 @@
-"""Turn by turn, since what else the machine does changes from one turn to the next."""
+"""Measurements in turns, because other work on the machine changes with time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ Turns = dict[str, list[dict[str, float]]]
 def measure_turns(
     proxies: Mapping[str, tuple[int, int]], turns: int, ask: Callable[[int], dict[str, float]]
 ) -> Turns:
-    """The finding of `ask` at each proxy's port, and its `requests` per second of the proxy's
-    CPU."""
+    """Return the finding of `ask` for each proxy's port, in turns.
+
+    `per_cpu_s` is its `requests` per second of the proxy's CPU time.
+    """
     found: Turns = {name: [] for name in proxies}
     for _ in range(turns):
         for name, (port, pid) in proxies.items():
@@ -26,12 +28,12 @@ def measure_turns(
 
 
 def spread(name: str, values: Sequence[float]) -> dict[str, object]:
-    """The median as `name`, least and greatest as `name`_range."""
+    """Return the median as `name`, and the least and greatest as `name`_range."""
     return {name: statistics.median(values), f"{name}_range": [min(values), max(values)]}
 
 
 def medians(turns: Turns, keys: Sequence[str]) -> dict[str, object]:
-    """The spread of each of `keys`, for each proxy."""
+    """Return the spread of each of `keys`, for each proxy."""
     found: dict[str, object] = {}
     for name, runs in turns.items():
         for key in keys:
@@ -40,14 +42,16 @@ def medians(turns: Turns, keys: Sequence[str]) -> dict[str, object]:
 
 
 def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str, object]:
-    """The spread of ours over theirs."""
+    """Return the spread of ours over theirs."""
     pairs = zip(turns[ours], turns[theirs], strict=True)
     return spread(name, [run[key] / peer[key] for run, peer in pairs])
 
 
 def compared(turns: Turns, modes: Iterable[str]) -> dict[str, object]:
-    """The arbiter's cost of comparing replies at r = 2: requests per second, also per second of
-    its CPU, over those of one that compares nothing."""
+    """Return the cost of comparing replies at r = 2, as ratios to an arbiter that compares none.
+
+    The ratios are of requests per second, and of requests per second of the arbiter's CPU time.
+    """
     found: dict[str, object] = {}
     for mode in modes:
         for name, key in (("ratio", "rps"), ("ratio_cpu", "per_cpu_s")):

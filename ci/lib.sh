@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Shared by the scripts in ci/: where the project lies, its tools' paths, how to speak, to keep and to wait.
+# Shared by the scripts in ci/: paths of the project and its tools; functions for messages, caches and waits.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-# Builds are kept here by their content, for all clones of this user.
+# Cache of builds by content, for all clones of this user.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sparecraft
 export PATH="$root/.venv/bin:$cache/tools/bin:$PATH"
-# A clone's own: cargo takes what is built for fresh by time, so two clones of one target would get each other's programs.
+# One for each clone: cargo compares times, so two clones with one target would get each other's programs.
 CARGO_TARGET_DIR=$cache/target/$(sha256sum <<<"$root" | cut -c1-12)
 export CARGO_TARGET_DIR CARGO_INCREMENTAL=0
 export GOFLAGS=-trimpath CGO_ENABLED=0 # as the provider is built, so that its packages are compiled once

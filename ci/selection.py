@@ -1,13 +1,14 @@
-"""Selects the long tests that CI runs beside `make test`: those a change touches, and a quarter.
+"""Selection of the long tests that CI runs beside `make test`: those that a change touches, and a
+quarter of the others.
 
 As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the others and prints
-what it left out. Tests whose own file changed go first; none begins after `--until`. As a program,
+the omitted ones. Tests whose own file changed run first; none begins after `--until`. As a program,
 `python -m ci.selection COMMIT`, it prints which suites that are not pytest's, `rust` and
 `provider`, run their long tests.
 
-A test is touched by a change of its own file, of what that imports (directly or not), of the room
-that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of what TOUCHES says for
-its folder. Where the commit is unknown, as in a shallow clone, everything is touched.
+A test is touched by a change of its own file, of a file that it imports (directly or not), of the
+room that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of the files that
+TOUCHES has for its folder. If the commit is unknown, as in a shallow clone, all tests are touched.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     ),
     "agents/policy": ("experiments/tests/fleet/kinds/compare", "infra/roles/tests/fleet"),
     "agents/nodeagent": ("experiments/tests/fleet",),
-    "agents/README.md": ("experiments/tests/real/docs",),
+    "agents/nodeagent/README.md": ("experiments/tests/real/docs",),
     "agents/arbiter/README.md": ("experiments/tests/real/docs", "experiments/tests/real/load"),
     "agents/simulator": ("experiments/tests/real/kinds",),
     "agents/wire": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
@@ -62,6 +63,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "experiments/record": ("experiments/tests/fleet/kinds",),
     "experiments/run": ("experiments/tests/fleet/kinds",),
     "experiments/testbed": ("experiments/tests/fleet",),
+    "docs/arbiter.md": ("experiments/tests/real/load",),
     "docs": ("experiments/tests/fleet/docs",),
     "infra/account": ("experiments/tests/real/infra",),
     "infra/boot": ("experiments/tests/fleet/testbed", "experiments/tests/real/infra"),
@@ -85,7 +87,7 @@ def changed_since(commit: str) -> set[str] | None:
 
 
 def share_of_commit() -> int:
-    """Which of the SHARES shares this commit runs: drawn from its tree."""
+    """The one of the SHARES shares that this commit runs, drawn from its tree."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(found.stdout[:8], 16) % SHARES
@@ -145,7 +147,7 @@ def _any_inside(changed: Iterable[str], folder: str) -> bool:
 
 
 def other_suites(changed: set[str] | None, share: int) -> list[str]:
-    """Which of the suites that are not pytest's run whole."""
+    """The suites outside of pytest that run whole."""
     folders = {"rust": "agents", "provider": "infra/provider"}
     return [
         name

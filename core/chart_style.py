@@ -15,13 +15,13 @@ BLUE, ORANGE, GREEN, PURPLE = "#0b6bb0", "#c4500b", "#0a7d5e", "#84479a"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, AXIS)
 LIMIT = "#b0176a"
 PAPER = "#fefefe"
-"""After Okabe & Ito 2008; the reports of runs add what dark mode makes of them."""
+"""After Okabe & Ito 2008; the reports of runs add the colours of dark mode."""
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-"""Data of a chart."""
+"""The data of a chart."""
 Charts = Mapping[str, Any]
-"""By the name of their file."""
+"""Charts by the name of their file."""
 
 CONFIG: Mapping[str, Any] = {
     "background": PAPER,
@@ -64,7 +64,7 @@ _NINES = (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 
 
 def colours(names: Iterable[str]) -> Any:
-    """A scale that gives each name its colour, in order."""
+    """Return a scale that gives each name its colour, in order."""
     import altair as alt
 
     chosen = list(names)
@@ -72,14 +72,17 @@ def colours(names: Iterable[str]) -> Any:
 
 
 def data(rows: Rows) -> Any:
-    """Rows as a chart's data; as text, since Altair copies a chart deeply at every step."""
+    """Return rows as a chart's data, as text, because Altair copies a chart at every step."""
     import altair as alt
 
     return alt.InlineData(values=json.dumps(rows), format=alt.JsonDataFormat(type="json"))
 
 
 def nines_axis(field: str, worst: float, best: float) -> Any:
-    """Unavailability on a log axis, labelled as availability and downtime a year; better is up."""
+    """Return a log axis of unavailability, labelled as availability and downtime a year.
+
+    Parameters: field; worst and best unavailability [-], the ends of the axis. Better is up.
+    """
     import altair as alt
 
     values = [n for n in _NINES if best <= n <= worst]
@@ -107,7 +110,7 @@ def _downtime(share: float) -> str:
 
 
 def svg(chart: Any) -> str:
-    """A chart in the style of all figures."""
+    """Return a chart as SVG text, in the style of all figures."""
     import altair as alt
     import vl_convert
 
@@ -117,7 +120,10 @@ def svg(chart: Any) -> str:
 
 
 def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
-    """Write each chart as NAME.svg into `folder`, which is made if it is not there."""
+    """Write each chart as NAME.svg into `folder`, which is made if it is not there.
+
+    Returns: the files. Raises: InputError if the folder cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""From a file's text to a checked model, and from a model's complaint back to file, line and key.
+"""Configuration files as checked models, with errors that name file, line and key.
 
-Neither tomllib nor python-hcl2 tells on which line a key stands, so `key_lines` finds it: one
-small scanner that knows strings, comments, tables and braces, enough for both languages.
+tomllib and python-hcl2 do not report the line of a key. `key_lines` finds it with a small scanner
+that knows strings, comments, tables and braces, which is enough for both languages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.errors import LEAST, MOST, InputError, SparecraftError
 from core.json_object import JsonObject
 
 Key = tuple[str | int, ...]
-# A key that has another name now. The old one is refused with it.
+# Renamed keys: the error about an old key names the new one.
 RENAMED = {
     "again": "repeat",
     "law": "distribution",
@@ -31,7 +31,7 @@ RENAMED = {
     "wait_max": "timeout_factor",
     "window_least_s": "window_s_min",
 }
-Lines = Callable[[], Mapping[Key, int]]  # looked for when somebody asks: few files have an error
+Lines = Callable[[], Mapping[Key, int]]  # computed on demand, because few files have an error
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
@@ -44,7 +44,7 @@ _TOKEN = re.compile(
 
 
 class Strict(BaseModel):
-    """A frozen model that refuses unknown keys, naming the ones it knows, and converts nothing."""
+    """A frozen model that refuses unknown keys, names the known ones, and converts nothing."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -74,7 +74,7 @@ class Strict(BaseModel):
 
 
 class Written(BaseModel):
-    """A frozen model of what a program wrote: it looks at its own keys, and converts nothing."""
+    """A frozen model of a program's output: it ignores unknown keys, and converts nothing."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
@@ -82,7 +82,7 @@ class Written(BaseModel):
 def refusal(
     expected: str, *, got: str, key: str = "", hint: str = "Correct it."
 ) -> PydanticCustomError:
-    """A model's complaint with the parts of an InputError; `key` is relative to the model."""
+    """Return a model's error with the parts of an InputError; `key` is relative to the model."""
     context = {"expected": expected, "got": got, "key": key, "hint": hint}
     return PydanticCustomError("refused", "expected {expected} (got {got})", context)
 
@@ -113,7 +113,7 @@ class Interval(Written):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem at a key, whichever file it stands in."""
+    """A problem at a key of a file."""
 
     key: Key
     expected: str
@@ -140,19 +140,19 @@ class ConfigFile:
         self._below = below
 
     def section(self, name: str) -> ConfigFile:
-        """The table `name` of this file as a source of its own; an empty one if it is not there."""
+        """Return the table `name` of this file as a source; an empty one if it is missing."""
         return self.part(self.values.get(name, {}), name)
 
     def part(self, values: JsonObject, *key: str | int) -> ConfigFile:
-        """`values`, which stand at `key`, as a source of their own."""
+        """Return the values at `key` as a source."""
         return ConfigFile(self.path, values, self._lines, (*self._below, *key))
 
     def having(self, values: JsonObject) -> ConfigFile:
-        """The same file with other values; its keys keep their lines."""
+        """Return the same file with other values; its keys keep their lines."""
         return ConfigFile(self.path, values, self._lines, self._below)
 
     def place(self, *key: str | int) -> str:
-        """`file:line: a.b.c` for a key, with the line of the nearest key that is in the file."""
+        """Return `file:line: a.b.c` of a key, with the line of the nearest key in the file."""
         key = (*self._below, *key)
         shown = ".".join(str(part) for part in key)
         lines = self._lines()
@@ -164,21 +164,21 @@ class ConfigFile:
     def error(
         self, *key: str | int, expected: str, got: str, hint: str = "Correct it."
     ) -> InputError:
-        """An InputError at a key of this file."""
+        """Return an InputError at a key of this file."""
         return InputError(self.place(*key), expected=expected, got=got, hint=hint)
 
     def refuse(self, problem: Problem) -> InputError:
-        """The InputError of a problem with this file."""
+        """Return the InputError of a problem with this file."""
         got, hint = problem.got, problem.hint
         return self.error(*problem.key, expected=problem.expected, got=got, hint=hint)
 
     def refuse_all(self, problems: Iterable[Problem]) -> None:
-        """Raises one InputError for all problems, if there are any."""
+        """Raise one InputError for all problems, if there are any."""
         raise_all([self.refuse(problem) for problem in problems])
 
 
 def raise_all(errors: Iterable[InputError]) -> None:
-    """Raises one InputError that has all of them, if there are any."""
+    """Raise one InputError for all errors, if there are any."""
     alone = [_alone(part) for error in errors for part in (error, *error.also)]
     if alone:
         raise _alone(alone[0], alone[1:])
@@ -225,7 +225,7 @@ def read_toml(path: Path) -> ConfigFile:
 
 
 def _line(text: str, message: str) -> str:
-    """The line that tomllib stumbled over: for a key given twice it names the key."""
+    """Return the line of tomllib's error; for a key given twice with the key."""
     found, lines = re.search(r"at line (\d+)", message), text.splitlines()
     if found is None or int(found[1]) > len(lines):
         return ""
@@ -272,7 +272,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def check(source: ConfigFile, model: type[_Model]) -> _Model:
-    """Validate a source; all complaints come in one InputError, each with its place."""
+    """Validate a source. Raises one InputError with all problems, each with its place."""
     try:
         return model.model_validate(source.values)
     except ValidationError as error:
@@ -297,7 +297,7 @@ def _translate(source: ConfigFile, detail: JsonObject) -> InputError:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises InputError where that is no text, or no file."""
+    """Return the text of a file. Raises InputError if it is no file or no text."""
     try:
         return path.read_text(encoding="utf-8-sig")  # without the mark that some editors put
     except FileNotFoundError as error:
@@ -305,7 +305,7 @@ def read_text(path: Path) -> str:
             str(path),
             expected="this file",
             got="no such file",
-            hint="Give the path of one that is there, or write it.",
+            hint="Give the path of an existing one, or write it.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         got = (
@@ -320,7 +320,7 @@ def read_text(path: Path) -> str:
 
 
 def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
-    """The line of every key in TOML or HCL text.
+    """Return the line of every key in TOML or HCL text.
 
     `unique_in`: refuse a repeated key as an error in this file (python-hcl2 takes the last one
     silently, Terraform refuses it).

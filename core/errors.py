@@ -6,8 +6,8 @@
     ├── PlannerError        2       a model or a search that came to no answer
     ├── MeasurementFailed   1       the run could not go on; what was measured until then is kept
     ├── Interrupted         130     Ctrl-C or SIGTERM
-    └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
-        └── DiskFull        3       no space left where results are written
+    └── EnvironmentMissing  3       Docker, credentials, a program or a kernel facility is missing
+        └── DiskFull        3       no space left for results
 
 Every message is `PLACE: expected X (got Y). Hint.`
 """
@@ -18,12 +18,12 @@ import math
 import re
 from collections.abc import Sequence
 
-# Bounds of a rate, time, size or price, in any unit: beyond, products leave floating point.
+# Bounds of a rate, time, size or price, in any unit: beyond them products leave floating point.
 LEAST, MOST = 1e-15, 1e15
 
 
 class SparecraftError(Exception):
-    """Something the user must know; never shown as a traceback."""
+    """An error for the user, shown as a message and never as a traceback."""
 
     exit_code = 1
 
@@ -44,7 +44,7 @@ class SparecraftError(Exception):
         self.also = tuple(also)
 
     def to_json(self) -> dict[str, object]:
-        """The four parts, and those of what else is wrong."""
+        """Return the four parts, and those of further errors."""
         parts = {name: getattr(self, name) for name in ("place", "expected", "got", "hint")}
         return {**parts, "also": [other.to_json() for other in self.also]}
 
@@ -76,13 +76,13 @@ class UnstableError(InputError):
 
 
 class PlannerError(SparecraftError):
-    """A model or a search came to no answer."""
+    """A model or a search without an answer."""
 
     exit_code = 2
 
 
 class MeasurementFailed(SparecraftError):
-    """The run could not go on; what was measured until then is kept."""
+    """A run that could not continue; its measurements are kept."""
 
 
 class Interrupted(SparecraftError):
@@ -92,22 +92,22 @@ class Interrupted(SparecraftError):
 
 
 class EnvironmentMissing(SparecraftError):
-    """Something that Sparecraft needs on this machine is not there."""
+    """A missing part of this machine that Sparecraft needs."""
 
     exit_code = 3
 
 
 class DiskFull(EnvironmentMissing):
-    """No space left where results are written; the message says what is kept."""
+    """No space left for results; the message names the kept files."""
 
 
 def in_words(error: Exception) -> str:
-    """The message of a connection's error, without the system's number."""
+    """Return the message of a connection's error, without the system's number."""
     return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 def as_reason(error: BaseException) -> str:
-    """The error's message; of what is none of ours, its type too."""
+    """Return the error's message; for an error of another library with its type."""
     return str(error) if isinstance(error, SparecraftError) else f"{type(error).__name__}: {error}"
 
 

@@ -1,4 +1,4 @@
-"""A JSON or TOML object as a file or another program gave it: for the edge where it is read."""
+"""A JSON or TOML object from a file or another program, for the code that reads it."""
 
 from typing import Any
 

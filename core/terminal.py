@@ -22,7 +22,7 @@ err = Console(stderr=True)
 
 
 def plain_table(first: str, *columns: str, left: int = 1) -> Table:
-    """A plain table; the first `left` columns are texts, the others figures."""
+    """Return a plain table; the first `left` columns are texts, the others figures."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     for number, name in enumerate((first, *columns)):
         table.add_column(name, justify="left" if number < left else "right", no_wrap=True)
@@ -38,14 +38,14 @@ def bare_table(*columns: str, left: int = 1, gap: int = 2) -> Table:
 
 
 def print_table(table: Table) -> None:
-    """The table below an empty line, on its side where it is too wide."""
+    """Print the table below an empty line, transposed if it is too wide."""
     say("")
     out.print(fitting(table))
 
 
 def fitting(table: Table, console: Console = out) -> Table:
-    """The table, or where it is too wide for the console, the same on its side: a column for each
-    of its rows, if that is narrower."""
+    """Return the table, or if it is too wide for the console and the transposed table is narrower,
+    that one: a column for each row."""
     columns = [[column.header, *column.cells] for column in table.columns]
     aside = Table(
         title=table.title,
@@ -66,19 +66,19 @@ def fitting(table: Table, console: Console = out) -> Table:
 
 
 def _width(table: Table, console: Console) -> int:
-    """Columns that the table takes where it may take as many as it likes."""
+    """Width of the table in columns, without a limit."""
     unlimited = console.options.update(max_width=10_000)
     return Measurement.get(console, unlimited, table).maximum
 
 
 def option_of(argument: str) -> str:
-    """The option of the same name."""
+    """Return the option of the same name."""
     return "--" + argument.replace("_", "-")
 
 
 @contextmanager
 def told_by_option(options: Mapping[str, str]) -> Iterator[None]:
-    """A refusal of an argument that is in `options` names the option that it was given by."""
+    """Name the option instead of the argument in errors about an argument in `options`."""
     try:
         yield
     except SparecraftError as error:
@@ -89,7 +89,7 @@ def told_by_option(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print `value` as JSON. Raises ValueError for inf or nan, which no answer may hold."""
+    """Print `value` as JSON. Raises ValueError for inf or nan."""
     json.dump(value, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 

@@ -1,4 +1,4 @@
-"""Year, month and hour: one of each, whoever counts in them."""
+"""Year, month and hour, the same for all parts of the project."""
 
 from __future__ import annotations
 

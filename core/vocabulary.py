@@ -1,5 +1,7 @@
-"""Schemes, platforms and coverage of failures: the words that files, options and models
-share. A member is its text, so that a text from a file or a program may be compared with it."""
+"""Schemes and mechanisms: the words that files, options and models share.
+
+A member is its text, so a text from a file or a program can be compared with it.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,21 @@ from core.errors import InputError
 
 
 class Scheme(StrEnum):
-    """The platform that the fleet lives on."""
+    """The scheme of a fleet: failed machines are replaced (cloud), or fixed machines (on-prem)."""
 
     cloud = "cloud"
     on_prem = "on-prem"
 
 
 class Mechanism(StrEnum):
-    """The way failures are covered."""
+    """The over-provisioning of a tier: active route anywhere, or passive fail-over."""
 
     ara = "ara"
     pf = "pf"
 
     @property
     def meaning(self) -> str:
-        """Its use of machines beyond those that the load needs, in the glossary's words."""
+        """Use of machines beyond those that the load needs, in the glossary's words."""
         return {
             Mechanism.ara: "active route anywhere: they run and share the load "
             "(N+k, active-active)",
@@ -41,7 +43,7 @@ MechanismText = Annotated[Mechanism, Field(strict=False)]
 
 
 def scheme_of(text: str, place: str = "scheme") -> Scheme:
-    """The scheme of this name. Raises InputError."""
+    """Return the scheme of this name. Raises InputError."""
     try:
         return Scheme(text)
     except ValueError as error:
@@ -49,7 +51,7 @@ def scheme_of(text: str, place: str = "scheme") -> Scheme:
 
 
 def mechanism_of(text: str, place: str = "mechanism") -> Mechanism:
-    """The mechanism of this name. Raises InputError."""
+    """Return the mechanism of this name. Raises InputError."""
     try:
         return Mechanism(text)
     except ValueError as error:

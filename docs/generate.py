@@ -212,7 +212,7 @@ def policies_page() -> str:
         table(("protocol", "usual port", "tells reads from writes", "compares replies"), protocols),
         "## Replies compared\n",
         "`compare` of an arm's tier with two replicas or more; costs and what counts as the same: "
-        "[agents/arbiter/README.md](../../agents/arbiter/README.md).\n",
+        "[arbiter](../arbiter.md#comparison-of-replies).\n",
         table(("`compare`", "does"), [(f"`{name}`", one) for name, one in COMPARE_MODES.items()]),
     )
 

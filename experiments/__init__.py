@@ -1,1 +1,1 @@
-"""Runs experiments on a fleet: specification, load, faults, records, metrics, report, CLI."""
+"""Experiments on a fleet: specification, load, faults, records, metrics, report, CLI."""

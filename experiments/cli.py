@@ -1,5 +1,5 @@
 """The `sparecraft` command. Exit codes: 0 done, 1 an SLO or verdict failed, 2 wrong usage or input,
-3 the environment (Docker, Terraform, a port, disk space) is not there.
+3 a part of the environment (Docker, Terraform, a port, disk space) is missing.
 
 A command's module is imported when the command is called: `sparecraft --help` needs none of them.
 """
@@ -85,7 +85,7 @@ class _Commands(TyperGroup):
         return command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As ever; an unknown name is answered with what it may have meant."""
+        """Resolve a command; an error about an unknown name suggests similar ones."""
         near = get_close_matches(args[0], COMMANDS) if args[0] not in COMMANDS else []
         if near:
             ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?")

@@ -1,4 +1,4 @@
-"""An InfluxDB's address, which may hold who asks: http://USER:PASSWORD@HOST:8086."""
+"""The address of an InfluxDB, with or without user and password: http://USER:PASSWORD@HOST:8086."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import httpx
 
 
 def without_login(url: str) -> str:
-    """The address as people and files may see it."""
+    """Return the address without user and password."""
     return re.sub("//.*@", "//", url)
 
 
 def client_of(url: str, timeout_s: float) -> httpx.Client:
-    """A client, none of whose addresses, errors and log lines has the password.
+    """Return a client that keeps the password out of addresses, errors and log lines.
 
     Raises httpx.InvalidURL.
     """

@@ -1,4 +1,4 @@
-"""Writes the dashboards' JSON, or checks that the committed files are what the code makes.
+"""The dashboards' JSON: written, or compared with the committed files.
 
 `python -m grafana.build` writes; `python -m grafana.build --check` exits 1 when it would change.
 """
@@ -19,7 +19,7 @@ GENERATED = Path(__file__).parent / "generated"
 
 
 def render() -> dict[Path, str]:
-    """Each generated file and its text."""
+    """Return each generated file and its text."""
     boards = {
         queries.UID: dashboard.experiment_dashboard(),
         statistics.UID: statistics.statistics_dashboard(),
@@ -35,7 +35,7 @@ def render() -> dict[Path, str]:
 
 
 def stale() -> str:
-    """The difference between the generated files and what the code makes; empty when none."""
+    """Return the difference between the generated files and the code; empty if there is none."""
     changes: list[str] = []
     for path, text in render().items():
         committed = path.read_text() if path.exists() else ""

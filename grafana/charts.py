@@ -60,7 +60,7 @@ class Target(Builder[UnknownDataquery]):
 
 
 class _AnnotationQuery(dashboard.AnnotationQuery):
-    """The SDK knows only the targets of Grafana's own annotation store; ours is a query."""
+    """A query of annotations; the SDK has only targets of Grafana's own annotation store."""
 
     def __init__(self, layer: Annotation) -> None:
         super().__init__(
@@ -85,9 +85,12 @@ class AnnotationBuilder(Builder[dashboard.AnnotationQuery]):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart over time. `axis` names the vertical axis; `log` suits latencies, which span decades;
-    `mirrored` draws query B downwards; `arms` colours and dashes by arm and percentile; `limit` is
-    a line across; `points` draws what comes once a night."""
+    """A chart over time.
+
+    `axis` is the title of the vertical axis. `log` suits latencies, which span decades. `mirrored`
+    draws query B downwards. `arms` sets colours and dashes by arm and percentile. `limit` is a
+    horizontal line. `points` draws values that come once a night.
+    """
 
     title: str
     description: str
@@ -103,7 +106,7 @@ class Chart:
 
 
 def targets(title: str) -> list[PanelQuery]:
-    """The queries of a panel."""
+    """Return the queries of a panel."""
     known = [*panel_queries(), *statistics_queries(), *night_queries()]
     return [query for query in dict.fromkeys(known) if query.panel == title]
 
@@ -116,7 +119,7 @@ def _legend(chart: Chart) -> common_builders.VizLegendOptions:
 
 
 def time_series(chart: Chart, panel_id: int) -> timeseries.Panel:
-    """A panel over time."""
+    """Return a panel over time."""
     drawn = targets(chart.title)
     tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
     panel = (
@@ -180,7 +183,7 @@ def _dashed(*dash: int) -> dashboard.DynamicConfigValue:
 
 
 def a_table(title: str, description: str, panel_id: int, width: int) -> table.Panel:
-    """A table of a query's rows; give it units."""
+    """Return a table of a query's rows; its units have to be set."""
     return (
         table.Panel()
         .id(panel_id)
@@ -221,7 +224,7 @@ def empty_board(
     since: str = "now-15m",
     refresh: str = "5s",
 ) -> dashboard_builders.Dashboard:
-    """A dashboard without panels: variables, annotations, time."""
+    """Return a dashboard without panels, with variables, annotations and time."""
     return (
         dashboard_builders.Dashboard(title)
         .uid(uid)

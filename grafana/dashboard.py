@@ -1,4 +1,4 @@
-"""Draws the dashboard "Sparecraft experiment": panels around the queries of grafana.queries."""
+"""The dashboard "Sparecraft experiment": panels around the queries of grafana.queries."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _latency_table(panel_id: int) -> table.Panel:
 
 
 def experiment_dashboard() -> dashboard.Dashboard:
-    """The dashboard, positioned and numbered; panel ids follow the order of appearance."""
+    """Return the dashboard; panels have positions and ids in the order of appearance."""
     ids = iter(range(1, 100))
     board = empty_board(
         queries.UID,

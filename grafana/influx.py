@@ -10,15 +10,15 @@ from grafana.queries import MARGIN_MS
 
 
 class QueryError(Exception):
-    """InfluxDB refused a query, or has nothing of the run. Says what came."""
+    """A query that InfluxDB refused, or that has no data of the run."""
 
 
 class NoRunError(QueryError):
-    """It has nothing of the run."""
+    """A run without data in InfluxDB."""
 
 
 class Influx:
-    """One database; close it, or use it in a `with`."""
+    """A client of one database; close it, or use it in a `with`."""
 
     def __init__(self, url: str, database: str) -> None:
         self._client = client_of(url, timeout_s=30.0)
@@ -35,9 +35,9 @@ class Influx:
         self._client.close()
 
     def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:
-        """The series of one statement, times as Unix time in `epoch`.
+        """Return the series of one statement, with times as Unix time in `epoch`.
 
-        Raises QueryError with InfluxDB's own words.
+        Raises QueryError with InfluxDB's own message.
         """
         parameters = {"db": self._database, "q": influxql, "epoch": epoch}
         answer = self._client.get("/query", params=parameters)
@@ -49,7 +49,7 @@ class Influx:
         return list(result.get("series", []))
 
     def tag_values(self, influxql: str) -> list[str]:
-        """The values of a SHOW TAG VALUES, sorted."""
+        """Return the values of a SHOW TAG VALUES, sorted."""
         found = {row[1] for series in self.series(influxql) for row in series["values"]}
         return sorted(found)
 
@@ -63,14 +63,14 @@ def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
 
 
 def view_of(influx: Influx, experiment: str, run: str) -> View:
-    """The dashboard's variables and the time range that shows the whole run."""
+    """Return the dashboard's variables and the time range of the whole run."""
     first_ms = _bound_ms(influx, "first", experiment, run)
     last_ms = _bound_ms(influx, "last", experiment, run)
     return View(experiment, run, first_ms - MARGIN_MS, last_ms + MARGIN_MS)
 
 
 def newest(influx: Influx, key: str, other: str, value: str | None) -> str:
-    """The last value of a tag of `request`; run names are UTC times, so the newest run."""
+    """Return the last value of a tag of `request`; run names are UTC times, so it is the newest."""
     where = f" WHERE \"{other}\" = '{plain(other, value)}'" if value else ""
     found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
     if not found:

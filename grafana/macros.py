@@ -1,8 +1,8 @@
-"""Expands Grafana's macros in InfluxQL as Grafana's InfluxDB datasource does.
+"""Expansion of Grafana's macros in InfluxQL, as in Grafana's InfluxDB datasource.
 
 The order is Grafana's: the dashboard's variables first, then the range's, then $__interval_ms
-before $__interval, of which it begins. A value is put in as it is, as Grafana does for a variable
-with one value; so a value that could end its quotes is refused here.
+before $__interval, which is its prefix. A value is inserted unchanged, as Grafana does for a
+variable with one value, so a value that could end its quotes is refused here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MacroError(ValueError):
 
 @dataclass(frozen=True)
 class View:
-    """A person's choice in the dashboard: variables and a time range (Unix time)."""
+    """The user's selection in the dashboard: variables and a time range (Unix time)."""
 
     experiment: str
     run: str
@@ -31,7 +31,7 @@ class View:
 
 
 def expand(influxql: str, view: View, interval_s: int) -> str:
-    """The query as InfluxDB gets it. Raises MacroError for a name that is no plain word."""
+    """Return the query as InfluxDB gets it. Raises MacroError if a value is no plain word."""
     for name in ("experiment", "run", "tier", "entry"):
         if f"${name}" in influxql:
             influxql = influxql.replace(f"${name}", plain(name, getattr(view, name)))
@@ -49,7 +49,7 @@ def expand(influxql: str, view: View, interval_s: int) -> str:
 
 
 def plain(name: str, value: str) -> str:
-    """The value of `name`, which may stand in a query. Raises MacroError."""
+    """Return the value of `name`, safe for a query. Raises MacroError."""
     if not _PLAIN.fullmatch(value):
         raise MacroError(
             f"the {name} {value!r}, which is not of letters, digits, '.', '_' and '-' alone"

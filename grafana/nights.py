@@ -1,4 +1,4 @@
-"""Draws the dashboard "Fleet cost and SLO over nights", of the history of `sparecraft nightly`."""
+"""The dashboard "Fleet cost and SLO over nights", from the history of `sparecraft nightly`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _runs(panel_id: int) -> table.Panel:
 
 
 def nights_dashboard() -> dashboard.Dashboard:
-    """The dashboard of one design of the suite."""
+    """Return the dashboard of one design of the suite."""
     ids = iter(range(1, 100))
     board = empty_board(
         UID,

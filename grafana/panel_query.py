@@ -1,6 +1,6 @@
-"""A query of a panel, and the pieces of InfluxQL that queries are made of.
+"""A query of a panel, and the common parts of InfluxQL queries.
 
-What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
+Rules for InfluxQL of InfluxDB 1.6 to 1.8, and of the v1 endpoints of 2.x and 3.x:
 - a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
   is a gap and not a negative spike;
 - a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;
@@ -27,8 +27,8 @@ THESE_HOSTS = """$timeFilter AND "experiment" = '$experiment'"""  # `host` has n
 class PanelQuery:
     """One query of one panel, annotation or variable.
 
-    `interval_s` is the least width of a bucket. `may_be_empty` says when a sound run returns no
-    row; empty text means that no row is a fault.
+    `interval_s` is the smallest width of a bucket. `may_be_empty` is the reason for which a valid
+    run returns no row; if it is empty, a query without rows is a fault.
     """
 
     panel: str
@@ -41,12 +41,12 @@ class PanelQuery:
 
     @property
     def per_tier(self) -> bool:
-        """True when Grafana repeats the panel for each tier."""
+        """True if Grafana repeats the panel for each tier."""
         return "$tier" in self.influxql
 
 
 def rate_of_points(where: str, group_by: str = "") -> str:
-    """Requests per second of a bucket."""
+    """Return a query of requests per second in a bucket."""
     tags = f", {group_by}" if group_by else ""
     return (
         'SELECT 1000.0 * count("repeat") / $__interval_ms FROM "request" '
@@ -55,7 +55,7 @@ def rate_of_points(where: str, group_by: str = "") -> str:
 
 
 def rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
-    """The rate of a cumulative counter."""
+    """Return a query of the rate of a cumulative counter."""
     return (
         f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
         f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
@@ -63,7 +63,7 @@ def rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -
 
 
 def mean(measurement: str, field: str, where: str, group_by: str) -> str:
-    """A field's mean in a bucket."""
+    """Return a query of a field's mean in a bucket."""
     return (
         f'SELECT mean("{field}") FROM "{measurement}" '
         f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"

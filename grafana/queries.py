@@ -1,8 +1,8 @@
 """The InfluxQL of the dashboards, apart from their panels.
 
 Every query is written with Grafana's macros, so that a test, `grafana.verify` and `sparecraft
-watch` can run exactly what Grafana runs. Nothing else holds a query. Begin with
-`panel_query.py`; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
+watch` can run exactly the same. No other module has a query. Read `panel_query.py`
+first; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ ANNOTATIONS = (
 
 @dataclass(frozen=True)
 class Variable:
-    """A template variable and the query of its values. `newest_first` sorts run names backwards."""
+    """A variable of a dashboard and the query of its values; `newest_first` sorts descending."""
 
     name: str
     label: str
@@ -273,23 +273,25 @@ NIGHT_VARIABLES = (Variable("entry", "Design", 'SHOW TAG VALUES FROM "night" WIT
 
 
 def panel_queries() -> list[PanelQuery]:
-    """Every query of the experiment's dashboard: panels in order of appearance, annotations,
-    variables."""
+    """Return every query of the experiment's dashboard.
+
+    Panels come in the order of appearance, then annotations and variables.
+    """
     return [*_LOAD, *COST_QUERIES, *_ARBITERS, *_HOSTS, *_around()]
 
 
 def statistics_queries() -> list[PanelQuery]:
-    """The same of the arbiters' dashboard."""
+    """Return every query of the arbiters' dashboard."""
     return [*_STATISTICS, *_around()]
 
 
 def night_queries() -> list[PanelQuery]:
-    """The same of the nights' dashboard."""
+    """Return every query of the nights' dashboard."""
     return [*NIGHT_QUERIES, *map(_values, NIGHT_VARIABLES)]
 
 
 def _around() -> list[PanelQuery]:
-    """Shared parts of both dashboards of a run: annotations and variables."""
+    """Return the shared queries of both dashboards of a run: annotations and variables."""
     return [*(layer.query for layer in ANNOTATIONS), *map(_values, VARIABLES)]
 
 
@@ -298,7 +300,7 @@ def _values(variable: Variable) -> PanelQuery:
 
 
 def run_path(experiment: str, run: str, first_ms: int, last_ms: int) -> str:
-    """The experiment dashboard's address under Grafana's root, showing the whole run."""
+    """Return the path of the experiment's dashboard in Grafana, for the time of the whole run."""
     return (
         f"/d/{UID}?var-experiment={experiment}&var-run={run}"
         f"&from={first_ms - MARGIN_MS}&to={last_ms + MARGIN_MS}"

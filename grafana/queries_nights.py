@@ -1,4 +1,4 @@
-"""Cost of a fleet and its SLO, night by night: `night`, which
+"""Queries of a fleet's cost and SLO by night, from the measurement `night`, which
 `sparecraft nightly --influxdb` and `sparecraft replay` write from the history."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _night(
 
 
 def _tail(panel: str, name: str) -> tuple[PanelQuery, ...]:
-    """Each arm of valid runs with its interval; those of runs that were not valid, apart."""
+    """Return queries of each arm with its interval; invalid runs are separate."""
     columns = f'"{name}_ms" AS "{name}", "{name}_low_ms" AS "low", "{name}_high_ms" AS "high"'
     hollow = f'"{name}_ms" AS "{name}, not valid"'
     limit = f'"slo_{name}_ms" AS "SLO {name}"'

@@ -1,4 +1,4 @@
-"""Latency beside the SLO, how fast its budgets burn, and what good requests cost."""
+"""Queries of latency beside the SLO, burn rates of its budgets, and the cost of good requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _percentile(number: int) -> str:
 
 
 def _limit(name: str, ref: str) -> PanelQuery:
-    """The SLO's limit, as the runner tells it while the load runs."""
+    """Return a query of the SLO's limit, which the runner writes during the load."""
     query = (
         f'SELECT max("{name}_ms") FROM "slo" WHERE {THIS_RUN} GROUP BY time($__interval) fill(none)'
     )
@@ -46,9 +46,11 @@ def _limit(name: str, ref: str) -> PanelQuery:
 
 
 def _burn(name: str, minutes: int, ref: str) -> PanelQuery:
-    """Share of bad requests over the share that may be, over a window that slides: `burn_*` is
-    1 / share for a bad request and 0 for another, so its mean is the burn rate. 0 where no request
-    was. The warm-up counts for nothing, as in the verdict."""
+    """Return a query of the burn rate: the share of bad requests over the allowed share.
+
+    The window slides. `burn_*` is 1 / share for a bad request and 0 for another, so its mean is the
+    burn rate. It is 0 without requests. As in the verdict the warm-up is left out.
+    """
     buckets = minutes * 60 // _BUCKET_S
     where = _MEASURED.replace(
         "$timeFilter", f"time >= ${{__from}}ms - {minutes}m AND time <= ${{__to}}ms"

@@ -1,4 +1,4 @@
-"""Draws the dashboard "Sparecraft arbiters": what each tier's arbiter measures (sPARE 5.1)."""
+"""The dashboard "Sparecraft arbiters": the measurements of each tier's arbiter (sPARE 5.1)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _CHARTS = (
 
 
 def statistics_dashboard() -> dashboard.Dashboard:
-    """The dashboard, positioned and numbered; a row of panels for each tier."""
+    """Return the dashboard, with a row of panels for each tier."""
     ids = iter(range(1, 100))
     board = empty_board(
         UID,

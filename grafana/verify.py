@@ -1,4 +1,4 @@
-"""Runs every query of the dashboard against an InfluxDB and counts the rows that come back.
+"""Check of every query of the dashboards against an InfluxDB, with the number of rows.
 
 `python -m grafana.verify --url http://USER:PASSWORD@127.0.0.1:18086` takes the newest run there,
 prints a row count per panel and the dashboard's address for the run. Exit code: 0 each panel has
@@ -22,14 +22,14 @@ from grafana.queries import MARGIN_MS, VARIABLES, panel_queries, run_path, stati
 
 
 class PanelRows(NamedTuple):
-    """A panel, annotation or variable, and the rows of its barest query that must have some."""
+    """A panel, annotation or variable, and the rows of its query with the fewest."""
 
     panel: str
     rows: int
 
 
 def _rows(influx: Influx, query: PanelQuery, view: View) -> int:
-    """Rows with at least one value; a bucket without any is what an empty panel is made of."""
+    """Count rows with at least one value; an empty panel has only buckets without values."""
     series = influx.series(expand(query.influxql, view, query.interval_s))
     first_value = 0 if query.panel.startswith("variable:") else 1
     return sum(
@@ -45,7 +45,7 @@ def _tiers(influx: Influx, view: View) -> list[str]:
 
 
 def _least_rows(influx: Influx, query: PanelQuery, view: View) -> int:
-    """Rows of a query; of the barest tier where Grafana repeats the panel for each tier."""
+    """Count the rows of a query, for the tier with the fewest if the panel is repeated per tier."""
     if not query.per_tier:
         return _rows(influx, query, view)
     views = [replace(view, tier=tier) for tier in _tiers(influx, view)]
@@ -53,7 +53,7 @@ def _least_rows(influx: Influx, query: PanelQuery, view: View) -> int:
 
 
 def queries_of(dashboard: str) -> list[PanelQuery]:
-    """Those of one dashboard ("experiment" or "arbiters"), or of "both", each once."""
+    """Return the queries of "experiment", "arbiters", or "both", without repetition."""
     boards = {"experiment": panel_queries(), "arbiters": statistics_queries()}
     chosen = boards if dashboard == "both" else [dashboard]
     return list(dict.fromkeys(query for name in chosen for query in boards[name]))
@@ -62,9 +62,9 @@ def queries_of(dashboard: str) -> list[PanelQuery]:
 def verify(
     influx_url: str, database: str, experiment: str, run: str, dashboard: str = "both"
 ) -> list[PanelRows]:
-    """Runs every query of a dashboard as Grafana would, over the whole run.
+    """Run every query of a dashboard as Grafana would, over the whole run.
 
-    Raises QueryError when a query is refused or the run is unknown, and httpx.TransportError when
+    Raises QueryError if a query is refused or the run is unknown, and httpx.TransportError if
     InfluxDB does not answer.
     """
     rows: dict[str, list[int]] = {}
@@ -79,7 +79,7 @@ def verify(
 
 
 def empty_panels(results: list[PanelRows]) -> list[str]:
-    """The panels without data, those left out that a sound run may leave empty."""
+    """Return the panels without data, except those that a valid run may leave empty."""
     always = {query.panel for query in queries_of("both") if not query.may_be_empty}
     return [panel for panel, rows in results if rows == 0 and panel in always]
 

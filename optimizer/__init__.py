@@ -1,1 +1,1 @@
-"""Fits models to measured results and plans the cheapest fleet that meets the SLOs."""
+"""Models that are fitted to measured results, and plans of the cheapest fleet for the SLOs."""

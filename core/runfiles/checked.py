@@ -19,7 +19,7 @@ TOLERANT = ConfigDict(
 
 
 def checked(kind: TypeAdapter[T], value: Any, place: str, hint: str) -> T:
-    """`value` as it is, if it is of that kind. Raises InputError at the first key that is not."""
+    """Return `value` if it is of that type. Raises InputError at the first key that is not."""
     try:
         return kind.validate_python(value)
     except ValidationError as error:
@@ -35,7 +35,7 @@ def checked(kind: TypeAdapter[T], value: Any, place: str, hint: str) -> T:
 
 
 def json_of(path: Path, hint: str) -> Any:
-    """The value of a JSON file. Raises InputError where it cannot be read or is no JSON."""
+    """Return the value of a JSON file. Raises InputError if it cannot be read or is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

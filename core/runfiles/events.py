@@ -1,8 +1,8 @@
-"""events.jsonl: what happened in a run and when, an event a line, and windows of time.
+"""events.jsonl: the events of a run, one per line, and windows of time.
 
 A window is two lines of the same disturbance: `start` or `inject` opens it, `end` or `revert`
-closes it. The runner may have died between the two, so a window that nobody closed lasts for the
-`duration_s` that was announced, but no longer than the run, and says that it is open.
+closes it. The runner may have died between the two. So a window without an end lasts for its
+announced `duration_s`, but no longer than the run, and is marked as open.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Event(TypedDict):
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of the run, in seconds since its start; `closed` is False where no end was seen."""
+    """A stretch of the run [s since its start]; `closed` is False without an end."""
 
     what: str
     kind: str
@@ -93,7 +93,7 @@ class Window:
 
     @property
     def duration_s(self) -> float:
-        """Length of the window, never negative."""
+        """Length of the window [s], never negative."""
         return max(0.0, self.end_s - self.start_s)
 
 
@@ -101,9 +101,9 @@ E = TypeVar("E", bound=Mapping[str, Any])
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line of a file; one that a crash cut short is left out.
+    """Return number and value of each line of a file, except a last line that a crash cut short.
 
-    Raises: InputError where the file cannot be read or a line is no JSON.
+    Raises: InputError if the file cannot be read or a line is no JSON.
     """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -122,7 +122,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_events(path: Path) -> list[Event]:
-    """The events of a run. Raises InputError, which names file, line and key."""
+    """Return the events of a run. Raises InputError with file, line and key."""
     return [
         checked(_adapter(), line, f"{path} line {number}", "Run the design again, or take another.")
         for number, line in json_lines(path)
@@ -130,7 +130,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def without_discarded(events: Iterable[E]) -> list[E]:
-    """The events but those of blocks that were set aside (`kinds/compare/retry.py`)."""
+    """Return the events without those of discarded blocks (`kinds/compare/retry.py`)."""
     listed = list(events)
     aside = {event.get("repeat") for event in listed if event.get("action") == DISCARDED}
     return [event for event in listed if event.get("repeat") not in aside]
@@ -139,7 +139,7 @@ def without_discarded(events: Iterable[E]) -> list[E]:
 def run_end_s(
     requests: pl.DataFrame, events: Iterable[Mapping[str, Any]], manifest: Mapping[str, Any]
 ) -> float:
-    """When a run ended, in seconds since its start."""
+    """Return the end of a run [s since its start]."""
     import polars as pl
 
     ends = [float(event["time_s"]) for event in events]
@@ -155,9 +155,10 @@ def run_end_s(
 
 
 def windows(events: Iterable[Mapping[str, Any]], end_s: float) -> list[Window]:
-    """All windows of a run in order of their start.
+    """Return all windows of a run in order of their start.
 
-    Parameters: events as in events.jsonl, any order; end_s, the run's end (`run_end_s`).
+    Parameters: events as in events.jsonl, in any order; end_s, the run's end [s since its start]
+    (`run_end_s`).
     """
     ordered = sorted(events, key=lambda event: float(event["time_s"]))  # stable where times tie
     open_events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -177,7 +178,7 @@ def windows(events: Iterable[Mapping[str, Any]], end_s: float) -> list[Window]:
 
 
 def of_kind(found: Sequence[Window], *what: str) -> list[Window]:
-    """The windows whose `what` is one of those given."""
+    """Return the windows whose `what` is one of the given words."""
     return [window for window in found if window.what in what]
 
 
@@ -187,7 +188,7 @@ def _adapter() -> TypeAdapter[Event]:
 
 
 def _identity(event: Mapping[str, Any]) -> tuple[Any, ...]:
-    """An id names a fault wholly; without one the other tags have to."""
+    """The key of a window: its id, or without one its other tags."""
     if event.get("id"):
         return (event.get("what"), event.get("machine"), event["id"])
     return tuple(event.get(key) for key in ("what", "kind", "machine", "arm", "repeat"))

@@ -1,4 +1,4 @@
-"""A run by its folder, or by its experiment's name as other commands take it."""
+"""The folder of a run, from its path or its experiment's name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ _FILES = ("result.json", "manifest.json")
 
 
 def run_folder(what: Path, results: Path = RESULTS) -> Path:
-    """The folder of a run that is meant: itself, a run under `results`, or of an experiment (its
-    name, or its folder of runs) the one that `latest` points to; `what` where there is none of
-    these."""
+    """Return the folder of a run: `what` itself, a run under `results`, or `latest` of an
+    experiment (its name, or its folder of runs); `what` if none of these exists."""
     for one in (what, what / "latest", results / what, results / what / "latest"):
         if any((one / name).is_file() for name in _FILES):
             return one

@@ -21,7 +21,7 @@ _HINT = "Name a run's folder: `sparecraft list` shows them."
 
 @with_config(TOLERANT)
 class Manifest(TypedDict, total=False):
-    """The run as its runner saw it; a kind adds keys, and a later version may add more."""
+    """A run as its runner recorded it; a kind adds keys, and a later version may add more."""
 
     schema: int
     experiment: str
@@ -48,13 +48,13 @@ class Manifest(TypedDict, total=False):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run's folder. Raises InputError by file and key, also where it has none."""
+    """Return the manifest of a run's folder. Raises InputError (file and key), also without one."""
     path = folder / FILE
     return checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
 
 
 def manifest_if_any(folder: Path) -> Manifest:
-    """The same; empty where it is not there or torn."""
+    """Return the manifest of a run's folder; empty if it is missing or incomplete."""
     try:
         json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError):
@@ -76,9 +76,9 @@ COUNTING = ("measurement", "injection", "revert")  # without these no figure of 
 
 
 def against_run(folder: Path) -> str:
-    """Reasons why nothing may be concluded from a run; "" where it is valid.
+    """Return the reasons why nothing may be concluded from a run; "" if it is valid.
 
-    result.json judges; in folders without one the runner's own verdicts do, in manifest.json.
+    They come from result.json, or without one from the runner's verdicts in manifest.json.
     """
     for name in ("result.json", "manifest.json"):
         try:
@@ -90,7 +90,7 @@ def against_run(folder: Path) -> str:
 
 
 def against(head: Mapping[str, Any]) -> str:
-    """The same of a result's head, or of a manifest; "" where no verdict failed that counts."""
+    """Return the same for a result's head or a manifest; "" if no verdict that counts failed."""
     stopped = head.get("stopped") or {}
     found = [f"stopped by {stopped.get('by')}"] if stopped else []
     verdicts = head.get("verdicts") or {}

@@ -1,12 +1,12 @@
-"""requests.parquet: which requests a figure is of.
+"""requests.parquet: the requests that a figure includes.
 
-| word | requests | of whom |
+| word | requests | used for |
 |---|---|---|
 | measured | all but the warm-up, with the faults | an arm's figures, the SLO |
 | without faults | those before a block's first fault: phase `measure` | what a plan is fitted to |
 
-A user of the service has the faults too, so an arm's p95 has them. A plan predicts days on which
-nothing is broken, and computes from fault rates what the others take.
+Users of the service meet the faults too, so an arm's p95 includes them. A plan predicts days
+without faults, and computes the effect of faults from their rates.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ WARM_UP, BEFORE_FAULTS = "warm-up", "measure"  # phases
 
 
 def measured(requests: pl.DataFrame) -> pl.DataFrame:
-    """All but the warm-up."""
+    """Return all requests except those of the warm-up."""
     import polars as pl
 
     return requests.filter(pl.col("phase") != WARM_UP)
 
 
 def without_faults(requests: pl.DataFrame) -> pl.DataFrame:
-    """Those before a block's first fault; in a run without that phase, all that were measured."""
+    """Return the requests before a block's first fault; without that phase all measured ones."""
     import polars as pl
 
     found = requests.filter(pl.col("phase") == BEFORE_FAULTS)

@@ -1,4 +1,4 @@
-"""result.json: the head that every kind of run has, and under the kind's own name what it found.
+"""result.json: the head of every kind of run, and under the kind's name its findings.
 
 `experiments/record/result.py` judges a run and writes it.
 """
@@ -103,7 +103,7 @@ class Promise(TypedDict):
 
     verdict: Literal["kept", "broken", "undecided"]
     claimed: NotRequired[bool]
-    """False where the plan was undecided, and so promised nothing."""
+    """False if the plan was undecided, and so promised nothing."""
     reasons: list[str]
     source_run: str | None
     usd_per_month: MonthlyCost
@@ -162,7 +162,7 @@ VERDICTS = tuple(Verdicts.__annotations__)
 
 
 def read_result(folder: Path) -> Result:
-    """The result of a run's folder. Raises InputError where there is none, or it is no result."""
+    """Return the result of a run's folder. Raises InputError if there is none, or it is invalid."""
     file = folder / FILE
     if not file.is_file():
         raise InputError(
@@ -186,7 +186,7 @@ def read_result(folder: Path) -> Result:
     if not isinstance(result.get(result["kind"]), dict):
         raise InputError(
             f"{file}: {result['kind']}",
-            expected="what the run found, as an object under its kind's name",
+            expected="the findings of the run, as an object under its kind's name",
             got=type(result.get(result["kind"])).__name__,
             hint=_HINT,
         )
@@ -198,9 +198,9 @@ def results_in(
     unreadable: Callable[[InputError], None],
     depths: tuple[str, ...] = ("*/*", "*/*/*"),
 ) -> Iterator[tuple[Path, Result]]:
-    """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
-    where the kind is not the design's own; elsewhere those at `depths`. `unreadable` is told of
-    those that are left out."""
+    """Yield every run under `results/`, by experiment and time: EXPERIMENT/RUN, and
+    EXPERIMENT/KIND/RUN if the kind is not the design's own; elsewhere those at `depths`.
+    `unreadable` is called with the error of each run that is left out."""
     files = (file for depth in depths for file in root.glob(f"{depth}/{FILE}"))
     for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         try:

@@ -1,5 +1,5 @@
-"""Prints the JSON Schema of a run's file, `python -m core.runfiles.schemas NAME`: `result`,
-`manifest`, `event` (a line of events.jsonl)."""
+"""JSON Schemas of a run's files: `python -m core.runfiles.schemas NAME` prints that of `result`,
+`manifest` or `event` (a line of events.jsonl)."""
 
 from __future__ import annotations
 

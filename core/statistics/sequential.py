@@ -1,15 +1,15 @@
 r"""Group-sequential looks at growing data, with the allowed error spent over them.
 
-A test at 5 % that is looked at after every pair errs at some look far more often than in 5 %. So
-the error alpha is spent: by the time a share t of the largest sample is there, looks may have erred
-with probability alpha ln(1 + (e - 1) t) (Lan & DeMets 1983, Pocock's type: large effects are to be
-seen early). The looks see sums S(t) of one Brownian motion, so look k's boundary c_k solves
+A test at 5 % that is repeated after every pair errs at some look far more often than in 5 %. So the
+error alpha is spent: when a share t of the largest sample has been measured, looks may have erred
+with probability alpha ln(1 + (e - 1) t) (Lan & DeMets 1983, Pocock's type, which finds large
+effects early). The looks see sums S(t) of one Brownian motion, so look k's boundary c_k solves
 
     P(|S(t_j)| < c_j sqrt(t_j) for j < k, |S(t_k)| >= c_k sqrt(t_k)) = alpha*(t_k) - alpha*(t_{k-1})
 
 which is integrated forwards over a grid (Armitage, McPherson & Rowe 1969). A look's level is
-2 - 2 Phi(c_k): a test, or an interval, of any kind is made at that level (Pocock 1977). Intervals
-made so at every look hold all at once with 1 - alpha, whatever the reason to stop is (repeated
+2 - 2 Phi(c_k): a test, or an interval, of any kind is made at that level (Pocock 1977). Such
+intervals hold at all looks together with probability 1 - alpha, for any reason to stop (repeated
 confidence intervals, Jennison & Turnbull 2000, chapter 9).
 """
 
@@ -31,16 +31,19 @@ _FURTHEST = 8.0  # standard deviations
 
 
 def spent(share: float, error: float) -> float:
-    """The error that may be spent by a share in (0, 1] of the largest sample."""
+    """Return the error that may be spent by a share of the largest sample.
+
+    Parameters: share in (0, 1]; error in (0, 1), of all looks together. Source: Lan & DeMets 1983.
+    """
     return error * math.log1p((math.e - 1.0) * share)
 
 
 def look_levels(shares: Sequence[float], error: float, *, ends: bool = False) -> tuple[float, ...]:
-    """The two-sided level of each look, in order.
+    """Return the two-sided level of each look, in order.
 
     Parameters: shares of the largest sample, ascending in (0, 1]; error in (0, 1), of all looks
-    together; ends, whether the last of these is the last of all: what is left is spent at it, also
-    where the sample stayed below its largest.
+    together; ends, true if the last of these looks is the last of all: it spends the remaining
+    error, also if the sample stayed below the largest. Source: Armitage, McPherson & Rowe 1969.
     """
     allowed = [spent(share, error) for share in shares]
     if ends:
@@ -64,7 +67,7 @@ def look_levels(shares: Sequence[float], error: float, *, ends: bool = False) ->
 
 
 def _bound(step: float, at: Floats, density: Floats, spread: float, root: float) -> float:
-    """The c beyond which S lies with probability `step`, given where it was and how likely."""
+    """The c beyond which S lies with probability `step`, given its density at the last look."""
 
     def too_often(bound: float) -> float:
         above = stats.norm.sf((bound * root - at) / spread)
@@ -75,8 +78,11 @@ def _bound(step: float, at: Floats, density: Floats, spread: float, root: float)
 
 
 def decision(low: float, high: float, margin: float) -> Decision | None:
-    """A factor's interval as an answer: it leaves 1 out, or lies within 1 / (1 + margin) and
-    1 + margin; else None."""
+    """Return the answer of a factor's interval, or None: it excludes 1, or lies between
+    1 / (1 + margin) and 1 + margin.
+
+    Parameters: low and high, the interval of a ratio [-]; margin [-], above 0.
+    """
     if low > 1.0:
         return "faster"
     if high < 1.0:
@@ -87,7 +93,7 @@ def decision(low: float, high: float, margin: float) -> Decision | None:
 
 
 def look_times(first: int, last: int, looks: int) -> tuple[int, ...]:
-    """When to look: `looks` whole numbers from first to last, as even as they can be; fewer where
+    """Return the times of looks: `looks` whole numbers from first to last, evenly spaced; fewer if
     there are not so many."""
     if looks == 1:
         return (last,)

@@ -1,21 +1,22 @@
 r"""A share of requests with its interval, where requests come in blocks and slow ones in bursts.
 
-One neighbour slows dozens of requests at once, so N requests say less of the share p of those
-beyond a limit than N independent ones would. How much less is the design effect D: the variance of
-the observed share over p (1 - p) / N. It is seen at two levels, as in the intervals of percentiles:
+One neighbour slows dozens of requests at once, so N requests are less evidence of the share p of
+requests beyond a limit than N independent ones. The design effect D states the loss: the variance
+of the observed share over p (1 - p) / N. It is estimated at two levels, as in the intervals of
+percentiles:
 
     within  W = sum over K blocks of  m / (m - 1) sum over its m stretches of ((h - p_k n) / N)^2
     whole   V = K / (K - 1) sum over blocks of ((h_k - p n_k) / N)^2
 
-of n requests h are beyond; p_k is the block's own share. The variance is max(W, V), its degrees of
-freedom are Satterthwaite's of W and of V - W. Few requests beyond a limit show no burst even where
-there are bursts, so D is at least that of the slowest requests of the same sample, as many as the
-limit allows (ten at least), and at least 1.
+A stretch has n requests, h of them beyond the limit; p_k is the block's own share. The variance is
+max(W, V); its degrees of freedom are Satterthwaite's, of W and of V - W. A few requests beyond a
+limit show no bursts even if there are bursts. So D is at least that of the slowest requests of the
+same sample, as many as the limit allows (ten at least), and at least 1.
 
 The interval is that of Korn & Graubard (1998, Survey Methodology 24): Clopper & Pearson's exact
-binomial interval of n* = N / D (z / t)^2 requests, t of Student's distribution with those degrees
-of freedom; it stays above 0 where nothing is beyond. Simulations in tests/unit/record/test_looks.py
-measure how often it covers.
+binomial interval of n* = N / D (z / t)^2 requests, with t of Student's distribution with those
+degrees of freedom; its upper end is above 0 if no request is beyond. Simulations in
+tests/unit/record/test_looks.py measure its coverage.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _HITS_MIN = 10.0
 
 @dataclass(frozen=True)
 class Effect:
-    """Variance of the observed share over that of as many independent requests."""
+    """Variance of the observed share over that of as many independent requests [-]."""
 
     design: float  # at least 1
     freedom: float  # degrees of freedom of the estimate
@@ -42,8 +43,9 @@ class Effect:
 def effect(beyond: Mask, block: Ints, stretch: Ints) -> Effect:
     """The design effect of a share.
 
-    Parameters: beyond (n,) of each request; block (n,) and stretch (n,), which it belongs to, each
-    numbered from 0; stretches are not shared by blocks.
+    Parameters: beyond (n,), true for a request beyond the limit; block (n,) and stretch (n,), the
+    numbers of the block and of the stretch of each request, from 0. A stretch is of one block.
+    Source: Korn & Graubard 1998; degrees of freedom: Satterthwaite 1946.
     """
     size, hits = beyond.size, beyond.astype(np.float64)
     of_block = np.bincount(block)
@@ -87,9 +89,10 @@ def slowest(latency_ms: Floats, share: float) -> Mask:
 def share_interval(
     hits: int, size: int, effects: Sequence[Effect], confidence: float
 ) -> tuple[float, float]:
-    """The interval of a share, each end beyond the truth with at most (1 - confidence) / 2.
+    """Return the interval of a share; each end misses it with at most (1 - confidence) / 2.
 
-    Parameters: hits of size >= 1 requests; effects, of which the least favourable counts.
+    Parameters: hits of size >= 1 requests; effects, of which the least favourable counts;
+    confidence in (0, 1). Returns: (low, high) in [0, 1]. Source: Korn & Graubard 1998.
     """
     tail = (1.0 - confidence) / 2.0
     design = max(one.design for one in effects)

@@ -1,4 +1,4 @@
-"""`sparecraft adopt`: from a run's plan to the design that puts it to the test."""
+"""`sparecraft adopt`: make a design from a run's plan, to measure its promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft check`: everything of a design that can be wrong without a fleet."""
+"""`sparecraft check`: all checks of a design that need no fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft doctor`: what is here of what runs need, a line each."""
+"""`sparecraft doctor`: the requirements of runs on this host, one per line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETUP = "Call `make setup`."
 
 @dataclass(frozen=True)
 class Line:
-    """One thing: `ok` False where runs need it and it is not as it should be."""
+    """One requirement; `ok` is False if runs need it and it is missing or wrong."""
 
     what: str
     ok: bool

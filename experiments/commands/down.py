@@ -1,4 +1,4 @@
-"""`sparecraft down`: nothing of a fleet is left, whatever became of the run that made it."""
+"""`sparecraft down`: remove all of a fleet, whatever the end of its run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from experiments.design.fleet import NAME
 
 @dataclass(frozen=True)
 class _Removal:
-    """The fate of a fleet; `removed` unless nothing of it was there."""
+    """The result for a fleet; `removed` is False if nothing of it existed."""
 
     experiment: str
     removed: bool

@@ -1,5 +1,4 @@
-"""Dry run: whom a run would disturb, before anything is touched: how, for how long, and how it is
-undone."""
+"""Dry run: the planned disturbances of a run by machine, with duration, commands and undo."""
 
 from __future__ import annotations
 
@@ -76,7 +75,9 @@ def _described(
 
 
 def _crashes(design: Design) -> list[Disturbance]:
-    """Of `[failover]`: when they come is drawn, and who is down is not crashed again."""
+    """Return the crashes of `[failover]`; their times are drawn, and a machine that is down does
+    not crash.
+    """
     failover = design.experiment.failover
     if failover is None or failover.crash_mean_s is None:
         return []
@@ -96,8 +97,11 @@ def _crashes(design: Design) -> list[Disturbance]:
 
 
 def at_once(design: Design, own: Sequence[Disturbance] = ()) -> dict[str, int]:
-    """By tier, the most machines that are disturbed at once; crashes may come to all of a tier,
-    `own`, a kind's, to as many as it says (`at_once`), else to one."""
+    """Return the most machines of each tier that are disturbed at once.
+
+    Crashes may affect all machines of a tier. `own`, the faults of a kind, affect as many machines
+    as their `at_once` says, or one.
+    """
     most = most_in_any_block(design.experiment, design.fleet)
     crashed = {name for one in _crashes(design) for name in one["machines"]}
     return {
@@ -135,7 +139,7 @@ def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _begins(by_block: Mapping[str, Sequence[float]]) -> str:
-    """In seconds of each block, as far as there is room."""
+    """Describe the seconds of each block, for a limited number of blocks."""
     shown = [
         f"block {block}: {', '.join(f'{at_s:g}' for at_s in begins)} s"
         for block, begins in list(by_block.items())[:_BLOCKS_SHOWN]

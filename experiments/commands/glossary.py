@@ -1,4 +1,4 @@
-"""`sparecraft glossary`: what a word means; docs/concepts.md is where it stands."""
+"""`sparecraft glossary`: the meaning of a word, from docs/concepts.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Entry:
     meaning: str
 
     def is_in(self, text: str) -> bool:
-        """True where a text uses one of the words."""
+        """True if a text uses one of the words."""
         return any(re.search(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])", text) for one in self.words)
 
 

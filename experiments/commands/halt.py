@@ -1,4 +1,4 @@
-"""`sparecraft halt`: from another terminal, every fault undone and the run ended."""
+"""`sparecraft halt`: undo all faults of a run and end it, from another terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def halt(
     if name is not None and not meant:
         raise InputError(
             f"sparecraft halt {name}",
-            expected="a run that goes on",
+            expected="a current run",
             got=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
             hint="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
             "a killed run left.",
@@ -58,7 +58,9 @@ def halt(
 
 
 def _together(one: runs.Active, other: runs.Active) -> bool:
-    """True where both are the same, or one is a night and the other its run: no other run can go on
-    in a night's results."""
+    """Tell whether both are the same, or one is a night and the other its run.
+
+    No other run can be active in a night's results.
+    """
     night, run = sorted((one, other), key=lambda active: not active.is_night)
     return one == other or (night.is_night and Path(run.folder).is_relative_to(night.folder))

@@ -1,4 +1,4 @@
-"""`sparecraft import`: a design from what there is already. One module an importer."""
+"""`sparecraft import`: make a design from existing files. One module per importer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft import compose`: a design of a Compose file's services."""
+"""`sparecraft import compose`: make a design from the services of a Compose file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft import har` and `import access-log`: operations of requests that were recorded."""
+"""`sparecraft import har` and `import access-log`: make operations from recorded requests."""
 
 from __future__ import annotations
 

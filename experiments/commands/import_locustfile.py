@@ -1,4 +1,4 @@
-"""`sparecraft import locustfile`: a design that a Locust file loads."""
+"""`sparecraft import locustfile`: make a design whose load is a Locust file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft init`: a design folder of one's own, commented, that can be run as it is."""
+"""`sparecraft init`: make a commented design folder that runs without changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft list`: own designs, fleets that are up, runs, and designs that come along."""
+"""`sparecraft list`: own designs, fleets that are up, runs, and built-in designs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft nightly`: a suite of designs, run one after the other, kept, and shown."""
+"""`sparecraft nightly`: run a suite of designs, keep the results and show them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _MAKES_FLEETS = ("run", "up", "tune")
 
 @dataclass(frozen=True)
 class Chosen:
-    """The platform that was asked for, and what was given of its own options."""
+    """The chosen platform, and the given values of its options."""
 
     entry: PlatformEntry
     given: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""`sparecraft run DESIGN --target URL`: the design as it is asked of a service that is there."""
+"""`sparecraft run DESIGN --target URL`: the load of a design on an existing service."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def with_target(
     others: Mapping[str, Any],
     console: Console,
 ) -> Design:
-    """The design as one of kind endpoint, which says what of it is left out.
+    """Return the design as one of kind endpoint, with a list of the parts that are left out.
 
-    Raises InputError for `others`, options that say something of a fleet, where one is given.
+    Raises InputError if one of `others` is given, the options about a fleet.
     """
     given = [name for name, value in others.items() if value]
     if given:

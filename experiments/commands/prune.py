@@ -1,4 +1,4 @@
-"""`sparecraft prune`: images that no machine uses, listed, and removed if asked."""
+"""`sparecraft prune`: list images that no machine uses, or remove them."""
 
 from __future__ import annotations
 

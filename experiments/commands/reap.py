@@ -1,4 +1,4 @@
-"""`sparecraft reap`: what outlived its time in an AWS account, listed, and removed if asked."""
+"""`sparecraft reap`: list expired resources of an AWS account, or remove them."""
 
 from __future__ import annotations
 

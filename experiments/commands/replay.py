@@ -1,4 +1,4 @@
-"""`sparecraft replay`: what is over, once more before Grafana and `sparecraft watch`."""
+"""`sparecraft replay`: load a finished run, or nights, into an InfluxDB for Grafana and `watch`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Replay:
-    """The thing that is replayed, and the way to look at it."""
+    """A replayed run or folder of nights, and the way to view it."""
 
     what: str
     points: Iterable[Point]

@@ -1,4 +1,4 @@
-"""`sparecraft report`: a run's page, written again from its files, or the newest page's path."""
+"""`sparecraft report`: write a run's page again from its files, or print the newest page's path."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def newest(what: str | None, results: Path) -> Path:
         )
 
     def rank(page: Path) -> tuple[bool, str]:
-        """Of one experiment, runs that reached their end first; a run's name is its time."""
+        """Return a sort key: runs of one experiment that reached their end, then by time, their
+        name.
+        """
         return what is not None and not was_cut_short(page.parent), page.parent.name
 
     return max(found, key=rank)

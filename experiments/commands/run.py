@@ -1,4 +1,4 @@
-"""`sparecraft run`: a design from its fleet to its report."""
+"""`sparecraft run`: carry out a design, from its fleet to its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft tune`: a design carried out as the kind `tune`, options put over its `[tune]`."""
+"""`sparecraft tune`: carry out a design as the kind `tune`; options override its `[tune]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.kinds.tune.section import Start, Target, TuneSection
 
 
 def _option(key: str, text: str, *flags: str) -> Any:
-    """An option that goes before a key of `[tune]`, whose default it names."""
+    """Return an option that overrides a key of `[tune]`; its help names the default."""
     default = TuneSection.model_fields[key].default
     return typer.Option(*flags, help=f"{text} [default: {default}]")
 

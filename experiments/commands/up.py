@@ -1,4 +1,4 @@
-"""`sparecraft up`: a design's fleet, on the platform that was asked for."""
+"""`sparecraft up`: make a design's fleet on the chosen platform."""
 
 from __future__ import annotations
 

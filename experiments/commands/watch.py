@@ -1,4 +1,4 @@
-"""`sparecraft watch`: what Grafana's dashboard shows, in a terminal or as a page."""
+"""`sparecraft watch`: the content of Grafana's dashboard, in a terminal or as a page."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _all(watcher: Watcher) -> Snapshot:
 
 
 def _follow(watcher: Watcher, once: bool) -> None:
-    """Until Ctrl-C, or until the InfluxDB that was there is gone for some looks."""
+    """Refresh the terminal until Ctrl-C, or until InfluxDB is gone for `_GONE_AFTER` looks."""
     import httpx
     from rich.live import Live
 

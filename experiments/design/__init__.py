@@ -1,8 +1,9 @@
-"""Specifications: what a user may write in `fleet.tfvars` and `experiment.toml`, and nothing else.
+"""Specifications: the keys of `fleet.tfvars` and `experiment.toml`; all others are refused.
 
-Read `design.py` first: `load_design` reads both files of a design, checks each by itself
-(`fleet.py`, `experiment.py`) and then both against each other (`checks.py`) and the roles of their
-tiers (`roles.py`). `contracts.py` says what the agents can do, `text.py` writes both files.
+Read `design.py` first: `load_design` reads both files of a design, checks each one
+(`fleet.py`, `experiment.py`) and then both against each other (`checks.py`) and against the roles
+of their tiers (`roles.py`). `contracts.py` has the abilities of the agents, `text.py` writes both
+files.
 """
 
 from experiments.design.design import Design, designs_available, is_path, load_design

@@ -1,4 +1,4 @@
-"""The experiment held against its fleet, the fleet's roles and itself: all that is wrong."""
+"""Checks of an experiment against its fleet, the fleet's roles and itself; all problems at once."""
 
 from __future__ import annotations
 

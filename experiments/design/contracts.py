@@ -1,7 +1,7 @@
-"""The agents' abilities, in their own words: `contracts/policies.json`, `contracts/faults.json`.
+"""The agents' abilities, from their contracts: `contracts/policies.json`, `contracts/faults.json`.
 
 Both files are printed by the programs (`arbiter --policies`, `nodeagent --kinds`) and compared in
-lint. No policy, protocol or fault of an agent is named in Python but where a program calls it.
+lint. Python names a policy, protocol or fault of an agent only where a program calls it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Policy(_Contract):
 
     @property
     def takes_tokens(self) -> bool:
-        """True where it hands out tokens."""
+        """True if it hands out tokens."""
         return any(one.name == "tokens" for one in self.parameters)
 
 

@@ -1,6 +1,6 @@
 """A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other.
 
-A design that `sparecraft adopt` made from a plan has that `plan.json` too: the prediction.
+A design that `sparecraft adopt` made from a plan has its `plan.json` too, the prediction.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Design:
 
     @property
     def is_endpoint(self) -> bool:
-        """True where it asks a service that is there; its fleet then only stands for that."""
+        """True if it asks a service that is there; its fleet then only stands for that."""
         return self.experiment.kind == KIND
 
     def section(
@@ -216,7 +216,7 @@ def _prediction(toml: ConfigFile, fleet: Fleet, experiment: Experiment) -> Predi
             str(path),
             expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
             got=f"one of {', '.join(prediction.tiers)}",
-            hint="Take plan.json out, or adopt the plan anew.",
+            hint="Remove plan.json, or adopt the plan again.",
         )
     if PLANNED_ARM not in experiment.arms:
         raise toml.error(

@@ -1,4 +1,4 @@
-"""Files of a design beside its two: roles, a workload, a load worker, what a load reads."""
+"""Further files of a design: roles, a workload, a load worker, input files of a load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def copy_design_files(source: Path, load: Load, target: Path) -> None:
 
 
 def _locustfile(load: Load) -> list[str]:
-    """Its folder, which holds what it reads and imports; the file alone, in the design's own."""
+    """Return the folder of a Locust file, with the files that it reads and imports.
+
+    In the folder of the design itself it is the file alone.
+    """
     if load.locustfile is None:
         return []
     path = Path(load.locustfile)

@@ -1,4 +1,4 @@
-"""A disturbance as `sparecraft check` says it, before anything is touched."""
+"""A planned disturbance in the words of `sparecraft check`."""
 
 from __future__ import annotations
 

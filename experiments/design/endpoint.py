@@ -1,8 +1,8 @@
-"""Designs of kind endpoint: a service that somebody else runs is asked, and no fleet is made.
+"""Designs of kind endpoint: load on a service that somebody else runs, without a fleet.
 
 Such a design is an experiment.toml with [load], [phases] and [slo], and no fleet.tfvars. Any other
 design with a load becomes one (`sparecraft run DESIGN --target URL`): its load, phases and SLO are
-kept, and what needs agents or arbiters is left out.
+kept, and parts that need agents or arbiters are left out.
 """
 
 from __future__ import annotations

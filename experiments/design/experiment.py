@@ -1,4 +1,4 @@
-"""The experiment, `experiment.toml`: what is asked, for how long, and what goes wrong."""
+"""The experiment, `experiment.toml`: load, phases, disturbances, arms and SLO."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`[failover]`: how failed machines are found and replaced, and how fast they are made to fail.
+"""`[failover]`: detection and replacement of failed machines, and the rate of injected crashes.
 
-Whether a failed machine is made anew (cloud), replaced by a standby or repaired in its place
-(on-premises) follows from the fleet: its scheme, and whether its tier has standbys.
+The fleet decides if a failed machine is made anew (cloud), replaced by a standby or repaired in its
+place (on-premises): by its scheme, and by the standbys of the tier.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arms held against sPARE's limits: copies that meet on one server, and work that none can carry.
+"""Checks of arms against sPARE's limits: copies that meet on one server, and too much work.
 
-Two copies of a page that are sent apart by the first tier may still meet on a server of a later
-one: then the page waits for the slowest after all. `tune` and `plan` keep to the same limit.
+Two copies of a page that the first tier sends to different servers may meet on a server of a later
+tier, and then the page waits for the slowest one. `tune` and `plan` keep to the same limit.
 """
 
 from __future__ import annotations

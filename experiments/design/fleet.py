@@ -238,7 +238,7 @@ def _arbiter_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
 
 
 def _shape_problems(fleet: Fleet) -> Iterator[Problem]:
-    """No cycle of calls, and every tier within reach of an entry."""
+    """Yield cycles of calls, and tiers that no entry reaches."""
     entries = fleet.entry_tiers
     reached = _reached_from(fleet, entries)
     for name in fleet.tiers:

@@ -1,4 +1,4 @@
-"""`[guard]`: how much may be disturbed at once, and when a run ends itself."""
+"""`[guard]`: the limit of simultaneous disturbances, and the conditions that end a run."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Guard(Strict):
 
     @property
     def ends_runs(self) -> bool:
-        """True where anything that is measured ends the run."""
+        """True if anything that is measured ends the run."""
         return self.looks_at_requests or self.down_s_max is not None
 
     @property
     def looks_at_requests(self) -> bool:
-        """True where answers can end the run."""
+        """True if answers can end the run."""
         return self.error_share_max is not None or self.p99_ms_max is not None

@@ -1,4 +1,4 @@
-"""A design held against its own `[guard]`: what it disturbs beyond it, what it could never see."""
+"""Checks of a design against its `[guard]`: too many disturbances, conditions without effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RADIUS = ("guard", "machines_per_tier_max")
 
 
 def most_in_any_block(experiment: Experiment, fleet: Fleet) -> dict[str, Most]:
-    """By tier, the most machines that faults and neighbours disturb at once."""
+    """Return the most machines of each tier that faults and neighbours disturb at once."""
     seen = {block.seed: block for block in blocks(experiment)}  # both arms of a pair meet the same
     found = [most_at_once(injections(experiment, fleet, one), fleet) for one in seen.values()]
     return {

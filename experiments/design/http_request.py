@@ -1,5 +1,6 @@
-"""A request over HTTP as a load worker takes it: parts to put together, and how its answer is
-judged. `[[load.operations]]` is made into it (`operations.py`); a `workload.py` may make it too.
+"""A request over HTTP for a load worker: its parts, and the checks of its answer.
+
+`operations.py` makes it from `[[load.operations]]`; a `workload.py` may make it too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Disturbances of a block: its neighbours and its faults, drawn ahead; nothing is touched."""
+"""Disturbances of a block: its neighbours and faults, drawn in advance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Injection:
 
     @property
     def end_s(self) -> float:
-        """When it is to be over."""
+        """The planned end [s]."""
         return math.inf if self.duration_s is None else self.at_s + self.duration_s
 
     @property
@@ -130,7 +130,10 @@ class Most:
 
 
 def most_at_once(asked: Sequence[Injection], fleet: Fleet) -> dict[str, Most]:
-    """By tier, of one block; it can only rise where an injection begins."""
+    """Return the most machines of each tier that injections of one block disturb at once.
+
+    The number can only rise at the begin of an injection.
+    """
     found = {tier: Most((), 0.0) for tier in fleet.tiers}
     for at_s in sorted(one.at_s for one in asked):
         under_way = [one.machines for one in asked if one.at_s <= at_s < one.end_s]

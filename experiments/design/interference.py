@@ -1,11 +1,11 @@
-"""Noisy neighbours, drawn ahead: on each machine of the affected tiers, gaps and runs alternate.
+"""Noisy neighbours, drawn in advance: gaps and runs alternate on each affected machine.
 
 sPARE section 6.1: neighbours arrive as a Poisson process (mean gap 40 s) and run for an
 exponential time (mean 10 s), at the front tier, at the back tier, or at both. A measured window is
-short against that, so it begins in the stationary state of the alternating renewal process: a
-machine is in a run at second 0 with probability run / (gap + run), and because both laws are
-memoryless the rest of that run, or of that gap, is exponential with its full mean. Gaps shorter
-than a second last one: with a mean of 20 s one in twenty, which makes the mean gap 0.1 % longer.
+short in comparison, so it begins in the stationary state of the alternating renewal process: a
+machine is in a run at second 0 with probability run / (gap + run). Both laws are memoryless, so the
+rest of that run or gap is exponential with its full mean. Gaps shorter than a second last one
+second: with a mean of 20 s one in twenty, which makes the mean gap 0.1 % longer.
 """
 
 from __future__ import annotations

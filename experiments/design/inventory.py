@@ -1,4 +1,4 @@
-"""The inventory: what `terraform output -json fleet` says was made, and the keys to talk to it."""
+"""The inventory, `terraform output -json fleet`: the machines of a fleet, and the keys to them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class LocustFile(Written):
         return tuple(float(one.fixed_count or one.weight) for one in self.users)
 
     def not_honoured(self) -> tuple[tuple[str, str], ...]:
-        """Its parts that an open loop cannot honour: a code, and a sentence that says why."""
+        """Parts of the file that an open loop ignores: a code, and a sentence with the reason."""
         found = []
         waits = [f"{one.name} ({', '.join(one.waits)})" for one in self.users if one.waits]
         if waits:
@@ -213,7 +213,7 @@ def _parse(path: Path, answer: bytes, said: str) -> LocustFile:
         raise InputError(
             str(path),
             expected="a Locust file that can be imported",
-            got="the end of the process that imports it; it said: "
+            got="the end of the importing process, with the output: "
             + (" / ".join(said.splitlines()[-3:]) or "nothing"),
             hint="Correct it.",
         ) from error
@@ -258,7 +258,7 @@ def _population(path: Path) -> Population:
 
 
 def locustfile_rows(found: LocustFile) -> Iterator[tuple[str, str]]:
-    """Its users and tasks, and what is not honoured, for a person: a label, and words."""
+    """Yield users, tasks and ignored parts of a file for printing: a label, and a text."""
     total = sum(found.weights())
     for one, weight in zip(found.users, found.weights(), strict=True):
         tasks = ", ".join(_task_words(one.tasks))

@@ -1,4 +1,4 @@
-"""Notes on a fleet: nothing is wrong with it, and yet it will not give what one may expect."""
+"""Notes on a valid fleet with an unexpected effect."""
 
 from __future__ import annotations
 

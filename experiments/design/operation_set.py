@@ -292,7 +292,7 @@ def _check(stated: Check) -> AnswerCheck:
 
 
 def _body(body: Body | None, directory: Path) -> tuple[str, tuple[Part, ...] | None]:
-    """Its Content-Type (none: empty) and its parts."""
+    """Return the Content-Type (empty for none) and the parts of a body."""
     if body is None:
         return "", None
     if body.file is not None:

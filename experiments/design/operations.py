@@ -1,6 +1,6 @@
 """`[[load.operations]]` and `[[load.sessions]]`: requests of a service over HTTP, as data.
 
-`operation_set.py` makes them what a load worker is told.
+`operation_set.py` makes the plan of a load worker from them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A design's `plan.json`: what a plan predicts of the fleet beside it, for the run to hold it to.
+"""A design's `plan.json`: the prediction for its fleet, which the run is compared with.
 
-The planner writes more into it than is read here, and may write more still: unknown keys pass.
+The planner writes more keys than are read here, so unknown keys are allowed.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Expected(_Lenient):
                 "low <= point <= high",
                 got=f"{self.low:g}, {self.point:g}, {self.high:g}",
                 key="point",
-                hint="Make the plan anew.",
+                hint="Make the plan again.",
             )
         return self
 
     def covers(self, measured: float) -> bool:
-        """True where the measured figure lies in the interval."""
+        """True if the measured figure lies in the interval."""
         return self.low <= measured <= self.high
 
 
@@ -173,7 +173,7 @@ class Prediction(_Lenient):
 
     @property
     def claimed(self) -> bool:
-        """False where the simulator left the plan undecided: then it promises nothing."""
+        """False if the simulator left the plan undecided: then it promises nothing."""
         return self.simulation is None or self.simulation.verdict != "undecided"
 
     @property
@@ -184,7 +184,7 @@ class Prediction(_Lenient):
 
     @property
     def confidence(self) -> float:
-        """Of the intervals in which a run's figures are expected."""
+        """Confidence of the intervals of a run's expected figures."""
         distribution = self.predicted.distribution
         return distribution.confidence if distribution else CONFIDENCE
 
@@ -232,7 +232,7 @@ def read_prediction(path: Path) -> Prediction:
         ) from error
     except ValueError as error:
         raise InputError(
-            str(path), expected="JSON", got=str(error), hint="Make the plan anew."
+            str(path), expected="JSON", got=str(error), hint="Make the plan again."
         ) from error
     if not isinstance(values, dict) or "feasible" not in values:
         raise InputError(

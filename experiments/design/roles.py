@@ -1,4 +1,4 @@
-"""Roles: what a tier's machines run, stated once in `ROLE/role.json` of infra/roles or of a design.
+"""Roles: the software of a tier's machines, from `ROLE/role.json` of infra/roles or of a design.
 
 Terraform and `ci/bundle` read the same files. A `{word}` in a value is replaced by Terraform alone
 (infra/stacks/shared/fleet.tf); here it is only checked that the word is known.
@@ -132,7 +132,7 @@ class Setting(Strict):
         return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def takes(self, value: object) -> bool:
-        """True where an arm may say so."""
+        """Tell whether an arm may set this value."""
         if self.values is not None:
             return any(value == one and type(value) is type(one) for one in self.values)
         if self.minimum is None or self.maximum is None or isinstance(value, bool):
@@ -250,7 +250,7 @@ class Role(Strict):
 
     @property
     def is_stock(self) -> bool:
-        """True where it stands on a stock image, which knows what to run."""
+        """True if it stands on a stock image, which knows what to run."""
         return self.image is not None or self.context is not None
 
     @property

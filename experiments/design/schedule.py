@@ -1,8 +1,8 @@
-"""The timetable of a run, drawn ahead from a seed: blocks, arrivals, operations.
+"""The timetable of a run, drawn in advance from a seed: blocks, arrivals, operations.
 
-Everything here is a pure function of its arguments. Each use of randomness has a stream of its own,
-named by what it is for, so that one more machine or a longer window does not shift the others; both
-arms of a pair get the same streams, so they meet the same arrivals, pages and neighbours.
+All functions are pure. Each use of randomness has its own stream, named by its purpose, so that a
+further machine or a longer window does not shift the others. Both arms of a pair get the same
+streams, so they meet the same arrivals, pages and neighbours.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def arrivals(
 
 
 def operation_choices(operations: int, count: int, seed: int, zipf: float) -> NDArray[np.int64]:
-    """Which of `operations` each of `count` arrivals asks for.
+    """Return the operation of each of `count` arrivals.
 
     The operation of rank k has probability proportional to k ** -zipf; which one has which
     rank is drawn from the seed as well, because a list of titles is in alphabetical order.
@@ -90,7 +90,7 @@ def crashes(
 
 
 def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[float, ...]:
-    """When a fault begins, ascending, on the clock of `at_s`, in [at_s, end_s).
+    """Return the begins of a fault, ascending, on the clock of `at_s`, in [at_s, end_s).
 
     Once, and with `repeat` as often as its gaps allow: distribution fixed, gap_s; poisson,
     exponential of that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end

@@ -1,6 +1,6 @@
-"""Prints the JSON Schema of a file that people write, `python -m experiments.design.schemas NAME`:
-`role` (role.json), `fleet` (the values of fleet.tfvars), `experiment` (experiment.toml);
-and of what is read of a plan.json: `plan`."""
+"""JSON Schemas of the files that people write: `python -m experiments.design.schemas NAME` prints
+that of `role` (role.json), `fleet` (the values of fleet.tfvars), `experiment` (experiment.toml) or
+`plan` (the keys of plan.json that are read)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a role beside its role.json: there, executable, and readable for a shell."""
+"""Checks of a role's scripts: they exist, are executable, and a shell can parse them."""
 
 from __future__ import annotations
 

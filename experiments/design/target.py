@@ -1,8 +1,8 @@
-"""A service that somebody else runs, at its URL: which hosts may be asked, and where they are.
+"""The URL of a service that somebody else runs: allowed hosts and their addresses.
 
-Loopback may be asked as it is. Every other host has to be typed twice, in the URL and in the list
-of those allowed, so that a slip of the pen sends load to nobody. Its name is resolved once; load
-goes to that address, whatever the name says later.
+Loopback is always allowed. Every other host must be typed twice, in the URL and in the list of
+allowed hosts, so that a typing error sends load to nobody. Its name is resolved once, and all load
+goes to that address.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Target(Strict):
 
     @property
     def url(self) -> str:
-        """Its URL by name."""
+        """The URL with the name."""
         return f"{self.scheme}://{self.authority}/"
 
     @property
     def entry(self) -> str:
-        """Its URL by address."""
+        """The URL with the address."""
         return f"{self.scheme}://{in_url(self.address)}:{self.port}/"
 
     @property

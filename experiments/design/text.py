@@ -1,4 +1,4 @@
-"""A fleet and an experiment as the text of their files; what `load_design` reads back is equal.
+"""The text of a fleet's and an experiment's files; `load_design` reads equal values back.
 
 TOML and HCL write strings, numbers, lists and the tables within a line in the same way.
 """

@@ -1,9 +1,9 @@
-"""Load relative to the fleet: the rate that uses a share of the CPU of the tier that binds.
+"""Load relative to the fleet: the rate that uses a share of the CPU of the bottleneck tier.
 
-A tier's utilisation is what it uses of its machines' CPU, u_i = lambda k_i s_i / (n_i c_i): lambda
-requests per second, k_i copies that an arm makes of each at the tier, s_i CPU seconds per request
-and copy, n_i machines of c_i cores. The tier that binds is the one with the largest k_i s_i /
-(n_i c_i) under the first arm, which the asked utilisation is of.
+A tier's utilisation is the used share of its machines' CPU, u_i = lambda k_i s_i / (n_i c_i):
+lambda requests per second, k_i copies that an arm makes of each at the tier, s_i CPU seconds per
+request and copy, n_i machines of c_i cores. The bottleneck is the tier with the largest k_i s_i /
+(n_i c_i) under the first arm; the requested utilisation is that of this tier.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> 
         expected=f"one of {', '.join((DEFAULT, *built_in))}, or the path of an executable "
         f"from {directory}",
         got=worker if not path.is_file() else f"{worker}, which is not executable",
-        hint="experiments/load/README.md says what a worker is told and what it tells.",
+        hint="experiments/load/workers/README.md has the contract of load workers.",
     )
 
 

@@ -1,7 +1,7 @@
 """Requests of a service's users: `workload.py` in a role's folder, or in a design's.
 
 Such a module has `WORKLOADS`, a dictionary of names to `Workload`; `[load] user` names one of them.
-It is one file: it may import Python's own library, installed packages and this project, but no file
+It is one file: it may import the standard library, installed packages and this project, but no file
 beside it. Popularity follows Zipf's law: for pages and searches with the exponent of Breslau et al.
 (Web caching and Zipf-like distributions, INFOCOM 1999), for key-value stores with YCSB's 0.99
 (Cooper et al., SoCC 2010).
@@ -146,7 +146,10 @@ def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
 
 
 def population_of(workload: Workload) -> Population:
-    """Its operations. Raises: InputError with file and line where its module fails at that."""
+    """Return the operations of a workload.
+
+    Raises: InputError with file and line if its module fails.
+    """
     try:
         population = workload.population()
     except InputError:
@@ -224,7 +227,7 @@ def _workloads_in(path: Path) -> dict[str, Workload]:
             f"{path}:{line}",
             expected="WORKLOADS, a dictionary of names to Workload",
             got="none" if found is None else repr(found)[:200],
-            hint="Define it, as experiments/load/README.md shows.",
+            hint="Define it, as experiments/load/protocols/README.md shows.",
         )
     return dict(found)
 
@@ -238,7 +241,7 @@ def _broken(path: Path, error: Exception) -> InputError:
         line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
     return InputError(
         f"{path}:{line}",
-        expected="a Python module that says what users ask for",
+        expected="a Python module with the requests of users",
         got=f"{type(error).__name__}: {error}",
         hint="Correct it.",
     )

@@ -1,1 +1,1 @@
-"""From what a user has already to a design: one module or folder an importer."""
+"""Designs from a user's existing files: one module or folder per importer."""

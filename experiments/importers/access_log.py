@@ -1,4 +1,4 @@
-"""An access log, in the Combined or Common form or a JSON object a line, as traffic."""
+"""Traffic from an access log, in the Combined or Common format or with a JSON object per line."""
 
 from __future__ import annotations
 

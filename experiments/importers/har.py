@@ -1,4 +1,4 @@
-"""A HAR file, as browsers and proxies export it (HTTP Archive 1.2), as traffic."""
+"""Traffic from a HAR file (HTTP Archive 1.2), as browsers and proxies export it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in requests that were recorded: removed by names, by place in a path, and by shape."""
+"""Secrets in recorded requests: removed by name, by place in a path, and by shape."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kept_value(key: str, value: str, place: str, removed: Counter[str]) -> str:
 def kept_headers(
     headers: list[tuple[str, str]], removed: Counter[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Those that are kept and can be sent, by name; secret ones are counted."""
+    """Return the kept headers that can be sent, sorted by name; secret ones are counted."""
     for name, _ in headers:
         if is_secret(name):
             removed[f"header {name}"[:80]] += 1

@@ -1,7 +1,7 @@
-"""Requests that were seen, in a HAR or an access log, as operations with their popularity.
+"""Recorded requests, of a HAR file or an access log, as operations with their popularity.
 
-Requests whose paths differ in identifiers only are one operation; what differs stands in the
-columns of a CSV file, as often as it was seen. Secrets are removed first (`secrets.py`).
+Requests whose paths differ in identifiers only are one operation; the identifiers are in the
+columns of a CSV file, as often as they occurred. Secrets are removed first (`secrets.py`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Traffic:
             self.seen[one] += 1
 
     def trace(self) -> list[float]:
-        """When requests came, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
+        """Times of requests, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
         Within a second, which is all that a log says, each has a place drawn evenly."""
         rng, begin, found = Random(0), min(self.by_second, default=0), list[float]()
         for second in sorted(self.by_second):
@@ -132,7 +132,7 @@ class Imported:
         return sum(one.weight for one in self.operations)
 
     def to_json(self) -> dict[str, object]:
-        """For a program: the operations as in `experiment.toml`, and what was left out."""
+        """Return JSON: the operations as in `experiment.toml`, and the parts left out."""
         return {
             "requests": self.requests,
             "operations": [
@@ -224,7 +224,7 @@ def _unusable(one: Request) -> str:
 
 
 def _is_one_line(target: str) -> bool:
-    """True where its values can stand in the parameters of a design."""
+    """True if its values can stand in the parameters of a design."""
     try:
         text = unquote_plus(target, errors="strict")
     except UnicodeDecodeError:
@@ -354,7 +354,10 @@ def _unique(name: str, names: set[str]) -> str:
 
 
 def _expected(statuses: Counter[int]) -> str:
-    """As `expect` takes it. 304 is an answer to a cache, which a load worker is not."""
+    """Return the value of `expect`.
+
+    304 counts as success, because it answers a cache, and a load worker has none.
+    """
     found = {"2xx" if status < 300 or status == 304 else str(status) for status in statuses}
     listed = ", ".join(f'"{one}"' if one == "2xx" else one for one in sorted(found))
     return listed if len(found) == 1 else f"[{listed}]"
@@ -374,7 +377,7 @@ def _query(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _spread(values: list[tuple[str, int]], rows: int) -> Iterator[str]:
-    """So many values in proportion to their counts."""
+    """Yield `rows` values in proportion to their counts."""
     ends = list(accumulate(count for _, count in values))
     total = ends[-1]
     for row in range(rows):

@@ -1,6 +1,6 @@
-"""Kinds of experiment: every folder here is one (see README.md), also a folder of a user's own.
+"""Kinds of experiment: every folder here is one (see README.md), and so may be a user's folder.
 
-Nothing of a kind is imported before somebody asks for it by name.
+A kind is imported when it is requested by name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rate of `[load] utilisation`, found on the fleet before the first block.
 
-Trials look for a rate near the one that is asked for, each at most ten times the last: a web page
-takes a thousand times the CPU of a cached key. Then the fleet settles at that rate, and what its
-machines use is measured in pieces, as their node agents read it off their control groups. What they
-use without load is measured last, when nothing of the start-up runs any more, and subtracted.
+Trials search a rate near the requested share, each at most ten times the last, because a web page
+takes a thousand times the CPU of a cached key. Then the fleet settles at that rate, and the CPU
+time of its machines is measured in pieces, from their control groups by the node agents. The use
+without load is measured last, when the start-up is over, and subtracted.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def rate_for(
             PLACE,
             expected="a tier whose CPU use rises with the load",
             got="none",
-            hint="State rate_per_s: what binds this service is not CPU.",
+            hint="State rate_per_s: the bottleneck of this service is not CPU.",
         )
     cores, one = utilisation * cores_of(fleet, tier), work[tier]
     high = cores / one.ci_low if one.ci_low > 0.0 else math.inf

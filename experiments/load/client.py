@@ -1,25 +1,25 @@
-"""One request and its reply, with limits that hold and an outcome for everything that can happen.
+"""One request and its reply, with deadlines and an outcome for each case.
 
-`Client` is the contract. `ByteClient` carries it out for a protocol that says what a request's
-bytes are and where a reply ends (`protocols/`); `sessions.py` for one that a library speaks.
+`Client` is the contract. `ByteClient` implements it for a protocol with known bytes of a request
+and a known end of a reply (`protocols/`), `sessions.py` for a protocol that a library speaks.
 
 Locust's own clients limit each socket operation, so a server that sends one byte a second never
 times out. Here a limit is a deadline for the whole: `connect_timeout_s` for the connection,
-`response_timeout_s` from the send to the last byte. What is not complete by its deadline ends at
-the deadline: no request is ever recorded as longer, or as good and late.
+`response_timeout_s` from the send to the last byte. An incomplete request ends at its deadline: no
+request is ever recorded as longer, or as good and late.
 
 Connections are kept and pooled, as browsers, application servers and the arbiter do. One that was
 idle for more than IDLE_S, or that the server has closed, is not used again; a request is never sent
 twice.
 
 Outcomes:
-    ok                  complete in time, and it is the reply that the request wants
+    ok                  complete in time, and the expected reply
     connection_error    no connection: refused, unreachable
     aborted_connection  no connection within its limit (Fig. 7 of the response-time paper), or it
                         was reset or closed before the answer was complete
     time_out            the answer was not complete within its limit
-    bad_status          complete, and it says that the server failed
-    bad_content         complete, and not what was asked for; not of the protocol; too large
+    bad_status          complete, and reports a failure of the server
+    bad_content         complete, but not the expected content; not of the protocol; too large
     unreached           never sent: a step of a session after one that failed
 
 The module is written for the standard sockets, which Locust has made cooperative.

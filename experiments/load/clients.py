@@ -15,7 +15,10 @@ from experiments.paths import ROOT
 
 
 def clients_of(plan: LoadPlan, clock: Callable[[], float]) -> dict[str, Client]:
-    """By URL. Raises: InputError for a protocol without a client and a URL without a port."""
+    """Return the clients by URL.
+
+    Raises: InputError for a protocol without a client and a URL without a port.
+    """
     return {url: _client(plan, url, clock) for urls in plan.entries.values() for url in urls}
 
 

@@ -1,9 +1,9 @@
-"""Operations and times of a block's arrivals, drawn ahead from its seed.
+"""Operations and times of a block's arrivals, drawn in advance from its seed.
 
 By rank (a `workload.py`) each arrival asks one operation. With weights (`[[load.operations]]`) an
-arrival asks one by itself or begins a session. Each step of a session has a place of its own, at
-the earliest time that it can leave: the session's begin and the waits before it. When it leaves
-follows from the answers.
+arrival asks a single one or begins a session. Each step of a session has its own place, at its
+earliest possible time: the session's begin and the waits before it. Its actual time depends on the
+answers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Timing:
-    """When arrivals come: at the load's rate, or at that of `parts`, or as a `trace` says [s]."""
+    """Times of arrivals [s]: at the load's rate, at that of `parts`, or from a `trace`."""
 
     load: SentLoad
     length_s: float

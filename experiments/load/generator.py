@@ -1,10 +1,10 @@
-"""The runner's end of the load generator: start a worker, say when, watch it, stop it, read its
-records.
+"""The runner's side of the load generator: start a worker, give it the time, watch it, stop it,
+read its records.
 
-A worker is a process of its own, any program (README.md), so that nothing the runner does delays a
-request. It does not see the terminal's Ctrl-C; it ends when its plan ends, on SIGTERM, or when the
-runner is gone (its socket closes), and in each case what was measured is in the file. One that
-keeps to none of that is ended with its whole process group.
+A worker is a separate process, any program (workers/README.md), so that the runner never delays a
+request. It does not get the terminal's Ctrl-C. It ends when its plan ends, on SIGTERM, or when the
+runner is gone (its socket closes), and in each case its measurements are in the file. A worker that
+breaks these rules is ended with its whole process group.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class LoadHandle:
             f"load worker, block {self.plan.repeat}",
             expected="it to be ready, to send its plan and to record each request",
             got=f"{got}; it said: {_tail(self.log_path) or 'nothing'}",
-            hint="experiments/load/README.md says what a load worker does.",
+            hint="experiments/load/workers/README.md has the contract of load workers.",
         )
 
     def _hear(self) -> None:

@@ -1,8 +1,8 @@
 """One operation over HTTP: its bytes for an arrival's values and cookies, and its answer judged.
 
 A session keeps the values and cookies of its user. Of a cookie only name and value are kept, and
-that it was deleted (`Max-Age` of 0 or less, a past `Expires`): its domain and path are taken to be
-the service's own.
+a deletion (`Max-Age` of 0 or less, a past `Expires`); its domain and path are assumed to be the
+service's own.
 """
 
 from __future__ import annotations

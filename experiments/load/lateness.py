@@ -1,4 +1,4 @@
-"""Words on a Python worker that sent late: which worker would send the same load less late."""
+"""Messages about a Python worker that sent late, with a worker that would be faster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A block of load, complete before it starts: when each request leaves, and what it asks.
+"""A block of load, complete before it starts: the time and the operation of each request.
 
-As JSON it is all that a load worker needs (README.md, contracts/load-plan.schema.json).
+As JSON it is all that a load worker needs (workers/README.md, contracts/load-plan.schema.json).
 """
 
 from __future__ import annotations
@@ -132,13 +132,15 @@ class LoadPlan:
 
     @property
     def length_s(self) -> float:
-        """From the block's start to the end of its last phase."""
+        """Time from the block's start to the end of its last phase [s]."""
         return self.windows[-1].end_s
 
     @property
     def drain_s(self) -> float:
-        """From the end of its last phase to that of its last request, at most: a session's steps
-        may each take as long as their limits, and a task of a Locust file as long as its own."""
+        """Longest time from the end of the last phase to that of the last request [s].
+
+        Each step of a session, and each task of a Locust file, may take as long as its limit.
+        """
         steps = max((one.steps for one in self.sessions), default=1)
         task_s = self.locustfile.task_timeout_s if self.locustfile else 0.0
         return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)

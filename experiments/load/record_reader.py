@@ -1,7 +1,7 @@
-"""Check of a load worker's records and words against its plan: nothing of it is taken on trust.
+"""Checks of a load worker's records and messages against its plan.
 
-A worker is any program. One that writes what is no record, a record that is not of the plan or one
-twice, or that says what is no message, has failed; what was good until then is kept.
+A worker is any program. It has failed if it writes an invalid record, a record that is not of the
+plan or a record twice, or if it sends an invalid message; earlier records are kept.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WorkerUse(_Message):
 
 
 class Ready(_Message):
-    """It has read its plan and only needs `go`."""
+    """Message of a worker that has read its plan and waits for `go`."""
 
     state: Literal["ready"]
 

@@ -1,5 +1,6 @@
-"""Prints a JSON Schema that a load worker is written by, `python -m experiments.load.schemas NAME`:
-`plan` (what it is told), `record` (a line of its records), `message` (a line that it says)."""
+"""JSON Schemas of the contract of load workers: `python -m experiments.load.schemas NAME` prints
+that of `plan`, `record` (a line of the records) or `message` (a line of the socket).
+"""
 
 from __future__ import annotations
 

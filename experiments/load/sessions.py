@@ -1,7 +1,7 @@
-"""A client for what a library speaks, which logs in first or keeps a state: a database's, say.
+"""A client for a library with a log-in or a state, such as a database's.
 
-The library must be written in Python: Locust makes its sockets cooperative. Its own limits are not
-needed: whatever it waits in is left at the deadline, and that session is given up.
+The library must be written in Python, so that Locust makes its sockets cooperative. Its own limits
+are not needed: a wait ends at the deadline, and the session is given up.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Stream:
         return self._take(end, 2)
 
     def block(self, size: int) -> bytes:
-        """So many bytes, and the CR LF after them."""
+        """Read `size` bytes, and the CR LF after them."""
         if self.taken + size > REPLY_BYTES_MAX:
             raise Garbled
         while len(self._data) < size + 2:
@@ -37,7 +37,7 @@ class Stream:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has come beyond what was taken."""
+        """Tell whether all received bytes have been taken."""
         return not self._data
 
     def _more(self) -> None:

@@ -1,4 +1,4 @@
-"""TLS to a service: whose certificates are trusted, and what is wrong with one that is not."""
+"""TLS to a service: trusted certificates, and the problem with an untrusted one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
     if ca is None:
         raise EnvironmentMissing(
             "certificates",
-            expected="those whom this host trusts",
+            expected="authorities that this host trusts",
             got=got,
             hint="Install ca-certificates, or name a file: [load] ca.",
         )

@@ -1,5 +1,5 @@
-"""Nights: a suite of designs run one after the other, their history, and the site made of it.
+"""Nights: a suite of designs that are run one after the other, their history, and their site.
 
-Begin with night.py. A run is a child process of its own (`sparecraft run`), and what it leaves in
-`results/` is all that is known of it here.
+Read night.py first. A run is a child process (`sparecraft run`), and only its files in `results/`
+are used here.
 """

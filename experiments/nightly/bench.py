@@ -1,4 +1,4 @@
-"""The bench page: how our programs compare with their peers, by day, in words.
+"""The bench page: our programs beside their peers, by day, in words.
 
 A bench file names a ratio by its path: the bench, its sizes, and `ratio` with words after it.
 """
@@ -69,7 +69,7 @@ def bench_tables(folder: Path) -> list[Table]:
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, dict[KeyPath, float]]]:
-    """When, and its ratios by path; a file that is torn is left out."""
+    """Time and ratios by path; an incomplete file is left out."""
     for file in sorted(folder.glob("*.json")):
         try:
             when = datetime.strptime(file.stem, "%Y%m%dT%H%M%SZ")

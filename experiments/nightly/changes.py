@@ -97,7 +97,7 @@ class Change:
 
     @property
     def identity(self) -> str:
-        """Its name in the history."""
+        """Name in the history."""
         return f"{self.key}/{self.direction}@{self.night}"
 
     @property
@@ -124,7 +124,7 @@ def shifts(values: Sequence[float], watch: Watch | None = None) -> list[Shift]:
 
 
 def _shifts(values: NDArray[np.float64], noise_min: float, watch: Watch) -> list[Shift]:
-    """Those that are sure enough and last, of whatever size."""
+    """Find the shifts that are significant and last, of any size."""
     if values.size < watch.nights_min + 2:
         return []
     sigma, inflation = _noise(values, noise_min)
@@ -221,7 +221,7 @@ def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
 
 
 def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
-    """Those that no night has told of yet."""
+    """Return the changes that no night has reported."""
     told = [_parts(identity) for end in history.ends for identity in end.changes]
     return [
         change

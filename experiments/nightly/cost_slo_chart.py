@@ -1,4 +1,4 @@
-"""Cost against the SLO: where fleets lie that were planned and measured. Hollow: not valid."""
+"""Cost against the SLO of planned and measured fleets. Hollow: not valid."""
 
 from __future__ import annotations
 

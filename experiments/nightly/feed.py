@@ -1,4 +1,4 @@
-"""The feed: a night, an entry."""
+"""The feed: one entry per night."""
 
 from __future__ import annotations
 

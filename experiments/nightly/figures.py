@@ -193,7 +193,7 @@ def point_of(
 
 
 def _off_middle(index: int, count: int) -> float:
-    """Of so many side by side, how far one stands from their middle."""
+    """Return the offset of one of `count` points from the middle of their row."""
     return index - (count - 1) / 2
 
 

@@ -1,4 +1,4 @@
-"""Levels over nights: errors, burn, cost, and what a kind without arms measures."""
+"""Levels over nights: errors, burn, cost, and the values of kinds without arms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on disk: found, and after its nights removed."""
+"""Run folders on disk: listed, and removed after their number of nights."""
 
 from __future__ import annotations
 

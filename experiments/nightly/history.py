@@ -1,10 +1,9 @@
-"""history.jsonl: what every night did and measured, appended line by line, each synced, never
-changed.
+"""history.jsonl: the record of every night, appended line by line, each synced, never changed.
 
-Five kinds of line, told apart by `what`: a `night` begins; a run `start`s; its `run` lines follow,
-one per arm; where it closed the loop, a `prediction` that was measured; the night comes to its
-`end`. A start without runs, or a night without end, was cut
-short, and the next night sees it. Nights are counted, since a clock may go backwards.
+Five kinds of line, by `what`: a `night` begins; a run `start`s; its `run` lines follow, one per
+arm; if it closed the loop, a measured `prediction`; the `end` of the night. A start without runs,
+or a night without an end, was interrupted, and the next night detects it. Nights are numbered,
+because a clock may go backwards.
 """
 
 from __future__ import annotations
@@ -209,7 +208,7 @@ class History:
 
     @property
     def last_at(self) -> datetime | None:
-        """When the last line was written."""
+        """The time at which the last line was written."""
         lines = [*self.nights, *self.starts, *self.runs, *self.predictions, *self.ends]
         return max(lines, key=lambda one: (one.night, one.at)).at if lines else None
 

@@ -1,10 +1,11 @@
-"""Levels that are watched over nights: for each design a series of every metric, a value a night.
+"""Levels that are watched over nights: a series of every metric of each design, one value per
+night.
 
-Gains are held against the baseline of the same run, so that a slower host alone is no change. That
-says nothing of both arms becoming slower, dearer or faulty together: hence the levels themselves.
-Those that the host's speed moves (latencies, NodT, utilisation) also carry the night's speed of the
-reference kernel (`reference.py`), and `changes.py` tells a change only if both the level and what
-it is at the kernel's speed have changed.
+Gains are relative to the baseline of the same run, so a slower host alone is no change. They do not
+show that both arms become slower, more expensive or faulty together, so the levels are watched too.
+Levels that depend on the host's speed (latencies, NodT, utilisation) also have the night's speed of
+the reference kernel (`reference.py`), and `changes.py` reports a change only if both the level and
+the level at the kernel's speed have changed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Series:
 
     @property
     def key(self) -> str:
-        """Its name in the history."""
+        """Name in the history."""
         return "/".join(part for part in (self.entry, self.arm, self.metric) if part)
 
     def first(self, count: int) -> Series:

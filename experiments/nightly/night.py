@@ -133,7 +133,7 @@ class _Night:
         self.started = 0
 
     def whole(self) -> Outcome:
-        """From what an earlier night left to the site."""
+        """Run the night, from the remains of an earlier one to the site."""
         left_out: list[str] = []
         todo = jobs(self.suite.members, self.history)
         try:

@@ -46,7 +46,7 @@ def prediction_figure(predictions: Sequence[Prediction], name: str) -> Figure:
 
 
 def _shift(one: Prediction, predictions: Sequence[Prediction]) -> float:
-    """Of a night's predictions, how far from its middle this one stands, in nights."""
+    """Return the offset of a prediction from the middle of its night, in nights."""
     same = [other for other in predictions if other.night == one.night]
     return (same.index(one) - (len(same) - 1) / 2) * min(0.25, 0.7 / len(same))
 

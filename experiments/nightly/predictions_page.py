@@ -110,7 +110,7 @@ def by_group(
 
 
 def _quality(values: Sequence[PredictedValue]) -> tuple[Cell, ...]:
-    """Their number, how many lie in the interval, and the median and largest error of size."""
+    """Return the number of predictions, those in their interval, median and largest errors."""
     judged = [one.covered for one in values if one.covered is not None]
     errors = [error for one in values if (error := one.error) is not None]
     covered = f"{sum(judged)} of {len(judged)}" if judged else MISSING

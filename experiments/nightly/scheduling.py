@@ -26,7 +26,7 @@ class Job:
 
     @property
     def minutes_max(self) -> float:
-        """When it is ended."""
+        """The time at which it is ended."""
         return self.member.entry.minutes_max or 3 * self.minutes + 10
 
 
@@ -62,7 +62,7 @@ def expected_minutes(member: Member, runs: Sequence[Run]) -> float:
 
 
 def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
-    """This run's seed; where the suite states none the design's own, else a new one."""
+    """Return this run's seed: the suite's, the design's if that states one, else a new one."""
     entry = member.entry
     made = {(run.night, run.number): run.seed for run in runs if run.run is not None}
     if entry.seeds is not None:

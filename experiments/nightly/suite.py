@@ -73,7 +73,7 @@ class Entry(Strict):
 
     @property
     def called(self) -> str:
-        """Its name in history and site."""
+        """Name in history and site."""
         return self.name or Path(self.design).name
 
 
@@ -123,7 +123,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """As history and site call it."""
+        """Name in history and site."""
         return self.entry.called
 
     @property

@@ -1,4 +1,4 @@
-"""Monthly cost of the machines that a run was measured on, at the prices that its plan has."""
+"""Monthly cost of the measured machines of a run, at the prices of its plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measured_usd_per_month(
 def has_prices_of_its_own(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> bool:
-    """True where these are not the book's: those of hosts, or of rented machines that stand for
+    """True if these are not the book's: those of hosts, or of rented machines that stand for
     owned ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
     machines = tier_machines(spec, manifest)
     own = any(machine.get("usd_per_hour") is not None for machine in machines)
@@ -77,10 +77,11 @@ def _scheme(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
 
 
 def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:
-    """Its own price; else that of its type; else of the cheapest that has its cores and memory.
+    """Return its own price, that of its type, or that of the cheapest type with its cores and
+    memory.
 
-    A standby is off: on-premises it is bought all the same, in the cloud it costs what the book
-    says. Raises: InputError where no type is large enough.
+    A standby is off: on-premises it costs its full price, in the cloud the price of the book.
+    Raises: InputError if no type is large enough.
     """
     standby, own = bool(machine.get("standby")), machine.get("usd_per_hour")
     if own is not None:

@@ -1,8 +1,8 @@
-"""Disturbed runs: others took so much of the host that nothing can be said of a fleet.
+"""Disturbed runs: other work took too much of the host for a verdict on the fleet.
 
-Machines of a local fleet share the host's cores with whatever else runs there. One rule decides
-what is too much: `--quiet-wait` sets a block aside by it, and a run in which such a block counts is
-disturbed. It is then neither valid nor not: its SLO is undecided, and no fleet is blamed.
+Machines of a local fleet share the host's cores with other work. One rule sets the limit:
+`--quiet-wait` discards blocks by it, and a run in which such a block counts is disturbed. Such a
+run is neither valid nor invalid: its SLO is undecided.
 """
 
 from __future__ import annotations

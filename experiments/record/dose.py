@@ -1,8 +1,8 @@
-"""Real effects of faults and neighbours, beside what was asked, and what that says against a run.
+"""Real effects of faults and neighbours beside the requested ones, and objections to a run.
 
-Agents measure the dose of what they inject while they hold it; of what the platform does to a
-machine the runner measures it. It stands in the `revert` event, null where nobody measured, as an
-agent of an older version.
+Agents measure the dose of their faults while they hold them; the runner measures that of the
+platform's faults. It is in the `revert` event, null without a measurement (an agent of an older
+version).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""manifest.json: what was run, with what, on what, and the runner's verdicts on it."""
+"""manifest.json: specification, fleet and host of a run, and the runner's verdicts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def infeasible_json(design: Design) -> list[dict[str, object]]:
 
 
 def versions() -> dict[str, str]:
-    """Of Sparecraft (with its commit), and of what the figures depend on."""
+    """Return the versions of Sparecraft (with commit) and of the software that affects figures."""
     names = ("sparecraft", "locust", "numpy", "polars", "pyomo", "highspy")
     found = {name: metadata.version(name) for name in names}
     found["python"] = platform.python_version()
@@ -95,7 +95,7 @@ def versions() -> dict[str, str]:
 
 
 def host() -> Host:
-    """This machine."""
+    """Return facts of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),

@@ -1,4 +1,4 @@
-"""Puts everything that happens in a run on one clock, into the run's files and into InfluxDB."""
+"""The recorder of a run: all events on one clock, written to the run's files and to InfluxDB."""
 
 from __future__ import annotations
 

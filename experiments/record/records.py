@@ -1,7 +1,7 @@
-"""The files of a run, written so that a crash or a full disk never costs what was already there.
+"""The files of a run, written so that a crash or a full disk never destroys earlier data.
 
-A whole file is written beside its place, synced, and renamed onto it. Events are appended one line
-at a time, each synced: they tell what was injected, whatever happens next.
+A whole file is written under another name, synced, and renamed. Events are appended one line at a
+time, each synced, so that injections are always known.
 """
 
 from __future__ import annotations

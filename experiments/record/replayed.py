@@ -1,6 +1,6 @@
-"""A finished run's folder as the points that were written while it went on, batch by batch.
+"""The points of a finished run, from its folder, in batches, as they were written during the run.
 
-What no file of a run has is missing: an arbiter's failures and its latencies of the last minute,
+Not in any file, and so missing: an arbiter's failures and its latencies of the last minute,
 and verdicts after each block (there is one of each arm, and one of the run, at the end).
 """
 
@@ -73,7 +73,7 @@ class Replayed:
         yield from self._verdicts()
 
     def _rows(self, file: str, schema: pl.Schema) -> Iterator[JsonObject]:
-        """With None in columns that an older version did not write."""
+        """Yield the rows of a file, with None in columns that older versions did not write."""
         unknown = dict.fromkeys(schema.names())
         path = self.folder / file
         if path.is_file():
@@ -82,7 +82,7 @@ class Replayed:
                     yield from ({**unknown, **row} for row in batch.to_pylist())
 
     def span_ns(self) -> tuple[int, int]:
-        """From its beginning to its end."""
+        """Begin and end of the run [ns]."""
         begin = str(self.manifest["started_at"])
         end = str(self.manifest.get("ended_at") or begin)
         first, last = (int(datetime.fromisoformat(one).timestamp() * 1e6) for one in (begin, end))

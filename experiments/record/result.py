@@ -1,4 +1,4 @@
-"""The judgement of a run, written to result.json, whose form is in `core/runfiles/result.py`."""
+"""The judgement of a run, written to result.json (format: `core/runfiles/result.py`)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _promise(
 
 
 def _in_words(slo: Mapping[str, Any] | None) -> Slo | None:
-    """With `verdict`, met, missed or undecided, beside each `met`."""
+    """Add `verdict` (met, missed or undecided) beside each `met`."""
     if slo is None:
         return None
     arms = {
@@ -174,7 +174,7 @@ def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> Mapping[str,
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(
             str(folder / FILE),
-            expected="what its kind measured",
+            expected="the measurements of its kind",
             got=f"{type(error).__name__}: {error}",
             hint="It was written by another version, or changed: move the folder elsewhere.",
         ) from error

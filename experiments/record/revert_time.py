@@ -1,4 +1,4 @@
-"""From the moment the end of a fault or neighbour was asked for to its confirmed undo: of a run."""
+"""Times from the request to end a fault or neighbour until its undo was confirmed."""
 
 from __future__ import annotations
 

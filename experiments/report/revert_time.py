@@ -10,7 +10,7 @@ from experiments.report.text import number
 
 
 def revert_time_words(found: Mapping[str, Any] | None) -> str:
-    """Of `undone` in result.json; nothing of a run before it was recorded."""
+    """Describe `undone` of result.json; empty for a run from before it was recorded."""
     if found is None:
         return ""
     count, worst, unconfirmed = found["count"], found["worst"], found["unconfirmed"]

@@ -1,4 +1,4 @@
-"""A fault, held as long as a `with` lasts, by the testbed's own fault controller."""
+"""A fault that the testbed's fault controller holds for the length of a `with`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
                 what,
                 expected="to be injected",
                 got=heard.text or f"no answer within {_ARMED_S:g} s",
-                hint="`GET /v1/capabilities` of the machine says what can be injected there.",
+                hint="`GET /v1/capabilities` of the machine lists its possible faults.",
             )
         yield heard.since
         if time.monotonic() - origin >= _LONGEST_S:
@@ -57,7 +57,7 @@ def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
                 what,
                 expected=f"to be held for at most {HELD_S_MAX:g} s",
                 got="longer: it was undone before",
-                hint="Ask for less of the operation that it is held for.",
+                hint="Reduce the operation during which it is held.",
             )
     finally:
         stop.set()

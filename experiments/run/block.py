@@ -108,7 +108,7 @@ class BlockRun:
 
     @functools.cached_property
     def _radius(self) -> BlastRadius:
-        """Of the run: a machine that could not be healed stays in it."""
+        """Return the radius of the run, which keeps machines that could not be healed."""
         fleet = self.design.fleet
         tiers = {name: tier for tier in fleet.tiers for name in fleet.nodes_of(tier)}
         return BlastRadius(tiers, self.design.experiment.guard.machines_per_tier_max)
@@ -241,7 +241,7 @@ class BlockRun:
         watch: HostWatch,
         onlooker: Onlooker | None,
     ) -> None:
-        """Until the load is done: live samples to InfluxDB, phases to the event log."""
+        """Write live samples to InfluxDB and phases to the event log until the load is done."""
         windows = [(window.start_s, window.end_s, window.phase) for window in handle.plan.windows]
         marks = sorted(
             [(start, 1, "start", phase) for start, _, phase in windows]

@@ -1,4 +1,4 @@
-"""Blocks of load on a testbed, for kinds that measure a service: who sends, and what is kept."""
+"""Blocks of load on a testbed, for kinds that measure a service: load workers and records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The design's fleet at its smallest, asked each operation once, and removed: what only fails on
-machines (an image, a script, a right answer) fails here, in seconds and not after a run's set-up.
+"""`check --deep`: the smallest fleet of a design is made, asked each operation once, and removed.
+
+Problems that appear only on machines (an image, a script, an answer) are found in seconds and not
+after a run's set-up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of a run, whatever its kind: nothing is left behind, and nothing lost."""
+"""The lifecycle of a run of any kind: nothing is left behind, and no data is lost."""
 
 from __future__ import annotations
 

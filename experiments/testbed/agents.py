@@ -86,7 +86,7 @@ class _Api:
             place,
             expected="success",
             got=f"{response.status_code} {_error_text(response)}",
-            hint="`GET /v1/capabilities` of the machine says what can be injected there.",
+            hint="`GET /v1/capabilities` of the machine lists its possible faults.",
         )
         refused.status = response.status_code
         raise refused
@@ -102,7 +102,7 @@ class Agent(_Api):
         return found
 
     def capabilities(self) -> dict[str, Capability]:
-        """By fault."""
+        """Return the capabilities by fault."""
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
     def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
@@ -170,7 +170,7 @@ class Arbiter(_Api):
         return dict(self._call("GET", "/v1/latency"))
 
     def config(self) -> JsonObject:
-        """Its configuration now, live changes included."""
+        """Return its present configuration, with live changes."""
         return dict(self._call("GET", "/v1/config"))
 
     def restore(self, config: Mapping[str, Any]) -> None:
@@ -203,12 +203,12 @@ class Arbiter(_Api):
         return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))
 
     def is_in(self, server: str) -> bool:
-        """True where the server gets requests."""
+        """True if the server gets requests."""
         return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
 
 
 def await_in(arbiter: Arbiter, server: str, pause: Callable[[float], None] = time.sleep) -> None:
-    """Until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
+    """Wait until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
     deadline = time.monotonic() + _TOLD_S
     while not arbiter.is_in(server):
         if time.monotonic() > deadline:

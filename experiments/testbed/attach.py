@@ -1,5 +1,4 @@
-"""A fleet that somebody else made: its outputs, and its platform, which changes and removes none of
-it.
+"""A fleet that somebody else made: its outputs, and a platform that neither changes nor removes it.
 
 `sparecraft run DESIGN --attach WHERE`. WHERE is a file (`terraform output -json`, or the same with
 values only), a folder (of a Terraform configuration with the outputs `fleet` and `identity`), or a
@@ -154,7 +153,7 @@ def _part(where: str, said: Mapping[str, Any], name: str, kind: type[_Part], mea
     except ValidationError as error:
         raise InputError(
             f"--attach {where}: {name}",
-            expected=f"the output {name} that infra/README.md describes",
+            expected=f"the output {name} that infra/stacks/README.md describes",
             got=str(error),
-            hint="It was written by another version, or changed: apply the fleet anew.",
+            hint="It was written by another version, or changed: apply the fleet again.",
         ) from error

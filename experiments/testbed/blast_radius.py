@@ -1,4 +1,4 @@
-"""Blast radius: how many machines of a tier are disturbed now, and whether one more may be."""
+"""Blast radius: the number of disturbed machines of a tier, and the admission of a further one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BlastRadius:
             return True
 
     def give(self, machines: Collection[str]) -> None:
-        """They are disturbed no longer by this injection."""
+        """Release machines that an injection no longer disturbs."""
         with self._guard:
             self._held.subtract(set(machines))
             self._held = +self._held  # without the zeros

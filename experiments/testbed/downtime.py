@@ -1,4 +1,4 @@
-"""Downtime of a machine: the dose of what the platform does to it."""
+"""Downtime of a machine: the dose of a fault by the platform."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SILENT_S = 2.0  # one that answers for so long was not struck
 
 @dataclass
 class Looks:
-    """Of one machine: when it was asked [monotonic s], and whether it was silent.
+    """Looks at one machine: their times [monotonic s], and whether it was silent.
 
-    An agent that was started after `since` is one whose machine was down in between.
+    If its agent was started after `since`, the machine was down in between.
     """
 
     since: float

@@ -1,10 +1,9 @@
-"""Carries out a block's injections: in time, with leases kept short, and all reverted at the end.
+"""A block's injections: on schedule, with short leases, and all reverted at the end.
 
-A fault on a machine is held by a lease that this controller renews while it lives. When the
-controller is killed the agents undo within `LEASE_S`. Machine faults go through
-the platform, unless it says that the agent has to stand in (`through_agent`); what a killed
-controller leaves of them is undone by a process of its own (`platforms/watchdog.py`), on EC2 by
-`sparecraft down`.
+A fault on a machine has a lease that this controller renews while it lives. If the controller is
+killed, the agents undo the fault within `LEASE_S`. Machine faults go through the platform, unless
+it has the agent approximate them (`through_agent`). If the controller is killed, a separate process
+undoes them (`platforms/watchdog.py`), on EC2 `sparecraft down`.
 """
 
 from __future__ import annotations
@@ -239,8 +238,10 @@ class FaultController:
 
 
 def _from(step: Step, begins_ms: int) -> Step:
-    """With the moment at which it was to begin, where its kind asks for one: all machines of a
-    fault get the same."""
+    """Add the planned begin to the parameters of a step, if its kind has a parameter for it.
+
+    All machines of a fault get the same time.
+    """
     known = {one.name for one in KINDS[step.kind].parameters} if step.kind in KINDS else ()
     if EPOCH_MS not in known or step.parameters.get(EPOCH_MS) is not None:
         return step

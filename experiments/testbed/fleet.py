@@ -1,4 +1,4 @@
-"""From a design to a fleet that answers, and back to nothing."""
+"""The making and removal of a design's fleet."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ def connect(platform: Platform, inventory: Inventory) -> Fleet:
 
 
 def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:
-    """Until every machine's service answers; standbys, which are off, are taken out of their
-    arbiters. Raises EnvironmentMissing with the machine's log."""
+    """Wait until the service of every machine answers.
+
+    Standbys, which are off, are taken out of their arbiters. Raises EnvironmentMissing with the
+    machine's log.
+    """
     await_ready(fleet, roles, fleet.agents)
     for machine in fleet.inventory.machines:
         if machine.standby and machine.tier in fleet.arbiters:
@@ -56,8 +59,10 @@ def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:
 
 
 def await_ready(fleet: Fleet, roles: Roles, agents: Mapping[str, Agent]) -> None:
-    """Until the services of these machines answer, each in the time that its role and its platform
-    may take. Raises EnvironmentMissing with the log of the first that does not."""
+    """Wait until the services of these machines answer, within the limits of role and platform.
+
+    Raises EnvironmentMissing with the log of the first that does not.
+    """
     waiting = dict(agents)
     began = time.monotonic()
     limits_s = {name: _limit_s(fleet, roles, name) for name in agents}
@@ -110,7 +115,7 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
             f"design {design.name}",
             expected="faults that the fleet's machines can inject",
             got=got,
-            hint="Take them out of experiment.toml, or run on a kernel that has what is missing.",
+            hint="Remove them from experiment.toml, or run on a kernel with the missing facility.",
         )
 
 
@@ -130,7 +135,7 @@ def bring_up(design: Design, platform: Platform, narrator: Narrator) -> Inventor
 
 
 def fingerprints(fleet: Fleet, note: Callable[[str], None]) -> bool:
-    """True where every machine is as it was before the first fault; `note` gets each difference."""
+    """True if every machine is as it was before the first fault; `note` gets each difference."""
     clean = True
     for name, agent in fleet.agents.items():
         try:

@@ -1,4 +1,4 @@
-"""The stop conditions of `[guard]`, held against what comes in while a block runs."""
+"""The stop conditions of `[guard]`, checked against live measurements of a block."""
 
 from __future__ import annotations
 
@@ -92,9 +92,10 @@ class GuardWatch:
         disturbed: Collection[str],
         healed: Mapping[str, float],
     ) -> None:
-        """Once a second at the most. Raises Stopped where a condition holds.
+        """Check the conditions, at most once a second. Raises Stopped if one holds.
 
-        Parameters: disturbed, machines that something is held on now; healed, when that last ended.
+        Parameters: disturbed, the machines with a fault or neighbour now; healed, the end of the
+        last one.
         """
         if now - self._looked < _LOOK_EVERY_S:
             return

@@ -1,8 +1,8 @@
-"""Settings of roles that are in force, whose leases are renewed for as long as they are wanted.
+"""Current settings of roles, whose leases are renewed while they are needed.
 
-A run that is killed renews no more: the agents put back what was before, within `LEASE_S`. That is
-the longest lease there may be, and agents go on with it when they are restarted, so that a machine
-that is crashed or frozen on purpose comes back with its arm's settings.
+A killed run renews nothing, so the agents restore the earlier settings within `LEASE_S`. That is
+the longest possible lease, and restarted agents keep it, so a machine that is crashed or frozen on
+purpose returns with its arm's settings.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Setting:
 
 
 class HeldSettings:
-    """By machine; a thread renews them from the first one on, until `close`.
+    """Settings by machine, which a thread renews from the first one until `close`.
 
-    `lost`: the machines whose settings were gone when they were to be renewed, and were put again.
+    `lost`: the machines whose settings were gone at a renewal, and were set again.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""The host under all machines: how busy it was in each block, with whose work, and how fast.
+"""The host of all machines: its load in each block, by owner, and its speed.
 
-Every machine of a local fleet runs on the same few cores. Where these are full, the machines' caps
-are not what limits them; and a core that is shared with strangers, with other work on this host or
-with its own other thread, changes its speed from second to second. All of it stands beside a run's
-figures, because it moves them; what others took may make the run a disturbed one
+Every machine of a local fleet runs on the same few cores. If these are full, the machines' caps do
+not limit them. A core that is shared with other guests, with other work on this host or with its
+own other thread changes its speed from second to second. All of this is recorded beside a run's
+figures, because it affects them; other work may make the run a disturbed one
 (`record/disturbed.py`).
 """
 
@@ -80,7 +80,7 @@ class CpuTimes:
 
 
 class HostWatch:
-    """From its making, which is the block's start, to `block`."""
+    """Use of the host from the creation of this object, at the start of a block, to `block`."""
 
     def __init__(self, fleet_cpu_s: CpuSeconds = _no_machine) -> None:
         self._before = CpuTimes.read()
@@ -106,15 +106,17 @@ class HostWatch:
 
 
 class Use:
-    """From its making on: whose the CPU time of this host was."""
+    """CPU time of this host by its users, from the creation of this object."""
 
     def __init__(self, fleet_cpu_s: CpuSeconds) -> None:
         self._fleet_cpu_s = fleet_cpu_s
         self._host, self._fleet, self._own_s = CpuTimes.read(), fleet_cpu_s(), own_cpu_s()
 
     def others_share(self) -> float | None:
-        """Of all cores' time until now, what was neither idle nor the fleet's nor this process's
-        and its children's."""
+        """Return the share of all cores' time that other software used.
+
+        It excludes idle time, the fleet, this process and its children.
+        """
         host, fleet, own_s = CpuTimes.read(), self._fleet_cpu_s(), own_cpu_s()
         if not fleet:
             return None

@@ -1,4 +1,4 @@
-"""A live fleet: its platform, and everything that is connected to it."""
+"""A live fleet: its platform, and all connections to it."""
 
 from __future__ import annotations
 

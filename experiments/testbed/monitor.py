@@ -1,4 +1,4 @@
-"""Watches the fleet while it is measured: the arbiters' statistics, and whether machines live."""
+"""The monitor of a measured fleet: the arbiters' statistics, and the machines' health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services that are started anew: an arm's settings ask for it, or an operator does it."""
+"""Restarts of services, for an arm's settings or by an operator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
 
 
 def await_serving(design: Design, fleet: Fleet, names: Collection[str]) -> None:
-    """Until the services of these machines answer, and their tiers' arbiters ask them."""
+    """Wait until the services of these machines answer, and their tiers' arbiters use them."""
     await_ready(fleet, design.roles, {name: fleet.agents[name] for name in names})
     for name in names:
         tier = str(fleet.inventory.machine(name).tier)

@@ -1,8 +1,8 @@
-"""The runs and nights that go on on this host: another terminal finds and halts them, and no two
-measure each other, wherever they keep their results.
+"""The current runs and nights of this host, so that another terminal can halt them, and so that no
+two disturb each other, whatever their results folders.
 
-A run holds a lock on a file of its own while it lives; the kernel lets go of it however the run
-ends, so a file without a lock is of a run that is no more.
+A run holds a lock on its own file while it lives. The kernel releases it at any end of the run, so
+a file without a lock belongs to a run that has ended.
 """
 
 from __future__ import annotations

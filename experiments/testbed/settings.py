@@ -1,9 +1,8 @@
-"""Settings of an arm: its tiers' arbiters, and what their roles may be told (role.json,
-`settings`).
+"""Settings of an arm: those of its tiers' arbiters, and of their roles (role.json, `settings`).
 
-A role's settings are put to every machine of a tier before a block, and its service is restarted
-where they changed. They are held by a lease until the next arm's, or the end of the run. A tier
-that no arm sets anything of is left alone.
+A role's settings are sent to every machine of a tier before a block, and its service is restarted
+if they changed. A lease holds them until the next arm's settings, or until the end of the run. A
+tier without settings in any arm is left alone.
 """
 
 from __future__ import annotations
@@ -42,7 +41,10 @@ def _replicate(arbiter: Arbiter, settings: TierSettings) -> None:
 
 
 def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:
-    """By tier, what the arm sets of its role; nothing, its defaults, where only others set some."""
+    """Return the arm's settings of the role of each tier.
+
+    A tier that only other arms set is empty, which restores its defaults.
+    """
     arms = experiment.arms.values()
     tiers = {tier for one in arms for tier, made in one.settings.items() if made.role}
     return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}

@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends the measurement, none cuts the clean-up short.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one ends the measurement, none ends the clean-up.
 
-Ctrl-C ends it too where whoever started the command ignores it, as scripts do for what they start
-in the background; SIGHUP does not, for `nohup` promises that.
+Ctrl-C works also if the caller of the command ignores it, as scripts do for background programs;
+SIGHUP does not, because `nohup` promises that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Signals:
                 raise KeyboardInterrupt
 
     def shield(self) -> None:
-        """From now on: finish what is under way."""
+        """Let work under way finish before a signal acts, from now on."""
         self._shielded = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""The testbed of a run: a fleet that is made, watched, brought back to what it was, and removed.
+"""The testbed of a run: a fleet that is made, watched, restored and removed.
 
-What is measured on it is a kind's (`experiments/kinds`), which may also need no fleet at all. All
-that is to be written is registered with `keep`, and written once nothing more can happen.
+A kind (`experiments/kinds`) decides what is measured, and may need no fleet. Files to write are
+registered with `keep`, and written at the end.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class AppliedStack:
 
 
 def _any(unknown: Any) -> bool:
-    """True where a plan marks any part of a value as unknown."""
+    """True if a plan marks any part of a value as unknown."""
     parts = unknown.values() if isinstance(unknown, dict) else unknown
     return unknown is True or (bool(unknown) and any(map(_any, parts)))
 

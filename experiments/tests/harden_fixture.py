@@ -45,7 +45,7 @@ def trouble(name: str) -> Path:
 
 @functools.cache
 def has_transactions() -> bool:
-    """True where programs compiled as `tx` have hardware transactions here, by what they say."""
+    """True if programs compiled as `tx` have hardware transactions here, by what they say."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "tx"
         compile_c(trouble("signals"), program, "tx")

@@ -32,7 +32,7 @@ REPEATS, FIRST, LOOKS = 4, 2, 3  # of ABBA: looks after 4, 6 and 8 pairs
 
 
 def _neighbours(rng: np.random.Generator) -> list[list[tuple[float, float]]]:
-    """When each server is slowed."""
+    """Times in which each server is slowed."""
     found = []
     for _ in range(SERVERS):
         slowed, at_s = [], 0.0

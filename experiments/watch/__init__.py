@@ -1,4 +1,4 @@
-"""A run as it goes on, or as it was: what Grafana's dashboard asks, in a terminal and as a page.
+"""A current or finished run: the queries of Grafana's dashboard, in a terminal and as a page.
 
 Begin with snapshot.py.
 """

@@ -1,4 +1,4 @@
-"""The page: looks and charts on 127.0.0.1, drawn in the browser by Vega, which comes from here too.
+"""The page: snapshots and charts on 127.0.0.1, drawn in the browser by Vega, which is served too.
 
 It answers only requests to its own address, so that no other page of the browser can read it.
 """
@@ -43,7 +43,7 @@ class Page(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the page."""
         return f"http://127.0.0.1:{self.server_port}/"
 
     def answer(self) -> tuple[int, bytes]:

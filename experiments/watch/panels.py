@@ -1,4 +1,4 @@
-"""The dashboard's charts as data for the page: lines, colours, and what is on the axes."""
+"""The dashboard's charts as data for the page: lines, colours and axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look at a run: the queries of Grafana's dashboard, asked once, as JSON.
+"""A snapshot of a run: the answers to the queries of Grafana's dashboard, as JSON.
 
 Terminal and page show this and nothing else. A run is live while requests come in; of one that is
 over, "now" is its last request.
@@ -77,7 +77,7 @@ class Watcher:
         return {**body, "arms": arms, "verdicts": _verdicts(windows, [one["arm"] for one in arms])}
 
     def tiers(self, view: View) -> list[str]:
-        """Those with an arbiter."""
+        """Return the tiers with an arbiter."""
         [variable] = [one for one in VARIABLES if one.name == "tier"]
         return self.influx.tag_values(expand(variable.influxql, view, 1))
 

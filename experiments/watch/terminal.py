@@ -1,4 +1,4 @@
-"""A look on a terminal."""
+"""A snapshot on a terminal."""
 
 from __future__ import annotations
 

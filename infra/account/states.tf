@@ -1,5 +1,5 @@
 # A bucket for fleets' states, instead of a laptop: encrypted, with a lock, closed to all but TLS. A
-# state holds the key of the fleet's authority. infra/README.md says how a stack is told to use it.
+# state holds the key of the fleet's authority. README.md says how a stack is told to use it.
 
 data "aws_caller_identity" "this" {}
 

@@ -1,12 +1,12 @@
-"""Ends what costs and has outlived its fleet; an administrator's schedule calls it every hour.
+"""Ends billed resources that have outlived their fleet; an administrator schedules it every hour.
 
-    python3 sweep.py --region eu-west-1 --region us-east-1      # --dry-run says what would go
+    python3 sweep.py --region eu-west-1 --region us-east-1      # --dry-run lists the resources
 
-A fleet ends by itself: its machines, its groups and AWS's schedules see to that. This is for what
-none of them ends: a standby of an `up` that was killed before its schedule was made, a machine that
-was protected from its end, or whose tag was put off for ever. A machine, group or disk with the tag
-`sparecraft:experiment` goes when the last end that its experiment's tags name is past, and whatever
-they say eight days after it was made. The network costs nothing: `sparecraft reap` removes it.
+A fleet normally ends by its machines, its groups and AWS's schedules. This program ends the rest: a
+standby whose `up` was killed before the schedule was made, a machine with termination protection,
+or one whose tag was extended without end. A machine, group or disk with the tag
+`sparecraft:experiment` is removed when the latest end that the tags of its experiment name is past,
+and in any case eight days after its creation. The network is free: `sparecraft reap` removes it.
 
 Needs boto3 and the policy `role-sweep.json`; as a function of AWS Lambda its handler is `handler`.
 """
@@ -28,7 +28,7 @@ _OURS = [{"Name": "tag-key", "Values": [EXPERIMENT]}]
 
 @dataclass(frozen=True)
 class Resource:
-    """Something that costs; `end` is None where no tag says when, or not a date."""
+    """A billed resource; `end` is None if its tag is missing or is no date."""
 
     kind: str
     id: str
@@ -38,7 +38,7 @@ class Resource:
 
 
 def main() -> None:
-    """Sweep the regions that are named."""
+    """Sweep the given regions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--region", action="append", required=True)
     parser.add_argument("--dry-run", action="store_true")
@@ -47,12 +47,12 @@ def main() -> None:
 
 
 def handler(event: dict[str, Any], _: object) -> list[str]:
-    """For AWS Lambda; the event is {"regions": ["eu-west-1"]}."""
+    """Sweep the regions of the event {"regions": ["eu-west-1"]}, as an AWS Lambda function."""
     return sweep(event["regions"], datetime.now(UTC))
 
 
 def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> list[str]:
-    """End what outlived its fleet, with `dry_run` only name it: "kind id" of each, also printed."""
+    """Remove outlived resources, unless `dry_run`; returns and prints "kind id" of each."""
     done = []
     for region in regions:
         ec2 = boto3.client("ec2", region_name=region)
@@ -66,7 +66,7 @@ def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> li
 
 
 def outlived(things: Iterable[Resource], now: datetime) -> list[Resource]:
-    """Things that have to go, groups before machines: a group would make its machines anew."""
+    """Select the resources to remove; groups come first, because they replace their machines."""
     found = list(things)
     ends = dict[str, datetime]()
     for one in found:
@@ -80,7 +80,7 @@ def outlived(things: Iterable[Resource], now: datetime) -> list[Resource]:
 
 
 def held(ec2: Any, scaling: Any) -> Iterator[Resource]:
-    """Groups, machines and free disks with our tag."""
+    """Yield groups, running or stopped machines and unattached disks with our tag."""
     groups = scaling.get_paginator("describe_auto_scaling_groups").paginate(Filters=_OURS)
     for one in (group for page in groups for group in page["AutoScalingGroups"]):
         yield _expiring("group", one["AutoScalingGroupName"], one["Tags"], [one["CreatedTime"]])
@@ -100,7 +100,7 @@ def held(ec2: Any, scaling: Any) -> Iterator[Resource]:
 
 
 def _beginnings(machine: dict[str, Any]) -> list[datetime]:
-    """LaunchTime is of the last start; what was attached when it was made is older."""
+    """Return times since which a machine exists: LaunchTime is only that of its last start."""
     disks = [one["Ebs"]["AttachTime"] for one in machine.get("BlockDeviceMappings", [])]
     cards = [one.get("Attachment", {}) for one in machine.get("NetworkInterfaces", [])]
     attached = [one["AttachTime"] for one in cards if "AttachTime" in one]

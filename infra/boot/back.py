@@ -1,8 +1,7 @@
-"""The way back of a host: what our installations changed is undone. What others changed while the
-host was held is theirs, and stays.
+"""Restoration of a host: our installations' changes are undone, changes by others are kept.
 
-Ours is what differs before and after an installation, added up over all of them: packages, entries,
-paths of /etc, lines of the files of accounts. The purge of packages is one of them.
+Our changes are the differences between the states before and after each installation: packages,
+entries of folders, paths of /etc, and lines of account files. The purge of packages counts too.
 """
 
 from __future__ import annotations
@@ -29,8 +28,10 @@ _NOT_OF_PACKAGES = ("/opt/", "/srv/", "/home/", "/root/", "/usr/local/", "/var/t
 
 @contextmanager
 def own_changes() -> Iterator[None]:
-    """Record the changes made meanwhile as ours, also where it fails. Where it is killed, those
-    until the next call, or the way back."""
+    """Record the changes made in this context as ours, also if it raises.
+
+    If the process is killed, the changes until the next call or `restore` are recorded as ours.
+    """
     _finish()
     write(_BEGAN, _state())
     try:
@@ -40,7 +41,7 @@ def own_changes() -> Iterator[None]:
 
 
 def restore() -> list[str]:
-    """The way back. Returns what of ours stays, in words."""
+    """Undo our changes. Returns a sentence for each package of ours that stays."""
     before = noted()
     if before is None:
         return []
@@ -57,8 +58,10 @@ def restore() -> list[str]:
 
 
 def purge(names: Iterable[str]) -> dict[str, str]:
-    """Purge packages, but for those that a package needs that is not among them. Returns why those
-    stay, by name."""
+    """Purge packages, except those that a package outside `names` needs.
+
+    Returns the reason for each package that stays, by its name.
+    """
     names = sorted(set(names))
     if not names:
         return {}
@@ -77,7 +80,7 @@ def purge(names: Iterable[str]) -> dict[str, str]:
 
 
 def added(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
-    """`ours` with what changed from `began` to `now`."""
+    """Return `ours` with the changes between the states `began` and `now`."""
     etc = dict(ours["etc"])
     for path in {*etc, *began["etc"], *now["etc"]}:
         was, became = began["etc"].get(path), now["etc"].get(path)
@@ -98,7 +101,7 @@ def added(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, A
 
 
 def merged(now: list[str], ours: Mapping[str, list[str]]) -> list[str]:
-    """The lines of a file of accounts without those that we added, and with those we removed."""
+    """Return the lines of an account file without those we added, and with those we removed."""
     stays = [line for line in now if line not in ours["added"]]
     names = {line.split(":")[0] for line in stays}
     return [*stays, *(one for one in ours["removed"] if one.split(":")[0] not in names)]
@@ -146,13 +149,13 @@ def _state() -> dict[str, Any]:
 
 
 def _installed(lines: Iterable[str]) -> set[str]:
-    """The packages of which more is there than their configuration."""
+    """Return the packages of which more than configuration files is present."""
     rows = (line.split() for line in lines if line)
     return {row[0] for row in rows if row[-1] not in _GONE}
 
 
 def _kept_for_others(ours: set[str]) -> set[str]:
-    """Those of ours that others depend on, through others of ours too."""
+    """Return those of our packages that others need, directly or through ours."""
     kept: set[str] = set()
     while more := set(_needed_by(ours - kept)):
         kept |= more
@@ -160,7 +163,7 @@ def _kept_for_others(ours: set[str]) -> set[str]:
 
 
 def _needed_by(ours: set[str]) -> dict[str, list[str]]:
-    """The packages that others depend on, directly, and which."""
+    """Return those of our packages that others need directly, with the names of these."""
     found: dict[str, list[str]] = {}
     asked = "${Package}\t${db:Status-Status}\t${Pre-Depends}, ${Depends}\n"
     for line in run("dpkg-query", "-W", "-f", asked).splitlines():
@@ -182,7 +185,7 @@ def _remove_new(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: boo
 
 
 def _restore_etc(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bool) -> None:
-    """Each path of /etc that we changed, and nobody since."""
+    """Restore each path of /etc that we changed and nobody changed since."""
     was, now = before["etc"], fingerprint()["etc"]
     accounts = {f"/etc/{name}" for name in ours["accounts"]}
     changed = [
@@ -200,7 +203,10 @@ def _restore_etc(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bo
 
 
 def _restore_accounts(ours: Mapping[str, Mapping[str, list[str]]]) -> None:
-    """Our lines; the file as it was, its time too, where nobody else changed it."""
+    """Undo our lines in account files.
+
+    If nobody else changed a file, it is restored with its time.
+    """
     for name, lines in ours.items():
         file = Path("/etc") / name
         now, was = _lines(file), _packed(f"etc/{name}").splitlines()
@@ -212,7 +218,7 @@ def _restore_accounts(ours: Mapping[str, Mapping[str, list[str]]]) -> None:
 
 
 def _remove_qdiscs(before: Mapping[str, Any]) -> None:
-    """Remove qdiscs that shaped a data interface; the kernel's own comes back."""
+    """Remove our qdiscs from data interfaces; the kernel's default returns."""
     for line in set(fingerprint()["qdiscs"]) - set(before["qdiscs"]):
         words = line.split()
         if "root" in words and "dev" in words:
@@ -220,7 +226,7 @@ def _remove_qdiscs(before: Mapping[str, Any]) -> None:
 
 
 def _of_packages(paths: Iterable[str]) -> set[str]:
-    """Those that packages which are there put there."""
+    """Return those of the paths that belong to installed packages."""
     asked = {name: path for path in paths for name in (path, path.removeprefix("/usr"))}
     if not asked:
         return set()

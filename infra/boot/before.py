@@ -1,5 +1,7 @@
-"""The state of a host before it was taken, and now: packages, /etc, and what lies beside
-them. Compared, whatever a role's install.sh does."""
+"""State of a host before it was taken, and its comparison with the present state.
+
+The state covers packages, /etc and a few other folders, and is independent of roles.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ _NET = Path("/sys/class/net")
 
 
 def note(before: dict[str, Any]) -> None:
-    """Keep it, and all of /etc."""
+    """Save the state and an archive of /etc."""
     write(KEPT / "before.json", before)
     run("tar", "-C", "/", "-cf", str(KEPT / "etc.tar"), "etc")
     (KEPT / "noted").touch()
 
 
 def noted() -> dict[str, Any] | None:
-    """The former state of the host; None where taking it was cut off, and nothing was changed."""
+    """Load the saved state; None if taking the host was interrupted before any change."""
     if not (KEPT / "noted").exists():
         return None
     before: dict[str, Any] = json.loads((KEPT / "before.json").read_text())
@@ -40,7 +42,7 @@ def noted() -> dict[str, Any] | None:
 
 
 def fingerprint() -> dict[str, Any]:
-    """The state of the host, as far as a role could change it, in a person's words."""
+    """Read the state of the host, as far as a role can change it, in readable form."""
     return {
         "packages": packages(),
         "etc": {str(path): _digest(path) for path in sorted(Path("/etc").rglob("*"))},
@@ -54,7 +56,7 @@ def fingerprint() -> dict[str, Any]:
 
 
 def entries(places: Iterable[str]) -> list[str]:
-    """Files in these folders, but for what is ours, and what each boot makes anew."""
+    """List the files of folders, without our own and those that each boot recreates."""
     return sorted(
         str(path)
         for place in places
@@ -65,8 +67,10 @@ def entries(places: Iterable[str]) -> list[str]:
 
 
 def without_bridges(lines: Iterable[str], net: Path = _NET) -> list[str]:
-    """The lines of links that are neither a bridge nor a port of one. Those are of containers and
-    virtual machines, whose engine gives a bridge another address at each boot."""
+    """Return the lines of links that are neither a bridge nor a port of one.
+
+    Bridges belong to containers and virtual machines, and get another address at each boot.
+    """
     return [
         line
         for line in lines
@@ -79,13 +83,13 @@ def _name(line: str) -> str:
 
 
 def packages() -> list[str]:
-    """Name, version and status of each that dpkg knows."""
+    """List name, version and status of each package that dpkg knows."""
     asked = "${Package} ${Version} ${db:Status-Status}\n"
     return sorted(run("dpkg-query", "-W", "-f", asked).split("\n"))
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """In words, a line for each thing."""
+    """Describe the differences of two states, one line each."""
     found = []
     for key, was in before.items():
         now = after[key]
@@ -116,14 +120,14 @@ def _listening() -> list[str]:
 
 
 def write(file: Path, what: object) -> None:
-    """JSON, whole or not at all."""
+    """Write JSON to a file atomically."""
     draft = file.with_suffix(".new")
     draft.write_text(json.dumps(what))
     draft.rename(file)
 
 
 def run(*command: str, fails: bool = False) -> str:
-    """The output of a command; this process ends where it fails, unless it may."""
+    """Run a command and return its output; exits the process if it fails, unless `fails` is set."""
     try:
         done = subprocess.run(
             command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=False

@@ -1,15 +1,15 @@
-"""Makes a host that is there a machine of one fleet, and the host again that it was; run as root.
+"""Takes an existing host as a machine of one fleet, and restores it afterwards; run as root.
 
-    python3 host.py survey eth1                      what it is, as JSON; changes nothing
+    python3 host.py survey eth1                      prints facts as JSON; changes nothing
     python3 host.py take shop 2026-11-22T21:00:00Z   for one experiment, until then
     python3 host.py install shop <settings           role, files, program; the bundle is in HOME
-    python3 host.py start shop                       power, as far as it goes: the program and
-    python3 host.py stop shop                        all that it runs
-    python3 host.py release shop                     uninstall, and say what is not as it was
+    python3 host.py start shop                       start the program
+    python3 host.py stop shop                        kill the program and its children
+    python3 host.py release shop                     uninstall, and print remaining differences
 
-A host belongs to one experiment: whoever makes KEPT first has it. What was there before is noted in
-it, and what the role's install.sh changes is found by comparing, not by knowing roles. Needs
-Debian with python3, tar and apt; systemd where there is one.
+A host belongs to one experiment: the first one that creates KEPT. `take` saves the state of the
+host there, and the changes of a role's install.sh are found by comparison with it.
+Needs Debian with python3, tar and apt; systemd is optional.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TAKEN, NOT_OURS, CHANGED = 10, 11, 12  # exit codes
 
 
 def main(words: list[str]) -> int:
-    """One word of the above. Returns the exit code; JSON, or a reason, is printed."""
+    """Run one of the commands above. Returns the exit code; prints JSON or a reason."""
     verb, *rest = words
     if verb == "survey":
         return _say(survey(rest[0]))
@@ -61,7 +61,7 @@ def _say(what: object) -> int:
 
 
 def survey(interface: str) -> dict[str, Any]:
-    """The host's facts, its owner, and the address of its data interface."""
+    """Return the host's facts, its holder, and the address of its data interface."""
     links = {one["ifname"]: one for one in json.loads(run("ip", "-j", "-4", "address", "show"))}
     data = [one["local"] for one in links.get(interface, {}).get("addr_info", [])]
     asked_at = os.environ.get("SSH_CONNECTION", "").split()[2:3]
@@ -79,7 +79,7 @@ def survey(interface: str) -> dict[str, Any]:
 
 
 def take(experiment: str, expires: str) -> int:
-    """Have the host, or say who has it; again for the same experiment puts the end off."""
+    """Take the host, or print its holder; a repetition by the same experiment changes the end."""
     holder = _holder()
     if holder is not None and holder["experiment"] not in (experiment, ""):
         print(f"taken by {holder['experiment']} until {holder['expires']}")
@@ -100,7 +100,7 @@ def take(experiment: str, expires: str) -> int:
 
 
 def install() -> int:
-    """The machine that the settings on standard input describe, and its program."""
+    """Install the machine of the settings on standard input, and start its program."""
     settings = json.load(sys.stdin)
     own = os.getpid()
     (KEPT / "installing").write_text(f"{own} {_started(own)}")
@@ -118,7 +118,7 @@ def install() -> int:
 
 
 def start() -> int:
-    """The program, where it does not run."""
+    """Start the program if it does not run."""
     if systemd_runs():
         run("systemctl", "start", MACHINE)
     elif _pid() is None:
@@ -134,7 +134,7 @@ def start() -> int:
 
 
 def stop() -> int:
-    """Power loss, as far as a program has it: the agent and all that it runs, at once."""
+    """Kill the agent and all its children at once, as the nearest equivalent of a power loss."""
     pid = _pid()
     if systemd_runs():
         if (UNITS / MACHINE).exists():
@@ -149,7 +149,7 @@ def stop() -> int:
 
 
 def release() -> int:
-    """The host as it was before `take`; the lock goes last. What differs is said."""
+    """Restore the host as it was before `take`, remove the lock last, and print differences."""
     _disarm_end()
     if (installing := _pid("installing")) is not None:
         _end_install(installing)  # of somebody who was killed, or lost the connection
@@ -171,7 +171,7 @@ def release() -> int:
 
 
 def guard(experiment: str) -> int:
-    """Without systemd: wait for the end, which may be put off, then release."""
+    """Wait for the end, which may change meanwhile, then release; for hosts without systemd."""
     while (holder := _holder()) is not None and holder["experiment"] == experiment:
         left_s = _time(holder["expires"]) - time.time()
         if left_s <= 0:
@@ -215,8 +215,10 @@ def _disarm_end() -> None:
 
 
 def _end_install(pid: int) -> None:
-    """No further step; a package's installation that is under way ends, as half of one is hard to
-    remove."""
+    """Stop an installation after its current package operation.
+
+    A half-installed package is hard to remove, so apt-get and dpkg may finish first.
+    """
     below = {one: _started(one) for one in _below(pid)}
     for one in (pid, *below):
         if one == pid or _command(one) in ("bash", "sh", "install.sh", "make-content.sh"):
@@ -240,7 +242,7 @@ def _command(pid: int) -> str:
 
 
 def _kill_all(pid: int) -> None:
-    """A process and all below it, and wait for their end."""
+    """Kill a process and its descendants, and wait for its end."""
     started = _started(pid)
     for one in (*_below(pid), pid):
         try:
@@ -264,7 +266,7 @@ def _terminate() -> None:
 
 
 def _holder() -> dict[str, str] | None:
-    """The holder of the host; nobody, called "", where taking it was cut off before it said so."""
+    """Return the holder of the host; its name is "" if `take` was interrupted before naming it."""
     if not KEPT.exists():
         return None
     try:
@@ -275,7 +277,7 @@ def _holder() -> dict[str, str] | None:
 
 
 def _pid(name: str = "pid") -> int | None:
-    """The process of a file of ours, where it still runs; a number is given to others after it."""
+    """Return the running process of a pid file; its start time excludes a reused number."""
     if name == "pid" and systemd_runs():
         shown = run("systemctl", "show", "-p", "MainPID", "--value", MACHINE, fails=True)
         return int(shown) if shown.strip() not in ("", "0") else None
@@ -295,7 +297,7 @@ def _started(pid: int) -> int | None:
 
 
 def _below(pid: int) -> list[int]:
-    """All processes that a process started, and theirs."""
+    """List the descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

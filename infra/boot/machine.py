@@ -1,9 +1,9 @@
-"""Makes this instance the machine that its settings describe; run as root at each boot, by boot.sh.
+"""Configures this instance as the machine of its settings; run as root at each boot, by boot.sh.
 
     python3 machine.py --region eu-west-1 --files BUCKET/PREFIX --settings SHA256
 
-The settings are the object PREFIX/machines/SHA256.json of infra/stacks/ec2, whose user data names
-the checksum; nothing is taken that has another. Each step may have been done before.
+The settings are the object PREFIX/machines/SHA256.json of infra/stacks/ec2. The user data has its
+checksum, and an object with another one is refused. Each step can be repeated.
 Needs Debian 12 with python3-boto3 and iproute2, and nothing else of this project.
 """
 
@@ -37,7 +37,7 @@ TABLES = {"control": "101", "data": "102"}  # routing tables: an answer leaves w
 
 
 def main() -> None:
-    """All steps, in an order in which each finds what it needs."""
+    """Run all steps in the order of their dependencies."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("region", "files", "settings"):
         parser.add_argument(f"--{name}", required=True)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def whole(content: bytes, sha256: str, name: str) -> bytes:
-    """`content`, whose checksum is `sha256`. Raises ValueError for another."""
+    """Return `content` if its checksum is `sha256`. Raises ValueError otherwise."""
     got = hashlib.sha256(content).hexdigest()
     if got != sha256:
         raise ValueError(f"{name}: not what the fleet was planned with (got {got}, not {sha256})")
@@ -65,12 +65,12 @@ def whole(content: bytes, sha256: str, name: str) -> bytes:
 
 
 def client(service: str, region: str) -> Any:
-    """boto3's; Debian 12's does not read AWS_ENDPOINT_URL by itself."""
+    """Return a boto3 client; Debian 12's version does not read AWS_ENDPOINT_URL itself."""
     return boto3.client(service, region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL"))
 
 
 def own_instance() -> str:
-    """This instance's id, by the metadata service's second version."""
+    """Return this instance's id, from version 2 of the metadata service."""
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", METADATA)
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     ask = urllib.request.Request(f"{base}/latest/api/token", method="PUT", headers=lifetime)
@@ -82,7 +82,7 @@ def own_instance() -> str:
 
 
 def attach(ec2: Any, interfaces: list[dict[str, Any]]) -> None:
-    """Take the machine's interfaces, as soon as the instance before this one lets them go."""
+    """Attach the machine's interfaces, as soon as its previous instance releases them."""
     deadline = time.monotonic() + ATTACH_TIMEOUT_S
     for interface in interfaces:
         while link_of(interface["mac"]) is None:
@@ -101,7 +101,10 @@ def attach(ec2: Any, interfaces: list[dict[str, Any]]) -> None:
 
 
 def leave_to_us(interfaces: list[dict[str, Any]]) -> None:
-    """The image's network daemon would ask for a lease, and bring a second way out with it."""
+    """Exclude the interfaces from the network daemon of the image.
+
+    It would request a lease, and add a second default route.
+    """
     NETWORKD.mkdir(parents=True, exist_ok=True)
     for interface in interfaces:
         text = f"[Match]\nMACAddress={interface['mac']}\n[Link]\nUnmanaged=yes\n"
@@ -111,7 +114,7 @@ def leave_to_us(interfaces: list[dict[str, Any]]) -> None:
 
 
 def link_of(mac: str) -> str | None:
-    """The name of the link with this address."""
+    """Return the name of the link with this MAC address."""
     for link in Path("/sys/class/net").iterdir():
         if (link / "address").read_text().strip() == mac.lower():
             return link.name
@@ -119,7 +122,7 @@ def link_of(mac: str) -> str | None:
 
 
 def bring_up(interface: dict[str, Any]) -> None:
-    """Address and routes: the other zone by the gateway, answers out where they came in."""
+    """Set address and routes: the other zone by the gateway, answers by the same interface."""
     deadline = time.monotonic() + LINK_TIMEOUT_S
     while (link := link_of(interface["mac"])) is None:
         if time.monotonic() > deadline:
@@ -145,12 +148,12 @@ def bring_up(interface: dict[str, Any]) -> None:
 
 
 def ip(*arguments: str) -> None:
-    """iproute2; raises CalledProcessError, its own words are on stderr."""
+    """Run iproute2, which prints its errors to stderr. Raises CalledProcessError."""
     subprocess.run(["ip", *arguments], check=True)
 
 
 def fetch_content(held: dict[str, str] | None, s3: Any, bucket: str, prefix: str) -> Path | None:
-    """The role's content, where an image build made it before."""
+    """Download the role's content if an image build made it before."""
     if DONE.exists() or not held:
         return None
     s3.download_file(bucket, f"{prefix}/{held['key']}", str(CONTENT))
@@ -162,7 +165,7 @@ def fetch_content(held: dict[str, str] | None, s3: Any, bucket: str, prefix: str
 
 
 def start(program: str) -> None:
-    """The machine's program, as a service."""
+    """Start the machine's program as a service."""
     write_unit(program)
     if systemd_runs():
         subprocess.run(["systemctl", "daemon-reload"], check=True)

@@ -1,5 +1,7 @@
-"""Parts that make a Debian host a machine of a fleet, wherever it stands: files, role, program. The
-bundle of ci/bundle lies in /opt/sparecraft/bundle. Each step may have been done before."""
+"""Installation of files and role on a Debian host, on any platform.
+
+The bundle of ci/bundle lies in /opt/sparecraft/bundle. Each step can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _OURS = "# sparecraft: packages start nothing while they are installed"
 
 
 def write_files(files: dict[str, dict[str, str]]) -> None:
-    """The machine's settings and keys."""
+    """Write the machine's settings and keys."""
     for name, file in files.items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +32,7 @@ def write_files(files: dict[str, dict[str, str]]) -> None:
 
 
 def install_role(name: str, content: Path | None) -> None:
-    """The role's image build: install.sh, then its content, made before or now."""
+    """Run the role's image build: install.sh, then its content, prebuilt or made now."""
     if DONE.exists():
         return
     role, bundle = HOME / "role", HOME / "bundle"
@@ -52,9 +54,9 @@ def install_role(name: str, content: Path | None) -> None:
 
 @contextmanager
 def packages_start_nothing(policy: Path = POLICY) -> Iterator[None]:
-    """Forbid packages to start services, which the agent does.
+    """Prevent packages from starting services, because the agent starts them.
 
-    A policy of somebody else's is left alone; ours is removed, one that a kill left behind too.
+    A policy of somebody else is kept. Ours is removed, also one that a killed process left behind.
     """
     if policy.exists() and _OURS not in policy.read_text().splitlines():
         yield

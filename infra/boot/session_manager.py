@@ -1,8 +1,8 @@
-"""Installs AWS's agent for Session Manager, if AWS signed it; run as root, by boot.sh.
+"""Installs AWS's agent for Session Manager if AWS has signed it; run as root, by boot.sh.
 
     python3 session_manager.py --key session-manager.asc --url https://.../amazon-ssm-agent.deb
 
-The signature lies beside the package, at URL.sig. Needs gpgv, which apt brings.
+The signature is at URL.sig. Needs gpgv, which apt depends on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Fetch, check, install; exit code 1, and nothing installed, where a step fails."""
+    """Download, verify and install; a failed step exits with code 1 and installs nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("key", "url"):
         parser.add_argument(f"--{name}", required=True)
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def unarmoured(text: str) -> bytes:
-    """The key as gpgv reads it: the lines between the headers' end and the checksum."""
+    """Decode an ASCII-armoured key for gpgv: the lines between headers and checksum."""
     body = text.split("-----BEGIN PGP PUBLIC KEY BLOCK-----", 1)[1].split("-----END", 1)[0]
     lines = [line.strip() for line in body.strip().splitlines() if ":" not in line]
     return base64.b64decode("".join(line for line in lines if not line.startswith("=")))

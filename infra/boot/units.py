@@ -1,5 +1,6 @@
-"""Units of systemd on a host: the machine's own, the distribution's of packages that a role brings,
-and the scope in which an installation's steps run."""
+"""Units of systemd on a host: the machine's own, those of a role's packages, and the scope in which
+the steps of an installation run.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ _SCRIPT = re.compile(r"/etc/init\.d/([^/]+)")
 
 
 def systemd_runs() -> bool:
-    """As sd_booted(3) finds out."""
+    """Tell whether systemd runs, as sd_booted(3) does."""
     return Path("/run/systemd/system").is_dir()
 
 
 def write_unit(program: str, units: Path = UNITS) -> None:
-    """The machine's program as a service: the agent, which runs the role, or a load worker. One
-    that is enabled runs after a boot too."""
+    """Write the service of the machine's program, which is the agent or a load worker.
+
+    An enabled service runs after a boot too.
+    """
     units.mkdir(parents=True, exist_ok=True)
     (units / MACHINE).write_text(
         "[Unit]\nDescription=Sparecraft: what this machine runs\nStartLimitIntervalSec=0\n"
@@ -44,8 +47,10 @@ def write_unit(program: str, units: Path = UNITS) -> None:
 
 @contextmanager
 def new_units_masked(etc: Path = Path("/etc"), state: Path = _STATE) -> Iterator[None]:
-    """Mask the units that are enabled meanwhile: the next boot would start them, on the role's
-    ports. Also where the installation fails; where it is killed, the next call masks them."""
+    """Mask the units that are enabled in this context, also if it raises.
+
+    The next boot would start them, on the role's ports. After a kill the next call masks them.
+    """
     noted, masked = state / "enabled-before.json", state / "masked.json"
     state.mkdir(parents=True, exist_ok=True)
     if not noted.exists():
@@ -77,7 +82,7 @@ def unmask(etc: Path = Path("/etc"), state: Path = _STATE) -> None:
 
 
 def stop_units_of(packages: Iterable[str]) -> None:
-    """Stop what units of these packages run, whoever started it: without its package nobody can."""
+    """Stop the units of these packages, whoever started them; after a purge nobody can."""
     listed = run("dpkg-query", "-L", *packages, fails=True).splitlines()
     names = {found[1] for line in listed if (found := _OF_PACKAGES.fullmatch(line))}
     names |= {f"{found[1]}.service" for line in listed if (found := _SCRIPT.fullmatch(line))}
@@ -86,8 +91,10 @@ def stop_units_of(packages: Iterable[str]) -> None:
 
 
 def run_step(program: Path) -> None:
-    """Run one of the role's scripts. Whatever it started ends with it, also where it fails. Raises
-    CalledProcessError."""
+    """Run one of the role's scripts, and kill the processes that it leaves, also if it fails.
+
+    Raises CalledProcessError.
+    """
     if not systemd_runs():
         with subprocess.Popen([program], start_new_session=True) as process:
             try:
@@ -107,14 +114,14 @@ def run_step(program: Path) -> None:
 
 
 def end_step() -> None:
-    """Kill what is left of `run_step`, also where its caller was killed."""
+    """Kill the remaining processes of `run_step`, also if its caller was killed."""
     if systemd_runs():
         run("systemctl", "kill", "--signal=KILL", SCOPE, fails=True)
         run("systemctl", "stop", SCOPE, fails=True)
 
 
 def _enabled(etc: Path) -> set[str]:
-    """Units that a boot starts, by links of `systemctl enable`, and scripts, by update-rc.d's."""
+    """List the units that a boot starts, by links of systemctl and of update-rc.d."""
     links = (*etc.glob("systemd/system/*.wants/*"), *etc.glob("systemd/system/*.requires/*"))
     scripts = etc.glob("rc[2-5S].d/S[0-9][0-9]*")
     return {link.name for link in links} | {f"{script.name[3:]}.service" for script in scripts}

@@ -1,7 +1,7 @@
 """Share of a horizon with enough nodes in a tier: PCRAFT's availability models (section IV, Fig.
 1).
 
-Read `rates.py` (what is given), `chain.py` (states and transitions), `models.py` (the four models),
+Read `rates.py` (the input), `chain.py` (states and transitions), `models.py` (the four models),
 `transient.py` (the numerical method and its bound); then `steady.py`, `course.py` (the long run and
 the time course), `sizing.py` (the least extra nodes or pool for a target), `placement.py` and
 `domains.py` (machines in zones and on hosts that fail as a whole), `state.py` (a primary, copies).

@@ -10,12 +10,12 @@ pool consumed (passive failover on-premises only). Of n active places n - d - l 
     fail-over        rho, if d > 0 [and k < pool]          d - 1 [, k + 1]
     repair           min(k or d, crew) rho_repair          k - 1, or d - 1 where there is no pool
     standby crash    (pool - k) sigma lambda               k + 1
-    common shock     lambda beta n / g                     of g places drawn at random, those that
-                                                           are not empty become so
+    common shock     lambda beta n / g                     g places are drawn at random, and those
+                                                           with a node become empty
 
-so that every node crashes at lambda in all, beta or not. Few nodes are down or limping at once: d
-and l are cut, and what passes the cut leaves into a class of its own, whose time is the bracket.
-Where nothing is repaired, an empty place that nothing can fill again leaves into the class `dead`.
+So every node crashes at lambda in total, for any beta. Few nodes are down or limping at once: d and
+l are cut, and transitions beyond the cut leave into a separate class, whose time is the bracket.
+Without repair, an empty place that cannot be filled again leaves into the class `dead`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is s
 
 @dataclass(frozen=True)
 class Shape:
-    """The model: `slots` active nodes; `pool` None where there is none or no end to it.
+    """The model: `slots` active nodes; `pool` None if there is none, or an unlimited one.
 
     failover: a crashed node is replaced at 1 / failover_s; otherwise it is repaired, if at all.
-    down_max, limping_max: where d and l are cut. Only with at most free_max nodes in the pool may
-    d exceed body_max: while nodes are waiting, empty places are filled within seconds.
+    down_max, limping_max: the cuts of d and l. d may exceed body_max only with at most free_max
+    nodes in the pool, because empty places are filled within seconds while nodes are waiting.
     """
 
     slots: int
@@ -90,9 +90,10 @@ class Chain:
 
 
 def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool = False) -> Chain:
-    """The chain of `shape`; with `reflect`, transitions past the cut do not happen.
+    """Return the chain of `shape`, with rates [1/horizon]; with `reflect` nothing passes the cut.
 
-    Raises: InputError if it has more than STATES_MAX states.
+    Parameters: shape; rates; horizon_s [s] > 0.
+    Raises: InputError if it has more than STATES_MAX states.  Source: PCRAFT Fig. 1.
     """
     down, limping, consumed, index = _states(shape)
     n = len(down)
@@ -167,7 +168,7 @@ def _states(shape: Shape) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _count(shape: Shape, down: range, consumed: range) -> int:
-    """The number of states of `_grid`; at least so many, where that is beyond all bounds."""
+    """The number of states of `_grid`, or a lower bound if that exceeds STATES_MAX."""
     if len(down) > STATES_MAX:
         return len(down) * len(consumed)
     limping = (min(shape.limping_max, shape.slots - d) + 1 for d in down)
@@ -193,7 +194,7 @@ Step = tuple[Any, Any, Any]
 def _moves(
     shape: Shape, rates: FailureRates, horizon_s: float, d: Ints, limp: Ints, k: Ints
 ) -> Iterator[tuple[Any, Step]]:
-    """Rates [1/horizon] (n,) and what they change in (d, l, k); zero where not possible."""
+    """Rates [1/horizon] (n,) and their change of (d, l, k); zero for impossible transitions."""
     per_year = horizon_s / YEAR_S
     own = rates.crash_per_year * (1.0 - rates.common_cause) * per_year
     full = shape.slots - d - limp
@@ -278,9 +279,9 @@ def _sparse(values: Floats) -> Any:
 
 
 def _drift(shape: Shape, rates: FailureRates, crash: float, horizon_s: float) -> float:
-    """The largest rate [1/horizon] at which the chain moves on through many states in a row.
+    """The largest rate [1/horizon] at which the chain passes through many states in a row.
 
-    Fail-over does so where it cannot keep up: many places are then empty at once.
+    Fail-over is included if it cannot keep up: many places are then empty at once.
     """
     limp = rates.limp_per_year * horizon_s / YEAR_S if rates.limps else 0.0
     standby = (shape.pool or 0) * rates.standby_fraction * crash

@@ -1,4 +1,4 @@
-"""The time course: the probability that enough nodes are up, from all up to the horizon's end."""
+"""The time course: the probability that enough nodes are up, from the start to the horizon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time_course(
     horizon_s: float = HORIZON_S,
     points: int = 100,
 ) -> TimeCourse:
-    """P(UpNodes(t) >= needed) at `points` equidistant times after 0, from all up.
+    """Return P(UpNodes(t) >= needed) at `points` equidistant times after 0, from all nodes up.
 
     Parameters: as in `availability`; points in 1..10000.
     Returns: TimeCourse with points + 1 entries, the first at 0.  Source: PCRAFT Fig. 1.

@@ -1,25 +1,26 @@
 r"""Availability of a tier whose machines are spread over domains that fail as a whole.
 
-Machines crash and come back as `chain` says, whatever the domains do; domains are dark as
-`placement` says, in their long run from the start. Machines of a dark domain are down until it is
-up again: nothing is bought elsewhere meanwhile (static stability).
+Machines crash and recover by the model of `chain`, independent of the domains; domains are dark by
+the model of `placement`, in their long run from the start. Machines of a dark domain are down until
+it is up again; they are not replaced elsewhere (static stability).
 
 Active route anywhere. The law of the number d of crashed ones among n places is the same for every
 place, so with m of n lit, the lit crashed ones X are hypergeometric, and
 
     U = sum_m P(lit = m) sum_d P(d) P(m - X < needed),    P(d > k) = U(n - k needed, k extra)
 
-which is exact: domains and crashes are independent, and short is what it says at every time.
+which is exact, because domains and crashes are independent.
 
-Passive failover. Standbys of other domains stand in for what is dark, one after the other at
-1 / failover_s, beside the fail-over of crashes. Any of the machines may be the broken ones, so with
-m lit and k of the pool consumed, it is enough if no place waits and k <= m - needed:
+Passive failover. Standbys of other domains replace dark machines, one after the other at
+1 / failover_s, in addition to the fail-over of crashes. Any of the machines may be the broken ones.
+So with m lit and k of the pool consumed, enough machines are up if no place waits and
+k <= m - needed:
 
     U <= sum_m P(lit = m) (1 - sum_(k <= m - needed) L_k)  +  sum over domains f min(c t_f, R)
 
-with L_k the share of time at full strength with k consumed, c the machines of the domain (all of
-them active, at worst), t_f the fail-over time. An upper bound: broken machines are taken to be lit,
-and a domain's own machines active.
+with L_k the share of time at full strength with k consumed, c the machines of the domain (at worst
+all of them active), t_f the fail-over time. This is an upper bound: broken machines are assumed to
+be lit, and a domain's machines to be active.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from optimizer.availability.rates import HORIZON_S, FailureRates
 
 
 def stands_in(mechanism: str, scheme: str) -> bool:
-    """True where a pool's machines take over from dark ones; in the cloud there is no such pool."""
+    """True if a pool's machines replace dark ones; in the cloud there is no such pool."""
     return mechanism_of(mechanism) is Mechanism.pf and scheme == Scheme.on_prem
 
 

@@ -2,20 +2,19 @@ r"""Time that a small Markov chain spends in each state over a horizon, to nearl
 
 A retried transaction takes 2.5 us and the horizon is a month: 10^12 of the one in the other. An
 eigen-decomposition or a matrix exponential of such a generator is good to about
-10^12 * machine epsilon = 10^-4. Doubling is not, if every number in it is a probability:
+10^12 * machine epsilon = 10^-4. Doubling has no such limit if all of its numbers are probabilities:
 
     P(h) = exp(Q h) and M(h) = 1/h \int_0^h exp(Q s) ds   by uniformization, h <= 1 / max rate
     M(2h) = (M(h) + P(h) M(h)) / 2,   P(2h) = P(h) P(h),  rows made to sum to one each time
 
-No step subtracts, so each entry keeps its relative precision, and a chain is fixed by its entries
-off the diagonal, whose errors do not grow with the number of steps.
+No step subtracts, so each entry keeps its relative precision. A chain is determined by its
+off-diagonal entries, whose errors do not grow with the number of steps.
 
-The bound. A doubling at step h leaves off-diagonal entries wrong by a share u = 2 (c + 3) eps, c
-the longest sum in it. That is as if a state change went astray with probability u, so it counts
-once per change of state that is seen on the grid of step h: at most min(J, T/h) times, J the
-expected number of jumps. A path gone astray costs at most D = \int_0^T d(P(t)) dt of time, d <= 1
-the Doeblin coefficient, until it meets the right one, in each of the 1 + log2(T/D) windows that
-hold it. Hence
+The bound. A doubling at step h gives off-diagonal entries a relative error u = 2 (c + 3) eps, c the
+longest sum in it. This has the effect of a wrong state change with probability u, so it counts once
+per change of state on the grid of step h: at most min(J, T/h) times, J the expected number of
+jumps. A wrong path costs at most D = \int_0^T d(P(t)) dt of time, with d <= 1 the Doeblin
+coefficient, until it meets the right one, in each of its 1 + log2(T/D) windows. Hence
 
     |error| <= u (doublings + terms) + u sum_h min(J, T/h) (D/T) (1 + log2(T/D)).
 """
@@ -40,7 +39,7 @@ _BLOCK = 64  # columns of a product summed at once: sums of 64 and of n/64 round
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Share of the horizon in each state, and a bound on the absolute error of each."""
+    """Share of the horizon in each state (n,), and a bound on the absolute error of each."""
 
     shares: Floats
     error: float
@@ -84,7 +83,7 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
 
 
 def _reached(rates: Matrix) -> NDArray[np.intp]:
-    """The states that state 0 leads to; the others would only make the steps shorter."""
+    """The states that state 0 leads to; the others would only shorten the steps."""
     reached = np.zeros(len(rates), dtype=bool)
     new = np.arange(len(rates)) == 0
     while new.any():

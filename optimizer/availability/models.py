@@ -1,13 +1,13 @@
 r"""PCRAFT's availability models: passive failover, active route anywhere; cloud, on-premises.
 
 Availability = expected share of the horizon, from all up, with at least `needed` nodes' capacity.
-`chain` holds the states and transitions. One rho, however many nodes are down, is how Fig. 1 is
-drawn; reference solutions agree with it to 4e-14 and differ by 1e-11 from a rate per missing node.
-A node is up for repair once fail-over has replaced it. On-premises active route anywhere has no
-replacement; with `repair_s` a broken node returns to service.
+`chain` has the states and transitions. Fig. 1 has one rho for any number of nodes down; reference
+solutions agree with it to 4e-14 and differ by 1e-11 from a rate per missing node. A node is
+repaired after fail-over has replaced it. On-premises active route anywhere has no replacement; with
+`repair_s` a broken node returns to service.
 
-Error: the chain's cut is a rigorous bracket (`chain`), the transient solution brings an estimate
-(`transient`); their sum is `error_bound`, below 1e-9 absolute.
+Error: the chain's cut is a rigorous bracket (`chain`), the error of the transient solution is an
+estimate (`transient`); their sum is `error_bound`, below 1e-9 absolute.
 """
 
 from __future__ import annotations
@@ -137,9 +137,12 @@ def availability(
     scheme: str,
     horizon_s: float = HORIZON_S,
 ) -> Availability:
-    """Any of the four models: mechanism ara (extra = active nodes) or pf (extra = pool).
+    """Return the availability of any of the four models (PCRAFT Fig. 1).
 
-    In the cloud the pool of passive failover is unlimited: there `extra` changes nothing.
+    Parameters: needed >= 1 nodes that carry the load; extra >= 0, active nodes with mechanism ara,
+    the pool with pf (without effect in the cloud, where the pool is unlimited); rates; scheme cloud
+    or on-prem; horizon_s [s] > 0.
+    Returns: Availability, shares of the horizon.  Raises: InputError for a value out of its bounds.
     """
     if mechanism_of(mechanism) is Mechanism.ara:
         return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
@@ -149,7 +152,7 @@ def availability(
 
 
 def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
-    """The shape of a model, not cut at all."""
+    """Return the shape of a model, without a cut."""
     slots = needed + (extra if mechanism == Mechanism.ara else 0)
     pool = extra if mechanism == Mechanism.pf and scheme == Scheme.on_prem else None
     failover = scheme == Scheme.cloud or mechanism == Mechanism.pf
@@ -157,7 +160,7 @@ def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
 
 
 def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
-    """Refuse what no model takes."""
+    """Raise InputError for values that no model accepts; horizon_s [s]."""
     require_count("needed", needed, least=1)
     require_count("extra or pool", extra)
     require_positive("horizon_s", horizon_s)
@@ -165,12 +168,12 @@ def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
 
 
 def share(value: float) -> float:
-    """`value` without what rounding adds to [0, 1]."""
+    """Return `value`, limited to [0, 1]."""
     return min(1.0, max(0.0, value))
 
 
 def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]:
-    """Cuts of `shape` to try, each deeper than the one before, ending at none at all."""
+    """Yield cuts of `shape`, each deeper than the one before; the last cuts nothing."""
     crash, limp = (shape.slots * r for r in (rates.crash_per_year, rates.limp_per_year))
     repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
     body, free, limping = least, 0, 0
@@ -214,7 +217,7 @@ def _first_cut(per_year: float, recovery_s: float) -> int:
 
 @dataclass(frozen=True)
 class _Solved:
-    """Rewards of a chain that is cut deep enough; past the cut counts as down. Shares of time."""
+    """Rewards of a chain with a deep cut, as shares of time; beyond the cut counts as down."""
 
     chain: Chain
     values: Floats
@@ -234,8 +237,8 @@ def _solve(
 
     Time with enough nodes is the sum of the first groups, however many of the first `groups_up`.
 
-    The bracket: past the cut all is down for good (never better than the truth), or nothing goes
-    past it (never worse, since the crashes that would are left out).
+    The bracket: either all is down for good beyond the cut (never better than the truth), or
+    nothing passes it (never worse, because some crashes are left out).
     """
     for cut in depths(shape, rates, least):
         chain = build(cut, rates, horizon_s)

@@ -1,9 +1,9 @@
 r"""Machines over domains that fail as a whole: zones, racks, hosts, one inside the other.
 
-A domain is up for 1 / f on average, then dark for R, whatever is in it: at a random time it is dark
-with probability q = f R / (1 + f R) (an alternating renewal process; only the means matter). The
-domains of a level are alike and independent, so a placement is known by how many machines share a
-domain: 3 and 2 over two zones is (3, 2), on hosts inside ((1, 1, 1), (1, 1)).
+A domain is up for 1 / f on average, then dark for R, independent of its machines: at a random time
+it is dark with probability q = f R / (1 + f R) (an alternating renewal process; only the means
+matter). The domains of a level are equal and independent, so a placement is given by the numbers of
+machines that share a domain: 3 and 2 over two zones is (3, 2), on hosts inside ((1, 1, 1), (1, 1)).
 
     lit machines:  1 - q: the sum over the domains inside, or all of the last level;  q: none
 
@@ -48,7 +48,7 @@ class Level:
 
     @property
     def dark(self) -> float:
-        """The probability that a domain is dark at a random time."""
+        """Probability [-] that a domain is dark at a random time."""
         load = self.failures_per_year * self.repair_s / YEAR_S
         return load / (1.0 + load)
 
@@ -56,11 +56,11 @@ class Level:
 def placements(
     levels: Sequence[Level], machines: int, most: Sequence[int] | None = None
 ) -> tuple[Placement, ...]:
-    """Every way to spread `machines` over the domains, up to which domain is called which.
+    """Return every way to spread `machines` over the domains, regardless of the domains' names.
 
     Parameters: levels from the widest to the narrowest; machines >= 1; most per level the most
     machines of one domain (default: any number).
-    Raises: InputError where there are more than PLACEMENTS_MAX ways.
+    Raises: InputError if there are more than PLACEMENTS_MAX ways.
     """
     caps = tuple(most) if most is not None else (machines,) * len(levels)
     found = tuple(itertools.islice(_spread(levels, caps, machines), PLACEMENTS_MAX + 1))
@@ -107,7 +107,7 @@ def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def sizes_at(placement: Placement, level: int) -> list[int]:
-    """Machines of each domain of that level which has any, the most first."""
+    """Return the numbers of machines of the non-empty domains of a level, in descending order."""
     domains = [placement]
     for _ in range(level):
         domains = [inner for domain in domains for inner in domain]

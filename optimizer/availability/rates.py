@@ -1,4 +1,4 @@
-"""Rates of failure and recovery: PCRAFT's three figures, and what goes beyond the paper."""
+"""Rates of failure and recovery: PCRAFT's three figures, and extensions of the paper."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ class FailureRates:
 
     @property
     def limps(self) -> bool:
-        """True where nodes limp at all in a way that costs capacity."""
+        """True if nodes limp and lose capacity by it."""
         return self.limp_per_year > 0 and self.limp_capacity < 1
 
     @property
     def plain(self) -> bool:
-        """True where this is PCRAFT's model: independent crashes, cold standby, no limping."""
+        """True if this is PCRAFT's model: independent crashes, cold standby, no limping."""
         return not (self.common_cause or self.limps or self.standby_fraction)
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Expected share of the horizon without enough nodes, and how wrong that may be."""
+    """Expected share of the horizon without enough nodes [-], and the bound of its error."""
 
     unavailability: float
     error_bound: float
@@ -86,21 +86,21 @@ class Availability:
 
     @property
     def unavailability_most(self) -> float:
-        """The value that the models vouch for: with the error bound on top, and never below what
-        they tell apart. Whether a target is kept is asked of this figure."""
+        """The upper bound of the unavailability [-]: with the error bound, and at least `U_FLOOR`.
+        A target is kept if this figure keeps it."""
         return min(1.0, max(self.unavailability + self.error_bound, U_FLOOR))
 
     def keeps(self, target: float) -> bool:
-        """True where this is an availability of at least `target`, whatever the error."""
+        """True if the availability is at least `target` [-], for any error within the bound."""
         return self.unavailability_most <= 1.0 - target
 
     def misses(self, target: float) -> bool:
-        """True where it is below `target`, whatever the error."""
+        """True if it is below `target` [-], for any error within the bound."""
         return self.unavailability - self.error_bound > 1.0 - target
 
 
 def require_target(place: str, target: float) -> float:
-    """Return `target` if the models can vouch for such an availability, else raise InputError."""
+    """Return `target` [-] if the models can show such an availability, else raise InputError."""
     require_share(place, target, one=False)
     if 1.0 - target < U_FLOOR:
         raise InputError(

@@ -1,15 +1,15 @@
 """Availability by number of extra nodes or pool, and the least number that reaches a target.
 
-The planner's options and the least pool are made from one list, `sizes`; the number one below is
+The planner's options and the least pool come from one list, `sizes`; the next smaller number is
 part of the answer. Extra nodes do not lower availability, so their least number is bracketed by
-doubling and found by bisection; but not beside shocks. Where these hit some places at random, more
-places also mean more shocks, and availability stands still until a shock no longer takes all extra
-nodes; where they take down all, it ends in their own share, around which the models' error decides.
-There extra nodes are tried one after the other too.
+doubling and found by bisection, except with shocks. If shocks hit some places at random, more
+places also mean more shocks, and availability does not change until a shock no longer takes all
+extra nodes. If shocks take down all nodes, availability ends in their own share, near which the
+models' error decides. With shocks extra nodes are therefore tried one after the other too.
 
-What no size beats is solved for by itself, and a target above it is infeasible at any size: a pool
-without end, whose fail-overs alone cost time; and where shocks take down all nodes, nodes that do
-not crash or limp between the shocks.
+The upper bound of all sizes is solved separately, and a target above it is infeasible at any size:
+an unlimited pool, which loses time by fail-overs only; and with shocks that take down all nodes,
+nodes that do not crash or limp between the shocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NEARLY_ONE = 1.0 - 2.0**-40  # common_cause is below 1
 
 @dataclass(frozen=True)
 class Sizing:
-    """`extra` is None if no size (or none up to the asked limit) reaches the target."""
+    """The least size; `extra` is None if no size (or none up to the limit) reaches the target."""
 
     extra: int | None
     reached: Availability | None
@@ -53,7 +53,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class _Search:
-    """The subject of sizing: availability by size, the target, and how to speak of it."""
+    """A search for a size: availability by size, the target, and the words of its messages."""
 
     at: Callable[[int], Availability]
     target: float
@@ -79,13 +79,13 @@ def sizes(
     horizon_s: float = HORIZON_S,
     tried: int = -1,
 ) -> Iterator[Availability]:
-    """Availability with 0, 1, ..., `most` extra active nodes (ara) or nodes in the pool (pf).
+    """Yield the availability with 0, 1, ..., `most` extra active nodes (ara) or pool nodes (pf).
 
-    Extra nodes go on to `most`, whatever a step brings, for the next one may bring more; they end
-    before, but after `tried`, only where nothing can be said to be better (`U_FLOOR`). Pools go on
-    to `most` where one solve has them all, and else end within the models' error bounds of a pool
-    without end, which no pool beats: larger ones are not told apart from the last, whose bound they
-    share. In the cloud the pool has no end, and there is one value.
+    Extra nodes continue to `most`, because a step without effect may precede one with a large
+    effect; they end earlier, but after `tried`, only at `U_FLOOR`, which nothing can be shown to
+    beat. Pools continue to `most` if one solve has all of them. Otherwise they end within the
+    models' error bounds of an unlimited pool, which no pool beats; larger pools have the last one's
+    bound. In the cloud the pool is unlimited, and there is one value.
     """
     if mechanism == Mechanism.ara:
         for extra in range(most + 1):
@@ -114,7 +114,7 @@ def sizes(
 def _pools_at_once(
     needed: int, most: int, rates: FailureRates, horizon_s: float
 ) -> Iterator[Availability]:
-    """One solve gives every pool up to its size: twice that size whenever more are asked for."""
+    """One solve gives every pool up to its size; if more are requested, the size is doubled."""
     told, size = 0, min(_POOLS_FIRST, most)
     while told <= most:
         table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
@@ -134,11 +134,11 @@ def least_extra_nodes(
     extra_max: int = 100_000,
     horizon_s: float = HORIZON_S,
 ) -> Sizing:
-    """Least extra active nodes (active route anywhere) for `target`, an availability in [0, 1).
+    """Return the least number of extra active nodes (active route anywhere) for a target.
 
-    `extra_max` bounds the search (1,000 beside shocks). Independent crashes are outnumbered by some
-    size, shocks that take down all nodes are not: a target that they alone miss is infeasible at
-    any size.
+    Parameters: needed >= 1; target, an availability in [0, 1); extra_max, the largest size tried
+    (1,000 with shocks); horizon_s [s]. A target that shocks of all nodes alone miss is infeasible
+    at any size.  Raises: InputError for a value out of its bounds.
     Source: PCRAFT section V-C, Table II.
     """
     require_target("target", target)
@@ -160,9 +160,11 @@ def least_extra_nodes(
 
 
 def shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
-    """The bound that no number of extra nodes beats where shocks take down all: nothing crashes or
-    limps in between, and the whole crew has work until enough are back, as it has with extra
-    nodes."""
+    """Return the availability that no number of extra nodes beats if shocks take down all nodes.
+
+    It assumes that nothing crashes or limps in between, and that the whole crew works until enough
+    nodes are back. Parameters: as `least_extra_nodes`.
+    """
     repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
     shocks = replace(
         rates,
@@ -183,11 +185,11 @@ def least_pool(
     pool_max: int = 2_000,
     horizon_s: float = HORIZON_S,
 ) -> Sizing:
-    """Least pool (passive failover, on-premises) for `target`, an availability in [0, 1).
+    """Return the least pool (passive failover, on-premises) for a target.
 
-    No pool beats an unlimited one, whose fail-overs alone cost time: a target above that is
-    infeasible at any size, and is recognised before the search. Pools whose nodes fail while they
-    wait are tried up to 256.  Source: PCRAFT Table III.
+    Parameters: as `least_extra_nodes`. No pool beats an unlimited one, which loses time by
+    fail-overs only: a target above its availability is infeasible at any size, which is checked
+    first. Pools whose nodes fail while they wait are tried up to 256.  Source: PCRAFT Table III.
     """
     require_target("target", target)
     unlimited = passive_failover(needed, None, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
@@ -221,7 +223,7 @@ def _least(search: _Search) -> Sizing:
 def _in_turn(
     values: Iterator[Availability], target: float, horizon_s: float, what: str, most: int
 ) -> Sizing:
-    """The first size that meets the target, each tried; fewer than `most` where no more help."""
+    """The first size that meets the target, trying each; fewer than `most` if more do not help."""
     known: list[Availability] = []
     search = _Search(known.__getitem__, target, most, horizon_s, what)
     _check(search)
@@ -273,7 +275,7 @@ def _sizing(search: _Search, size: int) -> Sizing:
 
 
 def _against(lost_s: float, allowed_s: float) -> str:
-    """Both in hours, with as many digits as it takes to see which is more."""
+    """Both in hours, with enough digits to see which is more."""
     for digits in range(3, 18):
         lost, allowed = (f"{time_s / _HOUR_S:.{digits}g}" for time_s in (lost_s, allowed_s))
         if lost_s == allowed_s or lost != allowed:

@@ -1,11 +1,11 @@
-"""Availability that a tier's data costs: a primary that is lost, copies that are all lost.
+"""Unavailability by a tier's data: the primary is lost, or all copies are lost.
 
 Both are upper bounds, added to the share of the horizon without enough nodes.
 
   primary   writes go to one machine. It is lost at rate lambda while there is one, and another one
             takes its place after 1/mu on average while any node is up. Let D be the expected time
-            of a horizon T without a primary and with a node up. Takings-over begin as often as the
-            primary is lost, lambda (T - D) times at most, and last 1/mu each, so
+            of a horizon T without a primary and with a node up. A take-over begins whenever the
+            primary is lost, lambda (T - D) times at most, and lasts 1/mu, so
                 D <= lambda (T - D) / mu,   D / T <= q = lambda / (lambda + mu)
   copies    a machine that joins gets its data from the others. With n machines, of which down ones
             join again one at a time at rate rho, all data is lost when the last one crashes: at
@@ -24,7 +24,7 @@ from optimizer.availability.rates import HORIZON_S
 
 
 def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
-    """Share of a horizon without a primary while a node is up, at most.
+    """Upper bound of the share of a horizon [-] without a primary while a node is up.
 
     Parameters: lost_per_year of the machine that is primary [1/year] > 0; takes_over_s until
     another one takes writes [s] > 0, on average.
@@ -37,7 +37,7 @@ def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
 def data_lost(
     machines: int, crash_per_year: float, joins_s: float, horizon_s: float = HORIZON_S
 ) -> float:
-    """Share of the horizon after the last copy of a tier's data is gone, at most.
+    """Upper bound of the share of the horizon [-] after the last copy of a tier's data is lost.
 
     Parameters: machines >= 1 that have it; crash_per_year of each > 0; joins_s, the mean time until
     a lost one is back with a copy [s] > 0, one at a time.

@@ -1,4 +1,4 @@
-"""The long run: the share of time with enough nodes once the start is forgotten."""
+"""The long run: the share of time with enough nodes, independent of the start."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from optimizer.availability.rates import HORIZON_S, FailureRates
 def steady_state(
     needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
 ) -> float | None:
-    r"""Long-run share of time with at least `needed` nodes' capacity up.
+    r"""Return the long-run share of time [-] with at least `needed` nodes' capacity up.
 
     Parameters: as in `availability`; mechanism ara (extra = active nodes) or pf (extra = pool;
     unused in the cloud).
-    Returns: float in [0, 1], or None where there is no steady state but the end of the fleet
-    (on-premises without repair).  The chain is cut where less than 1e-14 of the time is spent.
+    Returns: float in [0, 1], or None if the only steady state is the end of the fleet (on-premises
+    without repair).  The chain is cut where it spends less than 1e-14 of the time.
+    Source: PCRAFT Fig. 1.
     """
     check(needed, extra, scheme, HORIZON_S)
     if scheme == Scheme.on_prem and rates.repair_s is None:

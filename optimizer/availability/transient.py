@@ -1,7 +1,7 @@
 r"""Expected rewards of a Markov chain over a horizon, by rational approximation of the exponential.
 
-(Where a plain sum is cheaper, because nothing in the chain is fast, `uniformization` does it, and
-`doubling` where the chain is small and drifts through very many crashes.)
+(`uniformization` is used if nothing in the chain is fast, because a plain sum is then cheaper, and
+`doubling` if the chain is small and passes through very many crashes.)
 
 The chains here are stiff: a fail-over takes 15 s, the horizon is a year. Uniformization needs
 millions of steps, a plain matrix exponential is dense. Instead exp(Q h) x is a contour integral,
@@ -9,19 +9,19 @@ millions of steps, a plain matrix exponential is dense. Instead exp(Q h) x is a 
     exp(Q h) x = 1/(2 pi i) \int_C e^z (z I - Q h)^{-1} x dz  ~  sum_k c_k (z_k I - Q h)^{-1} x,
 
 on Talbot's cotangent contour with the parameters of Trefethen, Weideman and Schmelzer (BIT 46,
-2006, 653-670), whose error falls as 3.89^-n on the negative real axis whatever the stiffness. The
-rule of n = 28 nodes needs 14 complex factors, which all substeps share: LAPACK's banded ones where
-the states' order keeps the band narrow, sparse ones elsewhere.
+2006, 653-670), whose error falls as 3.89^-n on the negative real axis for any stiffness. The rule
+of n = 28 nodes needs 14 complex factors, which all substeps share: LAPACK's banded ones if the
+states' order keeps the band narrow, otherwise sparse ones.
 
-What can go wrong, and the guard: the chain is far from normal (hundreds of crashes in a row), and a
-resolvent chain (c / (z + c))^m explodes where c, the crash rate times the substep, is larger than
-|z|^2 / (2 |Re z|) on the contour's left part. So a substep keeps c below the least of these (then
-each factor is at most one), and nothing is believed unchecked: the result is computed with half the
-substep again, the difference is the error estimate, probabilities must sum to one and none be
-negative; otherwise the substep is halved, a bounded number of times.
+A risk, and its guard: the chain is far from normal (hundreds of crashes in a row), and a resolvent
+chain (c / (z + c))^m explodes if c, the crash rate times the substep, is larger than
+|z|^2 / (2 |Re z|) on the contour's left part. So a substep keeps c below the least of these, and
+each factor is at most one. Each result is checked: it is computed again with half the substep, the
+difference is the error estimate, probabilities must sum to one and none may be negative; otherwise
+the substep is halved, a limited number of times.
 
-Most chains are settled long before the horizon ends. When a substep no longer changes p, the
-remaining law is taken to be p' = (I - Q)^{-1} p with an error that is bounded, see `_settle`.
+Most chains settle long before the horizon ends. When a substep no longer changes p, the remaining
+law is taken to be p' = (I - Q)^{-1} p, with a bounded error (`_settle`).
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ _BAND_WIDTH_MAX = 60  # a wider band is left to the sparse factors
 class Flow:
     """A chain in units of the horizon.
 
-    generator (n, n) sparse [1/horizon]: column j holds the flows out of state j; it sums to minus
-    what leaves for good. exits (e, n) sparse [1/horizon]: rates into absorbing classes. rewards
-    (m, n) sparse in [0, 1], None for the laws alone. start: the initial state. crash_per_horizon:
-    the largest total crash rate out of a state [1/horizon], which sets the substep.
+    generator (n, n) sparse [1/horizon]: column j has the flows out of state j; it sums to minus the
+    rate that leaves for good. exits (e, n) sparse [1/horizon]: rates into absorbing classes.
+    rewards (m, n) sparse in [0, 1], None for the laws alone. start: the initial state.
+    crash_per_horizon: the largest total crash rate out of a state [1/horizon], which sets the
+    substep.
     """
 
     generator: Any
@@ -90,9 +91,10 @@ class _State:
 
 
 def expected_rewards(flow: Flow) -> Rewards:
-    r"""Rewards over one horizon from `flow.start`.
+    r"""Return the expected rewards over one horizon from `flow.start`.
 
-    Returns: Rewards, error below 1e-9.  Raises: PlannerError if the checks never pass.
+    Returns: Rewards, shares of the horizon with an error below 1e-9.  Raises: PlannerError if the
+    checks never pass.
     Source: Trefethen, Weideman, Schmelzer 2006; checked against Laplace inversions at 50-70 digits.
     """
     substeps = _substeps(flow.crash_per_horizon)

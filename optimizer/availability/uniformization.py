@@ -1,4 +1,4 @@
-r"""Expected rewards by uniformization: rigorous, and cheap where nothing in the chain is fast.
+r"""Expected rewards by uniformization: rigorous, and cheap if nothing in the chain is fast.
 
 With Lambda at least the largest rate out of a state and P = I + Q / Lambda,
 
@@ -23,7 +23,7 @@ STEPS_MAX = 100_000
 
 
 def steps(generator: Any) -> int:
-    """The number of steps of a horizon."""
+    """Return the number of steps of a horizon, for a generator (n, n) sparse [1/horizon]."""
     top = float(np.abs(generator.diagonal()).max())
     return math.ceil(top + 8.0 * math.sqrt(top) + 30.0)
 

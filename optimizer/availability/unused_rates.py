@@ -1,4 +1,4 @@
-"""Which stated rates change nothing: a figure that is given and ignored misleads its giver."""
+"""Stated rates without effect, which are refused because an ignored figure misleads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unused_rates(
     scheme: str | None = None,
     mechanisms: Collection[str] = tuple(Mechanism),
 ) -> Iterator[tuple[str, str]]:
-    """Keys of a [rates] table that change no availability, each with what is expected instead.
+    """Yield keys of a [rates] table that change no availability, each with the expected text.
 
     Parameters: scheme None where it is not known; mechanisms, those that may be used.
     """

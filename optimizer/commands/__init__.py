@@ -1,4 +1,4 @@
-"""The planner's part of `sparecraft`: one module a command, which `experiments.cli` imports.
+"""The planner's commands of `sparecraft`: one module per command, which `experiments.cli` imports.
 
-Each module says what it takes and prints, and leaves all thinking to the library.
+Each module has the options and the output; the library does the computation.
 """

@@ -1,4 +1,4 @@
-"""`sparecraft integrity`: how long a node is correct, corrupt or down under transient faults."""
+"""`sparecraft integrity`: time of a node as correct, corrupt or down under transient faults."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def integrity(
     if scheme is Scheme.cloud and pool is not None:
         raise InputError(
             "--pool",
-            expected="none with --scheme cloud, where nodes do not run out",
+            expected="none with --scheme cloud, where the number of nodes is unlimited",
             got=str(pool),
             hint="Add --scheme on-prem.",
         )

@@ -1,4 +1,6 @@
-"""`sparecraft limplock`: what limping nodes lock up in a block store, and for how long per year."""
+"""`sparecraft limplock`: the parts of a block store that limping nodes lock up, and the hours per
+year.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,7 @@ def _measured(
         raise InputError(
             "--row",
             expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
-            got=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
+            got=f"{row}, whose slowdown does not measure the copying of a crashed node's blocks",
         )
     return measured_slowdown(LimpRun(run=str(run_folder(run)), **given), Path(), "--measured")
 

@@ -1,4 +1,4 @@
-"""`sparecraft plan`: the cheapest fleet that meets the SLOs, and why it costs what it costs.
+"""`sparecraft plan`: the cheapest fleet that meets the SLOs, and the reasons of its cost.
 
 Exit codes: 0 a plan, 1 none is feasible or it is undecided (too little evidence, a run that is not
 valid, a simulation that shows nothing), 2 wrong input.

@@ -1,4 +1,4 @@
-"""Placement of a plan's machines and what is left without a domain, on a terminal."""
+"""Placement of a plan's machines, and its service without a domain, on a terminal."""
 
 from __future__ import annotations
 

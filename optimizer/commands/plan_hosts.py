@@ -1,4 +1,4 @@
-"""The servers of one's own beside a plan, on a terminal."""
+"""The own servers of a plan, on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variants of a plan on a terminal: what they carry, and how many answers are wrong."""
+"""The variants of a plan on a terminal: their capacity, and their share of wrong answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost of limping machines in a plan, and the ways out beside it, on a terminal."""
+"""Cost of limping machines in a plan, and the countermeasures, on a terminal."""
 
 from __future__ import annotations
 

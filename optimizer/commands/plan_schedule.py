@@ -1,4 +1,4 @@
-"""The schedule beside a plan, on a terminal: machines by the hour and how they are paid for."""
+"""The schedule beside a plan, on a terminal: machines by the hour and their purchase options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulation behind a plan, on a terminal: its verdict, and what it predicts of a run."""
+"""The simulation behind a plan, on a terminal: its verdict, and its prediction of a run."""
 
 from __future__ import annotations
 

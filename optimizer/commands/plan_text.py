@@ -1,4 +1,4 @@
-"""A plan on a terminal: the fleet, what it is predicted to do, why it costs what it costs."""
+"""A plan on a terminal: the fleet, its prediction, the reasons of its cost."""
 
 from __future__ import annotations
 

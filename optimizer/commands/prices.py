@@ -1,4 +1,4 @@
-"""`sparecraft prices`: what machines cost, since when and says who; `refresh` asks AWS."""
+"""`sparecraft prices`: prices of machines, with date and source; `refresh` asks AWS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`sparecraft reproduce`: three papers' tables, ranges and curves, computed again beside theirs."""
+"""`sparecraft reproduce`: three papers' tables, ranges and curves, computed again beside the
+published ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparecraft simulate`: a service in tiers as a scenario says, event by event."""
+"""`sparecraft simulate`: discrete-event simulation of a service in tiers, from a scenario."""
 
 from __future__ import annotations
 

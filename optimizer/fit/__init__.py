@@ -1,7 +1,7 @@
 """Estimates from a run of a service: rates, capacities, hold times, interference, latency per arm.
 
-Read `service.py` first (what is estimated), then `results.py` (the files and their checks), then
-`estimate.py` (how).
+Read `service.py` first (the estimates), then `results.py` (the files and their checks), then
+`estimate.py` (the method).
 """
 
 from optimizer.fit.estimate import fit

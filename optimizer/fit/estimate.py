@@ -1,9 +1,9 @@
-"""Estimates a service from a run's records.
+"""Estimates of a service from a run's records.
 
 Counters of the arbiters are differenced between polls and the hosts' CPU is integrated over time,
 before the first fault of each block (`core/runfiles/requests.py`). A machine's disturbed time (a
-neighbour, a fault, and a second on both sides) is left out where the undisturbed machine is meant:
-a CPU hog runs inside the machine's own cap and would be taken for work.
+neighbour, a fault, and a second on both sides) is left out of estimates for the undisturbed
+machine, because a CPU hog runs inside the machine's own cap and would count as work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _WITH_REPLICAS = ("mysql", "redis")  # protocols of which one server is asked to
 
 
 def fit(results: Results) -> ServiceFit:
-    """Fit the service that `results` measured. Thin evidence is said, not raised."""
+    """Fit the service that `results` measured.
+
+    Returns: ServiceFit; estimates with too little evidence are marked as insufficient, not raised.
+    """
     blocks = _blocks(results.requests)
     series = {tier.name: tier_series(results.arbiters, tier.name) for tier in results.tiers}
     calm = _calm_arms(results, blocks)
@@ -112,7 +115,7 @@ def _page_rate(blocks: Sequence[Block]) -> Estimate:
 
 
 def _calm_arms(results: Results, blocks: Sequence[Block]) -> set[str]:
-    """Arms without replication, whose latencies are of one copy; all arms if there is none."""
+    """Arms without replication, whose latencies are of one copy; without any, all arms."""
     names = {b.arm for b in blocks}
     single = {n for n in names if set(_replicas(results, n)) == {1}}
     return single or names
@@ -123,7 +126,7 @@ def _replicas(results: Results, arm: str) -> tuple[int, ...]:
 
 
 def _mixed_policies(results: Results) -> list[str]:
-    """The latency law has one policy for all tiers."""
+    """Arms with several policies, which the latency law does not have."""
     front = results.tiers[0].name
     return [
         f"arm {arm}: its tiers' policies differ; its latency is taken for one of "
@@ -155,7 +158,7 @@ def _arm(results: Results, name: str) -> ArmMeasure:
 
 
 def _percentile(all_ms: Array, blocks: Sequence[Array], q: int) -> Estimate:
-    """A percentile of the pooled requests, ascending; enough needs ten samples beyond it."""
+    """A percentile [ms] of the pooled requests, ascending; it needs ten samples beyond it."""
     least = math.ceil(_LEAST_BEYOND / (1 - q / 100) - 1e-9)
     of_blocks = [percentile(block, q / 100) for block in blocks]
     spread = _standard_error([value for value in of_blocks if value is not None])
@@ -246,8 +249,7 @@ class _TierRecords:
         return self.tier.token_hold == "connection"
 
     def time_in(self, backend: TierSeries) -> float:
-        """Seconds that a copy here spends waiting for the backend: its requests times their
-        mean."""
+        """Wait of a copy here for the backend [s]: its requests times their mean."""
         copies = self._copies_between(self.calm_blocks, self.series)
         waited = 0.0
         for server in backend.servers.values():
@@ -271,7 +273,7 @@ class _TierRecords:
         return sum(self._gain(s.time_s, s.requests, kept) for s in series.servers.values())
 
     def _per_copy(self, counter: Array) -> Estimate:
-        """Counter increments here per copy executed upstream; 1 at the entry."""
+        """Counter increments here per copy executed upstream [-]; 1 at the entry."""
         if self.upstream is None:
             seen = int(self._gain(self.series.time_s, self.series.received, self.blocks))
             return Estimate(1.0, seen, 0.0, _LEAST)
@@ -286,8 +288,8 @@ class _TierRecords:
         return Estimate(value, int(total), _standard_error(ratios), _LEAST)
 
     def _access_shares(self) -> tuple[Estimate, Estimate]:
-        """Of the requests that read or write, as the arbiter tells them apart: writes, and reads
-        for one certain machine."""
+        """Shares [-] of the requests that read or write, by the arbiter's counters: writes, and
+        reads for one certain machine."""
         series = self.series
         counters = np.stack([series.reads, series.writes, series.reads_of_one])
         grown = [[self._gain(series.time_s, one, [b]) for one in counters] for b in self.blocks]
@@ -316,7 +318,7 @@ class _TierRecords:
         return self._per_executed("cpu_cores")
 
     def _card_kbit(self) -> Estimate:
-        """Of the direction that carries more."""
+        """Traffic per copy [kbit], of the direction that carries more."""
         both = [self._per_executed(name) for name in ("net_rx_mbps", "net_tx_mbps")]
         mbit = max(both, key=lambda found: found.value or 0.0)
         if mbit.value is None:
@@ -379,7 +381,7 @@ class _TierRecords:
         return Estimate(value, sum(len(w) for w in windows.values()), _standard_error(shares))
 
     def _gamma(self, downstream_s: float) -> Estimate:
-        """Own mean latency without over with interference, of arms that do not replicate."""
+        """Own mean latency without over with interference [-], of arms that do not replicate."""
         time_s, count = [0.0, 0.0], [0.0, 0.0]
         ratios = []
         for machine, server in self.series.servers.items():
@@ -403,7 +405,7 @@ class _TierRecords:
         return Estimate(value, samples, _standard_error(ratios), _LEAST)
 
     def _cv2(self) -> Estimate:
-        """From the last latencies seen at the polls of undisturbed servers, one per busy poll."""
+        """Estimate cv^2 from the last latency at each busy poll of undisturbed servers."""
         parts = []
         for machine, server in self.series.servers.items():
             if len(server.time_s) < 2:
@@ -439,7 +441,7 @@ class _TierRecords:
 
 
 def _slowdown(quiet_s: float, disturbed_s: float, downstream_s: float) -> float:
-    """Speed ratio of the tier itself: the wait for the backend is taken off both latencies."""
+    """Speed ratio [-] of the tier itself: the wait for the backend is subtracted from both."""
     own_s = max(quiet_s - downstream_s, 0.1 * quiet_s)
     hit_s = max(disturbed_s - downstream_s, own_s)
     return float(np.clip(own_s / hit_s, 0.02, 1.0))

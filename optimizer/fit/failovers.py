@@ -1,7 +1,7 @@
 """Fail-overs and repairs that a run measured: PCRAFT's CrashRecovery and PoolRepair.
 
-Crashes of such a run are made, far more often than machines crash by themselves, so their rate is
-not taken; how long the fleet takes to recover from one is.
+The crashes of such a run are injected, far more often than machines crash by themselves. So only
+the recovery times are used, not the rate of crashes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _REPLACING = ("cloud", "pf")
 class Failovers:
     """Times [s]. CrashRecovery: from the crash until a replacement serves, without the time that
     the fail-over waited for another one or for a standby. PoolRepair: until the machine is in the
-    pool or, where nothing replaces it, serves again."""
+    pool or, if nothing replaces it, serves again."""
 
     crash_recovery_s: tuple[float, ...] = ()
     pool_repair_s: tuple[float, ...] = ()
 
     def rates(self) -> JsonObject:
-        """`failover_s` and `repair_s` of a [rates] table, as far as there are enough samples."""
+        """`failover_s` and `repair_s` of a [rates] table, those with enough samples."""
         found = {"failover_s": self.crash_recovery_s, "repair_s": self.pool_repair_s}
         return {
             name: {"samples": list(samples)}
@@ -48,7 +48,7 @@ NONE = Failovers()
 
 
 def failovers(events: Iterable[Mapping[str, Any]]) -> Failovers:
-    """The times in the lines of events.jsonl."""
+    """Return the times [s] in the events of a run."""
     recovery: list[float] = []
     repair: list[float] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""Reads a results folder: the files and their columns."""
+"""A results folder: its files and their columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOSTS = ("time_s", "machine", "tier", "cpu_percent", "cpu_cores")
 
 @dataclass(frozen=True)
 class Results:
-    """A results folder, checked for the columns that the fit needs."""
+    """The content of a results folder, with the columns that the fit needs."""
 
     manifest: Mapping[str, Any]
     requests: pl.DataFrame
@@ -49,13 +49,12 @@ class Results:
     against: str = ""  # why nothing may be concluded from the run
 
     def settings(self, arm: str, tier: str) -> TierSettings:
-        """An arm's settings of a tier."""
+        """Return an arm's settings of a tier."""
         return self.arms.get(arm, {}).get(tier, TierSettings())
 
 
 def read_results(run_dir: Path) -> Results:
-    """Read `run_dir`. Raises InputError naming the file, key or column that is missing or
-    damaged."""
+    """Read `run_dir`. Raises InputError with the file, key or column that is missing or damaged."""
     if not run_dir.is_dir():
         raise InputError(
             str(run_dir),
@@ -83,8 +82,8 @@ def read_results(run_dir: Path) -> Results:
 
 
 def _check_fleet(run_dir: Path, manifest: Mapping[str, Any]) -> None:
-    """Raises InputError for a run on a service that somebody else runs, and for one whose load was
-    another at other times: the models are of a steady rate."""
+    """Raise InputError for a run on somebody else's service, and for a load that changes with time,
+    because the models assume a steady rate."""
     load = (manifest.get("spec") or {}).get("load") or {}
     if load.get("stages") or load.get("trace"):
         raise InputError(
@@ -130,7 +129,7 @@ def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _events(path: Path) -> list[Event]:
-    """The run's events. Without any, disturbed time would be taken for undisturbed."""
+    """The run's events. Without any, disturbed time would count as undisturbed."""
     events = read_events(path)
     if not events:  # a run without neighbours has events too: its arms and phases
         hint = "Run the design again: without them nobody knows what was undisturbed."

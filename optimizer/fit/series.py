@@ -1,4 +1,4 @@
-"""Counters of the arbiters as series over the polls, and what part of them lies in which window."""
+"""Counters of the arbiters as series over the polls, and their parts inside windows of time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Series:
-    """One server's counters at the polls (resets joined), and what was on it at each poll."""
+    """One server's counters at the polls (resets joined), and its load at each poll."""
 
     time_s: Array
     requests: Array
@@ -60,7 +60,7 @@ class TierSeries:
 
 
 def _cumulative(counter: Array) -> Array:
-    """A counter without its resets: a fall means that it restarted from zero."""
+    """A counter without its resets; a lower value means that it restarted from zero."""
     if not len(counter):
         return counter
     steps = np.diff(counter)
@@ -92,7 +92,7 @@ def tier_series(arbiters: pl.DataFrame, tier: str) -> TierSeries:
 
 
 def _if_any(frame: pl.DataFrame, name: str) -> Array:
-    """A column that older runs lack: zeros then."""
+    """A column, or zeros in older runs without it."""
     return column(frame, name) if name in frame.columns else np.zeros(frame.height)
 
 
@@ -122,7 +122,10 @@ def column(frame: pl.DataFrame, name: str) -> Array:
 
 
 def inside(time_s: Array, blocks: Iterable[Window | Block]) -> NDArray[np.bool_]:
-    """Intervals between polls (i, i+1) that lie in one of the blocks."""
+    """Mark intervals between polls (i, i+1) that lie in one of the blocks.
+
+    Parameters: time_s (n,) of the polls [s].  Returns: (n - 1,).
+    """
     result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
     for block in blocks:
         result |= (time_s[:-1] >= block.start_s) & (time_s[1:] <= block.end_s)
@@ -130,7 +133,10 @@ def inside(time_s: Array, blocks: Iterable[Window | Block]) -> NDArray[np.bool_]
 
 
 def touched(time_s: Array, windows: Iterable[Window | Block], margin_s: float) -> NDArray[np.bool_]:
-    """Intervals between polls that meet one of the windows, widened (or narrowed) by the margin."""
+    """Mark intervals between polls that meet a window, widened by margin_s (narrowed if negative).
+
+    Parameters: time_s (n,) of the polls [s]; margin_s [s].  Returns: (n - 1,).
+    """
     result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
     for window in windows:
         start_s, end_s = window.start_s - margin_s, window.end_s + margin_s
@@ -139,7 +145,7 @@ def touched(time_s: Array, windows: Iterable[Window | Block], margin_s: float) -
 
 
 def overlap_s(windows: Sequence[Window], block: Block) -> float:
-    """Time of the block that lies in any of the windows (which may overlap)."""
+    """Return the time [s] of the block inside any of the windows, which may overlap."""
     spans = sorted((max(w.start_s, block.start_s), min(w.end_s, block.end_s)) for w in windows)
     total, reached = 0.0, -math.inf
     for start_s, end_s in spans:

@@ -13,7 +13,7 @@ from optimizer.fit.spec import TierSpec
 class Estimate:
     """A figure, the samples behind it, and the standard error of the figure over blocks of the run.
 
-    `value` is None where nothing was seen. `spread` is None with fewer than two blocks.
+    `value` is None without samples. `spread` is None with fewer than two blocks.
     """
 
     value: float | None
@@ -28,7 +28,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TierFit:
-    """One tier. Rates are per page and per copy: what one executed copy upstream causes here."""
+    """One tier. Rates are per page and per copy executed upstream."""
 
     spec: TierSpec
     requests_per_copy: Estimate  # requests here per copy executed upstream (1 at the entry)
@@ -48,7 +48,7 @@ class TierFit:
 
 @dataclass(frozen=True)
 class ArmMeasure:
-    """Latency of one arm at the entry without faults, at the run's arrival rate and fleet."""
+    """Latency [ms] of one arm at the entry without faults, at the run's arrival rate and fleet."""
 
     name: str
     policy: str

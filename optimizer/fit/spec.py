@@ -19,7 +19,7 @@ _BY_DEFAULT = "round-robin"  # an arm's policy that does not say
 
 @dataclass(frozen=True)
 class TierSpec:
-    """A tier as the run had it. `cpus` None: not said, to be inferred from the hosts' metrics."""
+    """A tier of the run. `cpus` None: not stated, to be inferred from the hosts' metrics."""
 
     name: str
     role: str
@@ -45,7 +45,7 @@ class TierSettings:
 
 
 def arms_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, TierSettings]]:
-    """The settings per arm and tier; a tier that is not in it has the defaults."""
+    """Return the settings per arm and tier; a missing tier has the defaults."""
     spec = spec_of(manifest)
     arbiters = (spec.get("fleet") or {}).get("arbiters") or {}
     return {name: _settings(arm, arbiters) for name, arm in (spec.get("arms") or {}).items()}
@@ -64,7 +64,7 @@ def _settings(arm: Mapping[str, Any], arbiters: Mapping[str, Any]) -> dict[str, 
 
 
 def tiers_of(manifest: Mapping[str, Any]) -> tuple[TierSpec, ...]:
-    """The tiers from the front to the back. Raises InputError where they are no chain."""
+    """Return the tiers from the front to the back. Raises InputError if they are no chain."""
     fleet, spec = manifest.get("fleet") or {}, spec_of(manifest)
     stated, roles = (spec.get("fleet") or {}).get("tiers") or {}, spec.get("roles") or {}
     machines = [m for m in fleet.get("machines") or [] if m.get("role") != "arbiter"]
@@ -107,13 +107,13 @@ def _tier(
 
 @functools.cache
 def _default_roles() -> JsonObject:
-    """Roles as they are now, for runs until 23 November 2026, which do not tell them."""
+    """Today's roles, for runs until 23 November 2026, whose manifests have none."""
     file = Path(__file__).with_name("default_roles.json")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _entry(fleet: Mapping[str, Any]) -> str | None:
-    """The tier that the load goes to: told, or the one whose arbiter has the endpoint's address."""
+    """The tier with the load: stated, or the one whose arbiter has the endpoint's address."""
     endpoints = fleet.get("endpoints") or {}
     if endpoints.get("entries"):
         return str(endpoints["entries"][0]["tier"])

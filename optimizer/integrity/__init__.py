@@ -1,4 +1,4 @@
-"""Time that a node is correct, corrupt or down under transient faults: PCRAFT's integrity models.
+"""Time of a node as correct, corrupt or down under transient faults: PCRAFT's integrity models.
 
 Read `model.py` first (the chain of Fig. 2 and the finite pool), then `doubling.py` (the numerical
 method and its bound).

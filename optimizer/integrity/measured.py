@@ -38,7 +38,7 @@ class Measured:
 
 
 class _Share(Written):
-    """A share of the injections, with its interval; None: there were none."""
+    """A share of the injections, with its interval; None without injections."""
 
     p: _Chance | None
     interval: tuple[_Chance, _Chance] | None = None
@@ -88,10 +88,10 @@ class _Result(Part):
 
 
 def read_counts(folder: Path, variant: str, place: str) -> Counts:
-    """A variant's counts in a run's folder, for figures with bounds of their own.
+    """Return a variant's counts in a run's folder, for figures with their own bounds.
 
-    Raises: InputError naming `place` where the run is not valid or has no injection into the
-    variant; otherwise as `read_measured`.
+    Raises: InputError naming `place` if the run is not valid or has no injection into the variant;
+    otherwise as `read_measured`.
     """
     result = _read(folder, variant, place, place)
     injections, shares = _injections(result, variant), _shares(result, variant)
@@ -107,16 +107,16 @@ def read_counts(folder: Path, variant: str, place: str) -> Counts:
 
 
 def read_measured(folder: Path, variant: str) -> Measured:
-    """A variant's outcomes in a run's folder; what was corrupt less or more was masked.
+    """Return a variant's outcomes in a run's folder; without corruption a fault counts as masked.
 
-    Raises: InputError where the folder has no such run, the run no such variant, or is not valid.
+    Raises: InputError if the folder has no such run, or the run no such variant or is not valid.
     """
     result = _read(folder, variant, "--measured", "--variant")
     result.require_valid("--measured")
     p, crash, retry = _shares(result, variant)
     found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
     if found is None:
-        raise InputError("--measured", expected="the interval of what was corrupt", got="none")
+        raise InputError("--measured", expected="the interval of the corrupt share", got="none")
     low, high = found
     corrupt = (p, low, min(high, 1.0 - (crash + retry)))
     whole, least, most = (FaultOutcomes(one, crash, retry) for one in corrupt)
@@ -128,7 +128,7 @@ def _injections(result: _Result, variant: str) -> int:
 
 
 def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
-    """Of corruption, crashes and retries."""
+    """The shares of corruption, crashes and retries."""
     found = result.bitflips.outcomes_for_planner[variant]
     corrupt, crash, retry = (one.p for one in (found.corrupt, found.crash, found.retry))
     if corrupt is None or crash is None or retry is None:

@@ -4,15 +4,15 @@ r"""PCRAFT's integrity model of one node (section IV, Fig. 2), in the cloud and 
     Correct -> Crash     f crash_p  [+ hardware crash rate]
     Correct -> Retry     f retry_p
     Corrupt -> Correct   1 / sdc_s          found and repaired by hand
-    [Corrupt -> Crash    hardware crash rate: a dying machine does not ask for its state]
+    [Corrupt -> Crash    hardware crash rate: a machine crashes in any state]
     Retry   -> Correct   (1 - retry_abort_p) / retry_s
     Retry   -> Crash     retry_abort_p / retry_s
     Crash   -> Correct   1 / crash_s        replaced: always in the cloud; on-premises by a node of
                                             the pool, which then has one fewer
     pool    -> pool + 1  1 / repair_s       while it is not full, one at a time; no repair: never
 
-Table I's crash probabilities already hold the retries that end in a crash, so retry_abort_p is 0
-unless a measurement gives both apart. Down is Crash and Retry together.
+Table I's crash probabilities already include the retries that end in a crash, so retry_abort_p is 0
+unless a measurement gives them separately. Down is Crash and Retry together.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Integrity:
-    """Expected shares of the horizon; the steady state, None where the pool only runs dry."""
+    """Expected shares of the horizon; the steady state, None if the pool only gets empty."""
 
     correct: float
     corrupt: float
@@ -161,7 +161,7 @@ def _check_pool(pool: int | None, repair_s: float | None) -> None:
 def _node_rates(
     outcomes: FaultOutcomes, fault_per_s: float, recovery: Recovery, hardware_per_s: float
 ) -> Matrix:
-    """Fig. 2 without the way out of Crash."""
+    """The rates of Fig. 2 without the transition out of Crash."""
     rates = np.zeros((4, 4))
     rates[_CORRECT, _CORRUPT] = fault_per_s * outcomes.corrupt_p
     rates[_CORRECT, _CRASH] = fault_per_s * outcomes.crash_p + hardware_per_s
@@ -183,7 +183,7 @@ def _more_than(pool: int, crashes: float) -> float:
 def _with_pool(
     node: Matrix, replaced: Matrix, horizon_s: float, pool: int, repair_s: float | None
 ) -> tuple[Occupancy, float]:
-    """The chain of node and pool, cut where the pool is never that empty, and the cut's error.
+    """The chain of node and pool, cut below an improbable pool, and the cut's error.
 
     A path with a smaller pool is the path with a larger one plus the waits at the empty pool, so no
     share differs by more than the time that is spent in Crash with the pool empty.
@@ -199,7 +199,7 @@ def _with_pool(
         if size == _LEVELS_MAX:
             raise InputError(
                 "pool",
-                expected=f"at most {_LEVELS_MAX} nodes, or so many that they never run out",
+                expected=f"at most {_LEVELS_MAX} nodes, or an unlimited number",
                 got=str(pool),
                 hint="A shorter horizon or repair time makes it solvable.",
             )

@@ -1,6 +1,6 @@
 """Latency of tiers and pages.
 
-Read `station` for the law of a tier, `below` for what a copy waits for, `page` for a whole page.
+Read `station` for the law of a tier, `below` for a copy's wait, `page` for a whole page.
 """
 
 from optimizer.latency.below import BINS, mean_of, waits

@@ -1,24 +1,24 @@
-r"""The law of what one upstream copy waits for: a tier's visits and all that these wait for below.
+r"""The law of an upstream copy's wait: a tier's visits, with their waits for the tiers below.
 
-A law is held as the means x_1 <= ... <= x_K of its quantile bins, of fixed probabilities w_1 ...
-w_K. Each step takes laws to laws and keeps the usual stochastic order, exactly: where X is never
-slower than Y (x_j <= y_j in every bin), so is what is made of it. Means are kept as well.
+A law is stored as the means x_1 <= ... <= x_K of its quantile bins, of fixed probabilities
+w_1 ... w_K. Each step maps laws to laws and keeps the usual stochastic order exactly: if X is never
+slower than Y (x_j <= y_j in every bin), the result for X is never slower. Means are kept as well.
 
   own stay       gamma on each kind of server (`station`): its bins, times the kind's mean
   own + below    all sums of an atom of each
   first of r     S(t) = prod_kind S_kind(t)^(copies there), at the sorted atoms
-  kinds of mix   a mixture: a slowed server stays apart from a whole one, in every tier
-  q visits       of a page on the same servers. q < 1: the visit is made with chance q. Else with
-                 q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), mean and variance those of s
-                 visits; then k times the sum of two. r = 1: the own stays are gamma with q times
-                 mean and variance, which is a scale too, and only what is below is summed so
-  writes         where reads are copied: the sum of the visits that are and of those that are not
-  back to bins   the means of the quantile bins, narrow where percentiles are asked for; they lose
-                 a few per cent of the variance
+  kinds of mix   a mixture: slowed and whole servers are separate in every tier
+  q visits       of a page, to the same servers. q < 1: the visit is made with probability q. Else
+                 with q = s 2^k, 1 <= s < 2:  X_s = s m + sqrt(s) (X - m), with the mean and the
+                 variance of s visits; then k times the sum of two. r = 1: the own stays are gamma
+                 with q times mean and variance, and only the waits below are summed in this way
+  writes         if reads are copied: the sum of the copied and of the single visits
+  back to bins   the means of the quantile bins, narrow near the percentiles in use; they lose a few
+                 per cent of the variance
 
-So if every server of every tier has a stay that is no longer, no percentile of the page is larger.
-(One gamma law with a tier's mean and variance is not like that: a server that is overloaded while
-it is slowed gives it a huge variance, and with that a small p95.)
+So if no server of any tier has a longer stay, no percentile of the page is larger. (One gamma law
+with a tier's mean and variance does not have this property: a server that is overloaded while it is
+slowed gives it a huge variance, and so a small p95.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _AT_ONCE = 1024  # laws
 def waits(station: Station, below: Floats | None = None) -> Floats:
     """The bins [s] of the visits to a tier, for each law of what a visit waits for below it.
 
-    Parameters: below (n, BINS) [s]; None: the last tier.  Returns: (n, BINS), n = 1 without below.
+    Parameters: station; below (n, BINS) [s], or None for the last tier.
+    Returns: (n, BINS) [s], n = 1 without below.  Raises: as `stays`.
     """
     if below is None:
         return _waits(station, np.zeros((1, BINS)))
@@ -90,7 +91,7 @@ def _waits(station: Station, below: Floats) -> Floats:
 
 
 def _thinner(station: Station, share: float) -> Station:
-    """The same with that share of its visits."""
+    """The station with that share of its visits."""
     if share == 1.0:
         return station
     tier = station.tier

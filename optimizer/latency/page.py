@@ -1,16 +1,16 @@
-r"""The whole law of a page over a chain of tiers, on a time grid, and the least it can be.
+r"""The law of a page's latency over a chain of tiers, on a time grid, and its lower bound.
 
   below the front   quantile bins of all the visits of one copy (`below`)
   at the front      own stay + the time below, convolved; first of r wins; a mixture over the kinds
 
-Between its bins a law's quantiles are linear in -log(1 - p), so that an exponential one is kept.
+Between its bins a law's quantiles are linear in -log(1 - p), so an exponential law is kept exactly.
 
-Grid: mass sits at equidistant times, split between the two nearest so that every mean is exact:
+Grid: mass is at equidistant times, split between the two nearest so that every mean is exact:
 w_i = (G(t_{i+1}) - 2 G(t_i) + G(t_{i-1})) / h with G(t) = E (t - X)^+. The error is of second order
-in the step h: against 65,536 points, 512 are within 0.5 % of p95 and p99 (0.2 % above 18 steps of
-the grid); what is below 16 steps is looked for on a finer grid, and is no more than these. So no
-percentile grows where a stay of any tier falls. Kept and shared by plans: a station's own law, what
-lies below the front, whole laws.
+in the step h: compared with 65,536 points, 512 are within 0.5 % of p95 and p99 (0.2 % above 18
+steps of the grid). A percentile below 16 steps is computed on a finer grid, and is at most 16
+steps. So no percentile grows if a stay of any tier falls. Plans share cached results: a station's
+own law, the wait below the front, whole laws.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ _ENDLESS = 1000  # servers
 
 
 class PageLatency:
-    """The law of a page's latency over stations from the front to the back, on a time grid."""
+    """The law of a page's latency over stations from the front to the back, on a time grid.
+
+    Parameters: horizon_s, the last time of the grid [s] > 0; points, the number of steps.
+    Raises: InputError if horizon_s is not positive.
+    """
 
     def __init__(self, horizon_s: float, points: int = _POINTS) -> None:
         self.horizon_s = require_positive("horizon_s", horizon_s)
@@ -53,7 +57,11 @@ class PageLatency:
         self._law = lru_cache(maxsize=_KEPT)(self._survival)
 
     def percentile_s(self, stations: Sequence[Station], q: float) -> float:
-        """The q-th percentile [s] of the page; inf if it is beyond the grid's horizon."""
+        """Return the q-th percentile [s] of the page; inf if it is beyond the grid's horizon.
+
+        Parameters: stations, from the front to the back; q in (0, 100).
+        Raises: InputError for q, and as `stays`.
+        """
         if not 0 < q < 100:
             raise InputError("q", expected="a percentile between 0 and 100", got=repr(q))
         survival, target = self._law(tuple(stations)), 1.0 - q / 100.0
@@ -105,7 +113,8 @@ class PageLatency:
     def _spectrum(self, short: Floats) -> Spectrum:
         """Of the mass at the grid's times; what lies beyond the horizon is cut off.
 
-        Parameters: short, G at the grid's times and one step more."""
+        Parameters: short, G at the grid's times and one step more.
+        """
         from scipy.fft import rfft
 
         slope = np.diff(short) / self.times_s[1]
@@ -143,7 +152,10 @@ class PageLatency:
 
 
 def mean_s(stations: Sequence[Station]) -> float:
-    """The mean [s] of a page over stations from the front to the back."""
+    """Return the mean latency [s] of a page over stations from the front to the back.
+
+    Raises: as `stays`.
+    """
     front = stations[0]
     once = replace(front, tier=replace(front.tier, visits=1.0))
     return float(mean_of(below_of((once, *stations[1:])))[0])
@@ -156,11 +168,13 @@ def zero_load_s(
     policy: str,
     percentiles: Sequence[float],
 ) -> dict[float, float]:
-    """Least percentiles [s] of the page at any fleet size: no queues, servers without end.
+    """Return the least percentiles [s] of the page at any fleet size: no queues, endless servers.
 
-    Fewer replicas, smaller servers or a finite fleet are never faster. What is left is what was
-    measured as processing time, its variation, the visits, and what neighbours do to the servers.
-    Parameters: per tier from the front, the most cores of a server and the largest r.
+    Fewer replicas, smaller servers or a finite fleet are never faster. The bound comes from the
+    measured processing time, its variation, the visits, and the effect of neighbours on servers.
+
+    Parameters: per tier from the front, cores, the most of a server, and replicas, the largest r;
+    percentiles in (0, 100).
     Returns: percentile -> [s].  Raises: InputError for a field out of its bounds.
     """
     if not len(tiers) == len(cores) == len(replicas) > 0:
@@ -190,8 +204,8 @@ def below_of(stations: tuple[Station, ...]) -> Floats:
 
 
 def _reach_s(stations: tuple[Station, ...]) -> float:
-    """A time that hardly any page exceeds: the mean of one copy, with all that it waits for below,
-    and 15 standard deviations."""
+    """A time [s] that hardly any page exceeds: the mean of one copy with its waits below, plus 15
+    standard deviations."""
     front = stations[0]
     one = replace(front, replicas=1, tier=replace(front.tier, visits=1.0))
     law = below_of((one, *stations[1:]))

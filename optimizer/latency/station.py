@@ -1,21 +1,21 @@
-r"""One tier as a station: how long a copy stays on each kind of server, and on which kinds r copies
-are. An approximation, for fleets that nobody measured.
+r"""One tier as a station: the stay of a copy on each kind of server, and the kinds of server that r
+copies meet. An approximation, for fleets that were not measured.
 
-M servers of c = V cores, of which `down` are gone and m limp for good at speed sigma; n = M - down
-- m are whole. Copies arrive at lambda r in total. A neighbour slows each server to gamma of its
-speed a share f of time, independently. The four kinds of server and their speeds s:
+M servers of c = V cores, of which `down` are gone and m limp permanently at speed sigma;
+n = M - down - m are whole. Copies arrive at lambda r in total. A neighbour slows each server to
+gamma of its speed a share f of time, independently. The four kinds of server and their speeds s:
 
   whole 1   whole, slowed gamma   limping sigma   limping, slowed sigma gamma
 
   load of a kind    rho = lambda T / V (r (1 - w) / (n + m) + w), w the share of writes, which every
-                    server executes, and of reads for one certain server; of a primary's load as a
-                    bound for the others'.
+                    server executes, and of reads for one certain server; a primary's load is an
+                    upper bound for the others'.
                     round-robin: every server gets the same, so rho_s = rho / s.  TAD shares by
                     speed, so that all are equally loaded:
                     rho_s = rho (n + m) / ((n + m sigma) (1 - f (1 - gamma)))   (sPARE 4.2),
-                    and no less than the writes, which no policy sends elsewhere: lambda w T / (V s)
-  stable            if a server that gets its share is: rho_s < 1 with s its mean over time, s =
-                    sigma (1 - f (1 - gamma)) for a limping server under round-robin
+                    and at least the writes, which no policy moves: lambda w T / (V s)
+  stable            if a server with its share is stable: rho_s < 1 with s its mean over time,
+                    s = sigma (1 - f (1 - gamma)) for a limping server under round-robin
   mean stay         processor sharing, a copy gets min(1, V / n) of a core:
                     R_s = T / (v s) (1 + rho_s^(sqrt(2 (c + 1)) - 1) / (c (1 - rho_s))),
                     c = max(1, V), v = min(1, V)
@@ -23,21 +23,21 @@ speed a share f of time, independently. The four kinds of server and their speed
   overload in a run rho_s is held at 0.97; a backlog of (rho_s - 0.97) run / 2 is added, once per
                     page (its queries wait for each other, so their rate falls)
   law of the stay   gamma with mean R_s and the measured squared coefficient of variation
-  where r copies    on r distinct servers, drawn one after the other: round-robin with equal
-  are               chances, TAD in proportion to speed, given how many servers are slowed,
-                    Bin(n, f) and Bin(m, f). With r = M there is no choice, whatever the policy.
+  servers of the    r distinct servers, drawn one after the other: round-robin with equal
+  r copies          probabilities, TAD in proportion to speed, given the numbers of slowed servers,
+                    Bin(n, f) and Bin(m, f). With r = M no policy has a choice.
   first of r wins   S(t) = prod_s S_s(t)^(copies on that kind), copies independent. Writes are not
                     copied: they are as with r = 1 under the same load
 
-How far off, against an event-by-event simulation of processor sharing with exponential work (20,000
-requests, 3 seeds, `test_latency_degraded`), cv2 as a run would measure it:
+Error, against an event-by-event simulation of processor sharing with exponential work (20,000
+requests, 3 seeds, `test_latency_degraded`), with cv2 as a run would measure it:
   M/M/1 processor sharing, exactly solved, 10 to 80 % load: p95 +1 to +8 %, p99 -3 to -1 %.
   copies sent at random, whole, one of five down, one or two of four limping, 30 % load: mean -4 to
   +3 %, p95 0 to +8 %, p99 -17 to +3 %.
   round-robin in strict turns, which makes arrivals more regular: +12 to +48 %.
   TAD with two tokens a server, limping and slowed servers, 10 to 40 % load: mean and p95 -8 to
-  +44 %, p99 -5 to +92 %; an arbiter that sees who is free queues less than this law says.
-Not in it: several servers slowed at once, which can overload a small tier above 60 % load for a
+  +44 %, p99 -5 to +92 %; an arbiter that sees free servers queues less than this law says.
+Not modelled: several servers slowed at once, which can overload a small tier above 60 % load for a
 whole run (p95 was a fifth of the true one there); the times of cancelled losers; collisions of a
 page's copies; the arbiter itself.
 """
@@ -65,30 +65,30 @@ _NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class TierLatency:
-    """The parameters of the law of a tier's stay, whatever the fleet. gamma in (0, 1]."""
+    """The parameters of the law of a tier's stay, independent of the fleet."""
 
     processing_s: float  # core seconds per copy
-    cv2: float
+    cv2: float  # squared coefficient of variation of the stay [-]
     visits: float  # requests here per copy executed upstream
-    interference_share: float = 0.0
-    gamma: float = 1.0
-    run_s: float = 0.0
+    interference_share: float = 0.0  # f, share of time with a neighbour [-]
+    gamma: float = 1.0  # speed with a neighbour, in (0, 1]
+    run_s: float = 0.0  # mean run of a neighbour [s]
     write_share: float = 0.0  # of the requests: each is executed by every server, and never copied
     one_share: float = 0.0  # of the requests: reads for one certain server, never copied
 
     @property
     def unspread(self) -> float:
-        """The share of requests that load a server whole, however many there are: the certain one,
-        and so the others at most."""
+        """The share of requests [-] that load one server fully, whatever the number of servers: the
+        certain one, and the others at most as much."""
         return min(1.0, self.write_share + self.one_share)
 
 
 @dataclass(frozen=True)
 class Station:
-    """One tier as configured: servers, cores of each, replicas, policy, request rate before r.
+    """One tier as configured: servers, cores of each, replicas, policy, requests [1/s] before r.
 
-    `down` of the servers are gone; `limping` of the others run at `limp_speed` for good. `sent` is
-    how many copies of each read load the servers, where that is not `replicas`.
+    `down` of the servers are gone; `limping` of the others run at `limp_speed` permanently. `sent`
+    is the number of copies of each read that load the servers, if it is not `replicas`.
     """
 
     tier: TierLatency
@@ -105,29 +105,29 @@ class Station:
 
     @property
     def up(self) -> int:
-        """Servers that take requests."""
+        """Number of servers that take requests."""
         return self.servers - self.down
 
     @property
     def sends_by_speed(self) -> bool:
-        """True where a faster server gets more of the copies."""
+        """True if a faster server gets more of the copies."""
         return _BY_SPEED[self.policy]
 
     @property
     def load(self) -> float:
-        """rho of an undisturbed server, if all that are up get the same."""
+        """rho [-] of an undisturbed server, if all servers that are up get the same."""
         tier, copies = self.tier, self.sent or self.replicas
         demand = self.request_per_s * copies * tier.processing_s * (1.0 - tier.unspread)
         return demand / (self.up * self.cores) + self.written
 
     @property
     def written(self) -> float:
-        """The part of writes and of one server's reads in it: as much on every server."""
+        """The part of `load` [-] by writes and by one server's reads, equal on every server."""
         return self.request_per_s * self.tier.unspread * self.tier.processing_s / self.cores
 
     @property
     def parts(self) -> tuple[tuple[float, Station], ...]:
-        """The copied and the single requests with their shares, where there are both; or all."""
+        """The copied and the single requests with their shares if there are both; otherwise all."""
         share = self.tier.unspread
         if not share or self.replicas == 1 or self.sent is not None:
             return ((1.0, self),)
@@ -147,10 +147,10 @@ class Stays:
 
 @lru_cache(maxsize=65536)
 def stays(station: Station) -> Stays:
-    """The kinds of a tier's stay (equations above).
+    """Return the stays of a tier by kind of server (equations in the module's docstring).
 
-    Raises: UnstableError where the load reaches the capacity, InputError where r > servers that are
-    up, or a field is out of its bounds.
+    Raises: UnstableError if the load reaches the capacity; InputError if r exceeds the servers that
+    are up, or a field is out of its bounds. Source: sPARE 4.2; Sakasegawa 1977.
     """
     _check(station)
     tier, by_speed = station.tier, station.sends_by_speed
@@ -173,7 +173,11 @@ def stays(station: Station) -> Stays:
 
 
 def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> float:
-    """Mean stay [s] of a copy on a server at load rho (of its present speed)."""
+    """Mean stay [s] of a copy on a server, processor sharing (Sakasegawa's M/M/c mean).
+
+    Parameters: tier; cores of the server; rho [-], its load at its present speed, held at 0.97 with
+    a backlog beyond; speed [-], 1 for an undisturbed server.
+    """
     c = max(1.0, cores)
     held = min(rho, _RHO_MAX)
     service_s = tier.processing_s / (min(1.0, cores) * speed)
@@ -183,14 +187,14 @@ def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> fl
 
 
 def _shared_load(station: Station) -> float:
-    """Load of each server if requests are shared by speed."""
+    """Load of each server [-] if requests are shared by speed."""
     up, tier = station.up, station.tier
     whole = up - station.limping * (1.0 - station.limp_speed)
     return station.load * up / (whole * _remaining_share(tier))
 
 
 def _remaining_share(tier: TierLatency) -> float:
-    """Capacity that neighbours leave."""
+    """Share of the capacity that neighbours leave [-]."""
     return 1.0 - tier.interference_share * (1.0 - tier.gamma)
 
 
@@ -246,7 +250,7 @@ def _at_most(place: str, value: int, bound: int, what: str) -> None:
 def _mixes(
     whole: int, limping: int, replicas: int, share: float, weights: tuple[float, ...]
 ) -> tuple[tuple[float, tuple[int, ...]], ...]:
-    """P(the r copies are spread over the kinds of server like this), least likely ones dropped."""
+    """Probability of each distribution of the r copies over the kinds; negligible ones dropped."""
     found: dict[tuple[int, ...], float] = {}
     for a, p in enumerate(_binomial(whole, share)):
         for b, q in enumerate(_binomial(limping, share)):
@@ -261,7 +265,7 @@ def _mixes(
 def _drawn(
     servers: tuple[int, ...], draws: int, weights: tuple[float, ...]
 ) -> dict[tuple[int, ...], float]:
-    """P(counts per kind) of servers drawn without replacement, by weight."""
+    """Probability of the counts per kind, if servers are drawn by weight without replacement."""
     chances = {(0,) * len(servers): 1.0}
     for _ in range(draws):
         after: dict[tuple[int, ...], float] = {}

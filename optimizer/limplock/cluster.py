@@ -1,9 +1,10 @@
-r"""Table 2 of the limplock paper: how likely a limping node locks up reads, writes, regeneration.
+r"""Table 2 of the limplock paper: probabilities that a limping node locks up reads, writes and
+regeneration.
 
 A store of n nodes keeps each block on R of them. m nodes have a slow network card (the paper: one),
-a node has crashed, and the b blocks that it held are copied again from those that hold them yet.
+a node has crashed, and the b blocks that it held are copied again from the remaining holders.
 
-    k = b / (n - 1)                   blocks that each of the n - 1 nodes that live is to send
+    k = b / (n - 1)                   blocks to send by each of the n - 1 living nodes
     q = m / (n - 2)                   a block that a healthy node sends goes to a limping one
     P_rl = 1 - (1 - m/n)^r            one of r reads goes to a limping node
     P_wl = 1 - (C(n-m,R)/C(n,R))^r    one of r pipelines of R nodes has a limping one in it
@@ -19,9 +20,9 @@ Where k is no integer, P_nl is continued by the incomplete beta function I_q(t, 
 the paper's expression for t = 2. That falls below 0 where k < 1; a source with fewer than t blocks
 cannot be locked, and here it is 0.
 
-What the formulas leave out: sources have k blocks each on average, not always; blocks that share
-their holders are locked together, so P_bl is too high; the master passes over a locked source, and
-what was regenerated before a source was locked is safe. `protocol.py` says what that makes.
+Not in the formulas: sources have k blocks each on average, not always; blocks that share their
+holders are locked together, so P_bl is too high; the master skips a locked source, and blocks that
+were regenerated before a source was locked are safe. `protocol.py` simulates the effect.
 
 Source: Do, Hao, Leesatapornwongsa, Patana-anake, Gunawi, SoCC 2013, section 5.2, Table 2.
 """
@@ -39,7 +40,7 @@ from core.errors import InputError, require_count
 
 @dataclass(frozen=True)
 class Cluster:
-    """A block store with limping nodes, and what is asked of it.
+    """A block store with limping nodes, and its requests.
 
     nodes n; blocks b: of the crashed node; requests r of one user; replicas R of a block;
     threads t: regenerations that a node sends at a time; limping m: nodes with a slow card.

@@ -1,7 +1,7 @@
-"""Slowdown of an operation beside a limping machine, as a run of kind limplock says.
+"""Slowdown of an operation beside a limping machine, from a run of kind limplock.
 
 Its slowdown has bounds that hold for few repeats
-(experiments/kinds/limplock/judge/slowdown.py). Where waits were cut short it is an "at least", and
+(experiments/kinds/limplock/judge/slowdown.py). If waits were cut short it is an "at least", and
 there may be no upper bound.
 """
 
@@ -25,7 +25,7 @@ COPYING = ("F8", "F9", "F10", "F11")
 
 
 class LimpRun(Strict):
-    """A scenario of a run; arm and part where it has several of the row."""
+    """A scenario of a run; arm and part if the run has several for the row."""
 
     run: Text
     row: Text
@@ -62,7 +62,7 @@ class MeasuredSlowdown:
 
     @property
     def where(self) -> str:
-        """For people: what was measured."""
+        """The measured row and scenario, in words."""
         return f"{self.row} at {self.scenario} in run {self.run} of {self.experiment}"
 
 
@@ -105,11 +105,11 @@ class _Result(Part):
 
 
 def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowdown:
-    """The slowdown that a run measured.
+    """Return the slowdown [-] that a run measured.
 
-    Parameters: folder, what a relative `run` is relative to; place, of the key that asks.
-    Raises: InputError for a folder that is no valid run of kind limplock, a scenario that it does
-    not have or has several of, and one whose slowdown has no bounds.
+    Parameters: folder, the base of a relative `run`; place, the key that names the run. Raises:
+    InputError for a folder that is no valid run of kind limplock, for a missing or ambiguous
+    scenario, and for a slowdown without bounds.
     """
     result = part_of(folder / asked.run, "limplock", _Result, place)
     result.require_valid(place)

@@ -1,14 +1,14 @@
-r"""Limplock by simulation: what the formulas of `cluster.py` say, drawn instead of derived.
+r"""Limplock by simulation: the probabilities of `cluster.py`, drawn instead of derived.
 
-average    as Table 2 assumes: every node that lives is the source of b / (n - 1) blocks, each is
-           sent to a node drawn from the others, and a block's holders are drawn apart from that
-in_turn    the protocol: blocks wait in one queue. The master takes the next, passes over sources
-           whose t threads are busy for good, draws one of the other holders and a node that has no
-           copy. If either limps, the thread is lost to it (nothing revokes it) and the block, once
-           it has timed out, goes to the end of the queue. A block is in limplock when all its
+average    as Table 2 assumes: every living node is the source of b / (n - 1) blocks, each is sent
+           to a node drawn from the others, and a block's holders are drawn independently
+in_turn    the protocol: blocks wait in one queue. The master takes the next, skips sources whose
+           t threads are lost, draws one of the other holders and a node that has no
+           copy. If either limps, the thread is lost (nothing revokes it) and the block, after its
+           time-out, goes to the end of the queue. A block is in limplock when all its
            holders have lost their threads; the end is when only such blocks are left.
 
-A healthy copy takes no time beside a limping one: the paper's slowest are 1000 times slower.
+A healthy copy takes no time, because the paper's slowest limping ones are 1000 times slower.
 Trials are independent; shares of nodes and blocks are averaged per trial, so that an interval needs
 no independence within one.
 """
@@ -41,7 +41,7 @@ class Estimate:
     high: float
 
     def holds(self, probability: float) -> bool:
-        """True where this probability lies within the interval."""
+        """True if this probability lies within the interval."""
         return self.low <= probability <= self.high
 
 
@@ -71,8 +71,8 @@ def simulate(
     """The six probabilities from `trials` crashes in independently drawn clusters.
 
     Parameters: trials >= 2; order average or in_turn; confidence in (0, 1), of each interval alone.
-    Returns: Simulated.  An interval is Student's of the trials' shares; where all are alike, and
-    for what a trial answers with yes or no, it is Clopper and Pearson's.
+    Returns: Simulated.  An interval is Student's of the trials' shares; if all are equal, and for
+    yes-or-no results of a trial, it is Clopper and Pearson's.
     """
     require_count("trials", trials, least=2)
     require_share("confidence", confidence, one=False)

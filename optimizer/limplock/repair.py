@@ -13,11 +13,11 @@ With l of them limping a regeneration is in limplock with probability P(l).
 The crash after j others loses data if a block has all R copies on those nodes, which for
 B = n b / R blocks placed at random is h = 1 - (1 - 1/C(n, R))^(B C(j, R-1)). What was copied before
 a regeneration ends does not count as saved, and blocks with one copy left are not served first:
-both make the store less safe than HDFS is, with limping nodes and without.
+both make the modelled store less safe than HDFS, with limping nodes and without.
 
 Method: elimination without subtraction, the highest l first (a level meets only its neighbours), so
-that no digit is lost however rare a loss is. j is cut at a crash too many, which is taken for a
-loss or for none: the two answers bracket the truth.
+that no digit is lost, however rare a loss is. j is cut off at a further crash, which counts as a
+loss or as none: the two answers bracket the truth.
 Source: Grassmann, Taksar, Heyman 1985.
 """
 
@@ -64,7 +64,8 @@ def hours_until_loss(
     """Expected hours from j = l = 0 until data are lost, by what is the case.
 
     Parameters: crashed_max J >= 1; rewards (levels, k) of an hour with l limping nodes;
-    lost_past_cut: whether the crash after J is a loss (from below) or does not happen (from above).
+    lost_past_cut: True if the crash after J is a loss (lower bound), False if it does not happen
+    (upper bound).
     Returns: (k + 2,) hours: each reward, a regeneration under way, one in limplock.
     """
     width = 2 * crashed_max + 1

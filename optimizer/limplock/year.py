@@ -1,4 +1,4 @@
-"""Beyond the paper: how long a store is in limplock per year, and how long until it loses data.
+"""Hours of a store in limplock per year, and years until it loses data; an extension of the paper.
 
 Nodes limp, are healed, crash and have their blocks copied again at the rates of `LimpRates`; the
 chain is in `repair.py`. Hours and MTTDL are expectations from a start with all nodes healthy.
@@ -29,7 +29,7 @@ class LimpRates:
     """Rates and durations of limping and crashes of nodes.
 
     limp_per_year: times per node and year that it starts to limp; limp_hours: until it is healed or
-    taken out; crash_per_year: per node; repair_hours: regeneration of a crashed node's blocks while
+    removed; crash_per_year: per node; repair_hours: regeneration of a crashed node's blocks while
     none limps; slowdown S: how many times longer in limplock, >= 1.  Times are means.
     """
 
@@ -48,7 +48,7 @@ class LimpRates:
 
     @property
     def limping_share(self) -> float:
-        """Of a node's time."""
+        """Share of a node's time in which it limps [-]."""
         busy = self.limp_per_year * self.limp_hours / HOURS_PER_YEAR
         return busy / (1.0 + busy)
 
@@ -72,10 +72,10 @@ class Year:
 
 
 def year(cluster: Cluster, rates: LimpRates) -> Year:
-    """Hours in limplock per year, and MTTDL, for nodes that limp at these rates.
+    """Return hours in limplock per year, and MTTDL, for nodes that limp at these rates.
 
-    `cluster.limping` is not looked at: as many limp as the rates say.
-    Raises: PlannerError where crashes come faster than this model can follow.
+    `cluster.limping` has no effect: the rates determine the number of limping nodes.
+    Raises: PlannerError if crashes are too frequent for this model.
     """
     if cluster.nodes > NODES_MAX:
         raise InputError("nodes", expected=f"at most {NODES_MAX:,}", got=f"{cluster.nodes:,}")
@@ -89,7 +89,7 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
 class Range:
     """A year at a measured slowdown, and at its bounds.
 
-    high: None where there is no upper one, and where the model has no answer at it, for a `reason`.
+    high: None without an upper bound, or if the model has no answer at it, with a `reason`.
 
     Hours grow with the slowdown, years until data are lost fall. Where the slowdown is an "at
     least", so are the hours `at`, and the years are an "at most".
@@ -102,10 +102,10 @@ class Range:
 
 
 def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -> Range:
-    """`year` with the slowdown that was measured, in place of that of `rates`.
+    """Return `year` with the measured slowdown instead of that of `rates`.
 
-    What was quicker beside a limping node was not slowed: it counts as 1.
-    Raises: as `year`, but not for what the upper bound alone is too much for.
+    A slowdown below 1 counts as 1.
+    Raises: as `year`, except if only the upper bound is too much for the model.
     """
 
     def at(slowdown: float) -> Year:
@@ -119,7 +119,7 @@ def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
-    """More limp at once less often than once in 1e12."""
+    """The number of limping nodes that is exceeded with probability below 1e-12."""
     share = rates.limping_share
     mean = cluster.nodes * share
     return min(cluster.nodes - 2, math.ceil(mean + 8 * math.sqrt(mean * (1 - share)) + 12))
@@ -171,5 +171,5 @@ def _cannot_follow(cluster: Cluster, rates: LimpRates) -> PlannerError:
         expected="crashes whose blocks are mostly copied again before the next ones",
         got=f"{rates.crash_per_year:g} a node and year, {cluster.nodes} nodes, regeneration in "
         f"{rates.repair_hours:g} h, {rates.slowdown:g} times that in limplock",
-        hint="State fewer crashes or shorter times: this model cannot follow so many at once.",
+        hint="State fewer crashes or shorter times: this model cannot represent so many at once.",
     )

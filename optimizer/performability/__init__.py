@@ -1,4 +1,4 @@
-"""Users' view of a year of faults: measured stages, weighted by how often and how long."""
+"""Users' view of a year of faults: measured stages, weighted by rate and duration."""
 
 from optimizer.performability.year import Fault, Level, Stage, Year, expected_year
 

@@ -1,8 +1,8 @@
-r"""The year's expectation of what users get, from faults that were measured one by one.
+r"""The expected service to users over a year, from faults that were measured one by one.
 
 A fault of kind f comes lambda_f times a year and passes through stages s of d_fs seconds each
 (until it is noticed, degraded until it is repaired, recovering). Faults do not overlap, so that a
-share w_fs = lambda_f d_fs / year of the time is spent in each stage, and what a request gets is
+share w_fs = lambda_f d_fs / year of the time is spent in each stage, and the level of a request is
 
     X = (1 - sum w_fs) X_0 + sum w_fs X_fs,
 
@@ -35,7 +35,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a fault's course: how long it lasts, and what requests get meanwhile."""
+    """A part of a fault's course: its duration, and the level of requests meanwhile."""
 
     seconds: float
     level: Level
@@ -43,7 +43,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault: how often in a year over all machines, and its stages."""
+    """A kind of fault: its rate [1/year] over all machines, and its stages."""
 
     name: str
     per_year: float
@@ -51,7 +51,7 @@ class Fault:
 
     @property
     def hours(self) -> float:
-        """Hours a year in which it disturbs the service."""
+        """Hours per year in which the fault disturbs the service."""
         return self.per_year * sum(stage.seconds for stage in self.stages) / 3600.0
 
 
@@ -71,11 +71,12 @@ class Year:
 
 
 def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Year:
-    """The year of a service.
+    """Return the expected year of a service.
 
-    Parameters: normal, without a fault; ideal_ms float [ms] > 0, the best-case mean latency.
-    Raises: InputError where faults would fill more than a tenth of the year: they overlap then,
-    and the sum above says nothing.
+    Parameters: normal, the level without a fault; faults with their rates [1/year] and stages;
+    ideal_ms float [ms] > 0, the best-case mean latency.
+    Raises: InputError if faults would fill more than a tenth of the year, because they then overlap
+    and the sum above is wrong.
     """
     total = Level(normal.goodput, normal.mean_ms, normal.demerits)
     lost: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """The plan: the cheapest fleet that meets the SLOs, and why.
 
-`planner.py` goes from a request (`inputs/`) over the cheapest fleet (`solve/`) to its explanation
-(`explain/`); `outcome.py` holds the result. Imports go that way round: `solve` imports neither
-of the others. `example.toml` is the schema of plan.toml.
+`planner.py` goes from a request (`inputs/`) to the cheapest fleet (`solve/`) and its explanation
+(`explain/`); `outcome.py` has the result. Imports follow that order: `solve` imports neither of the
+others. `example.toml` is the schema of plan.toml.
 """
 
 from optimizer.plan.outcome import Plan, TierPlan

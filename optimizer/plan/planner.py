@@ -1,7 +1,7 @@
-"""From a results folder, a plan.toml, or both, to a plan: what experiments and the CLI call.
+"""A plan from a results folder, a plan.toml, or both: the interface for experiments and the CLI.
 
-A checked question (`ask`) becomes a problem, the problem a solution (`solve`), and the solution a
-plan with everything that has to be said about it (`explain`).
+A checked request (`ask`) becomes a problem, the problem a solution (`solve`), and the solution a
+plan with its explanations (`explain`).
 """
 
 from __future__ import annotations

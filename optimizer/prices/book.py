@@ -1,4 +1,4 @@
-"""The way to a price book: a built-in one by its name, or a file of either kind."""
+"""Access to price books: a built-in one by its name, or a file of either kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BUILT_IN = {"ec2": BOOK, "on-prem": Path(__file__).parent / "on-prem.toml"}
 
 
 def price_book(name_or_path: str | Path) -> PriceBook:
-    """The built-in book "ec2" or "on-prem", or else the book in the file of that path."""
+    """Return the built-in book "ec2" or "on-prem", or else the book in the file of that path."""
     return load_prices(BUILT_IN.get(str(name_or_path), Path(name_or_path)))
 
 
 def load_prices(path: Path = BOOK) -> PriceBook:
-    """Read a price book. Raises InputError that names the key, what was expected and what came.
+    """Read a price book. Raises InputError with the key, the expected and the given value.
 
     A book lists either [instances] and their [usd_per_hour.REGION], or [servers] and [slices].
     """

@@ -1,4 +1,4 @@
-"""Heads of both kinds of book, and the values that both have."""
+"""The head of both kinds of book, and their common values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NotNegative = Annotated[float, Field(ge=0, le=MOST)]
 
 
 class Head(Strict):
-    """From when the prices are, and who says so."""
+    """The date and the source of the prices."""
 
     as_of: Day
     source: Text

@@ -1,4 +1,4 @@
-"""Price of a machine: the types that the readers of both kinds of book fill."""
+"""The price of a machine: the types for both kinds of book."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Instance:
     """One instance type, server, or slice of a server, in one region.
 
     `vcpus` are what the operating system schedules on (hardware threads); a slice has a fraction.
-    `baseline_share` is below 1 for burstable types only. `usd_per_month_off` is what a cold standby
-    of this type costs: on-premises all but the power; where the book has no such price, as EC2's
-    has none, a standby costs what it costs when it is on. A pool in the cloud is not bought at all:
-    it costs nothing until a crash, whatever this says.
+    `baseline_share` is below 1 for burstable types only. `usd_per_month_off` is the price of a cold
+    standby of this type: on-premises everything except the power; if the book has no such price, as
+    EC2's, a standby costs as much as when it is on. A pool in the cloud is not bought: it costs
+    nothing until a crash.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Instance:
 
     @property
     def sustained_cores(self) -> float:
-        """Cores that it has for good, in those that processing times are stated for."""
+        """Cores that it has permanently, in units of the cores of stated processing times."""
         return self.vcpus * self.baseline_share * self.speed
 
     @property
@@ -50,7 +50,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class MonthlyCost:
-    """The monthly cost of an owned machine [USD], by what it goes to."""
+    """The monthly cost of an owned machine [USD], by purpose."""
 
     purchase: float
     power: float
@@ -63,7 +63,7 @@ class MonthlyCost:
 
     @property
     def off(self) -> float:
-        """The same machine switched off: bought, housed and looked after, but without power."""
+        """The cost of the machine when it is off: everything except the power."""
         return self.total - self.power
 
     def share(self, share: float) -> MonthlyCost:
@@ -74,7 +74,7 @@ class MonthlyCost:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """The instances of each region, the day the prices were true, and where they are from.
+    """The instances of each region, with the date and the source of the prices.
 
     `costs` is the breakdown of each owned machine by its name; empty where machines are rented.
     """
@@ -85,14 +85,16 @@ class PriceBook:
     costs: Mapping[str, MonthlyCost] = field(default_factory=dict)
 
     def instances(self, region: str) -> tuple[Instance, ...]:
-        """Instances of `region`, cheapest first. Raises InputError for an unknown region."""
+        """Return the instances of `region`, cheapest first. Raises InputError for an unknown
+        region.
+        """
         found = self.regions.get(region)
         if found is None:
             raise unknown("region", region, self.regions)
         return found
 
     def instance(self, region: str, name: str) -> Instance:
-        """The instance `name` of `region`. Raises InputError with the nearest name there is."""
+        """Return the instance `name` of `region`. Raises InputError with the nearest name."""
         by_name = {one.name: one for one in self.instances(region)}
         if name not in by_name:
             raise unknown(f"instance type in {region}", name, by_name)
@@ -100,12 +102,12 @@ class PriceBook:
 
 
 def cheapest_first(found: Iterable[Instance]) -> tuple[Instance, ...]:
-    """In the order of their prices, and of their names where these are equal."""
+    """Return instances in the order of their prices, and of their names for equal ones."""
     return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
 
 
 def unknown(place: str, got: object, known: Iterable[str]) -> InputError:
-    """The refusal of a name that is not in the book: it suggests the nearest, or lists them."""
+    """Return the error about an unknown name; it suggests the nearest name, or lists all."""
     names = sorted(known)
     near = get_close_matches(str(got), names, n=1, cutoff=0.5)
     shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]

@@ -10,10 +10,10 @@ A server, with 730 hours in a month, H:
     usd_per_month = purchase + power + space + staff
 
 A slice (a container or virtual machine) costs max(cores / server's cores, memory / server's memory)
-of its server: what is taken of the scarcer resource cannot be sold to another slice. That holds
-where the servers are filled; a half-empty server costs its slices more.
-A slice or server that is off is bought, housed and looked after: all but its power. For a slice
-that is the server's share, although an idle server draws a good part of its power all the same.
+of its server, because the used part of the scarcer resource cannot be sold to another slice. That
+is right if the servers are full; the slices of a half-empty server cost more. A slice or server
+that is off costs everything except its power. For a slice that is its share of the server's power,
+although an idle server draws a good part of its power anyway.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REGION = "on-prem"
 
 
 class Figure(Strict):
-    """A figure with where it is from and since when."""
+    """A figure with its source and date."""
 
     value: NotNegative
     source: Text
@@ -64,7 +64,7 @@ class Shared(Strict):
 
 
 class Server(Strict):
-    """A server: price [USD], service life [years], mean draw [W], height, and what it offers."""
+    """A server: price [USD], service life [years], mean draw [W], height, cores and memory."""
 
     purchase_usd: Positive
     years: Positive
@@ -119,7 +119,7 @@ def monthly_cost(server: Server, site: Site) -> MonthlyCost:
 
 
 def owned(source: ConfigFile) -> PriceBook:
-    """The book in `source`, with the one region "on-prem". Raises InputError that names the key."""
+    """Return the book in `source`, with the region "on-prem". Raises InputError with the key."""
     book = check(source, Owned)
     site = Site(**{key: figure.value for key, figure in book.shared if figure is not None})
     sizes: dict[str, Server | Slice] = {**book.servers, **book.slices}

@@ -1,7 +1,7 @@
 """Today's EC2 on-demand prices, from AWS's pricing API, as a new price book.
 
-A price book has one day and one source, so the new one holds only what the API returned: regions
-that were not asked for are left out, and a type without a price of today is listed, not kept.
+A price book has one day and one source, so the new one has only the prices that the API returned:
+other regions are left out, and a type without a price of today is listed, not kept.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Refreshed:
 
 
 def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Refreshed:
-    """The types of `old` at today's prices in `regions`.
+    """Return the types of `old` at today's prices in `regions` [USD/h].
 
     Credentials, endpoint and number of attempts are boto3's: environment variables, profile or
     role. The caller needs pricing:GetProducts.
     Raises: EnvironmentMissing without credentials, network or permission; InputError for a region
-    in which the API knows none of the types, and for an answer that is not a price.
+    without any of the types, and for an answer that is not a price.
     """
     if old.costs:
         raise InputError("book", expected="a book of EC2 prices", got="one of owned servers")
@@ -61,7 +61,7 @@ def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Ref
 
 
 def today_s_prices(region: str, names: Collection[str]) -> dict[str, float]:
-    """Today's on-demand prices of the types `names` in `region`, by name [USD/h].
+    """Return today's on-demand prices of the types `names` in `region`, by name [USD/h].
 
     A type that the API does not know in the region is left out. Raises as `refresh` does.
     """
@@ -72,7 +72,7 @@ def today_s_prices(region: str, names: Collection[str]) -> dict[str, float]:
 
 
 def write_book(book: PriceBook, path: Path) -> None:
-    """Write `book` as TOML so that `path` is at every moment the old file, or the new one whole."""
+    """Write `book` as TOML atomically: `path` is always the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     temporary = Path(name)
@@ -113,7 +113,7 @@ def _prices(
 
 
 def _products(region: str, more: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """Every product of the region that the filters let through, over all pages of the answer."""
+    """Every product of the region that passes the filters, over all pages of the answer."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
     from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]

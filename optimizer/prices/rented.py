@@ -1,4 +1,4 @@
-"""Reads a book of rented machines: `ec2.toml` or another list of the same kind."""
+"""Books of rented machines: `ec2.toml` or another list of the same kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Prices = Annotated[dict[str, Positive], Field(min_length=1)]
 
 
 class Kind(Strict):
-    """One of [instances]."""
+    """An entry of [instances]."""
 
     vcpus: Positive
     memory_gb: Positive
@@ -31,7 +31,7 @@ class Rented(Head):
 
 
 def rented(source: ConfigFile) -> PriceBook:
-    """The book in `source`. Raises InputError that names the key, what was expected and came."""
+    """Return the book in `source`. Raises InputError with the key, expected and given value."""
     book, regions = check(source, Rented), {}
     for region, prices in book.usd_per_hour.items():
         found = []

@@ -1,6 +1,6 @@
 """Partial replication in multi-tier services (sPARE).
 
-Read `closed_forms` first, then `search`, which is the paper's Alg. 1 over a callback that measures.
+Read `closed_forms` first, then `search`, the paper's Alg. 1 over a callback that measures.
 """
 
 from optimizer.replication.closed_forms import (

@@ -1,15 +1,15 @@
 r"""sPARE's closed forms: Eq. 1-6 and the capacities of section 4.2.
 
 Notation of the paper: tier i of 1..N, M servers, V cores per server, r replicas, lambda arrival
-rate (which already holds the amplification by the tiers above), T = 1/mu processing time on one
+rate (which already includes the amplification by the tiers above), T = 1/mu processing time on one
 core, a_{i,j} = r_i ... r_j the copies that one request of tier i causes at tier j.
 
-Both probabilities are made of one term, that n draws out of M miss m marked servers:
+Both probabilities use one term, the probability that n draws out of M miss m marked servers:
 
     C(M - m, n) / C(M, n) = prod_{i < n} (1 - m / (M - i))
 
 Its logarithm is a sum of terms of one sign, so nothing overflows or cancels, for any M and r: the
-relative error stays near 1e-15, also where the probability itself is 1e-12.
+relative error stays near 1e-15, also for a probability of 1e-12.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ def collision_probability(servers: int, upstream: int, replicas: int) -> float:
     r"""P(two connections of one page meet on a server), 1 - prod_k C(M - k r, r) / C(M, r)^a.
 
     Parameters: servers M >= 1 of the tier; upstream a = a_{i,j-1} >= 1 requests that reach the tier
-    per page; replicas r in 1..M of the tier.
-    Returns: float in [0, 1]; 0 for a = 1; 1 where a r > M, since they cannot be placed apart. (The
-    text below sPARE Eq. 1 says certain for a r >= M; at a r = M the equation itself leaves a
-    chance, and the equation is used.)
+    per page; replicas r in 1..M of the tier. Returns: float in [0, 1]; 0 for a = 1; 1 if a r > M,
+    because the copies cannot be separated. (The text below sPARE Eq. 1 says certain for a r >= M;
+    at a r = M the equation itself leaves a chance, and the equation is used.)
     Raises: InputError where r > M.
     Source: sPARE Eq. 1 (two tiers, a = r1), Eq. 2 (N tiers).
     """

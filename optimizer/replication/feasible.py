@@ -1,7 +1,7 @@
 """The feasible set F of sPARE's Alg. 1, line 1.
 
 Load, token demand and collision probability all grow with every r_i, of the tier itself and of
-those above it. So the first r that breaks a limit ends a tier's range, and only feasible beginnings
+those above it. So the first r that breaks a limit ends a tier's range, and only feasible prefixes
 are extended: the work is in proportion to |F|, not to the product of the servers.
 """
 

@@ -29,7 +29,7 @@ def published(name: str) -> JsonObject:
 
 
 def is_printed_as(value: float, printed: str) -> bool:
-    """True where `value` may have been printed like this: less than one unit of the last digit off,
+    """True if `value` may have been printed like this: less than one unit of the last digit off,
     or 5 %."""
     digits = len(printed.partition(".")[2])
     off = abs(value - float(printed))

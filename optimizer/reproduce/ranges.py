@@ -171,7 +171,7 @@ def _shares(found: Integrity) -> str:
 
 
 def _percent(availability: float) -> str:
-    """As per cent, with enough digits to tell the nines."""
+    """Format per cent, with enough digits to distinguish nines."""
     unavailable = 100 * (1 - availability)
     digits = 1
     while digits < 7 and unavailable < 3 * 10.0 ** (1 - digits):

@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def matches(self) -> bool:
-        """True where Alg. 1 chose what the paper's table has."""
+        """True if Alg. 1 chose what the paper's table has."""
         return self.chosen == self.chosen_paper
 
 

@@ -1,9 +1,9 @@
-"""One arm of a run: its arrivals and neighbours, what it measured, the scenario that repeats it.
+"""One arm of a run: its arrivals and neighbours, its measurements, the scenario that repeats it.
 
-Replayed are the arm's own arrivals, and each neighbour and fault at its machine and time. Caps on
-cores are quotas in periods of 10 ms, as the local platform sets them. A page's calls come between
-equal pieces of its work, and a session holds its token for all of it. Machines of one host compete
-for its cores.
+The scenario replays the arm's own arrivals, and each neighbour and fault at its machine and time.
+Caps on cores are quotas in periods of 10 ms, as the local platform sets them. A page's calls come
+between equal pieces of its work, and a session holds its token for all of it. Machines of one host
+compete for its cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PIECES_MOST = 8  # of a page: with one for each of 32 calls the figures are the
 
 
 class Arm:
-    """One arm of a run: its arrivals, up to a bound, its neighbours, what it measured, its
+    """One arm of a run: its arrivals, up to a bound, its neighbours, measurements and
     configuration."""
 
     def __init__(
@@ -68,30 +68,30 @@ class Arm:
 
     @cached_property
     def percentiles_s(self) -> dict[float, float]:
-        """Measured."""
+        """Measured percentiles of latency [s], by rank."""
         ordered = np.sort(self.measured_s)
         return {q: percentile(ordered, q / 100.0) or 0.0 for q in PERCENTILES}
 
     @property
     def median_s(self) -> float:
-        """Measured."""
+        """Measured median of latency [s]."""
         return self.percentiles_s[50.0]
 
     @cached_property
     def near_median(self) -> list[tuple[str, float]]:
-        """Good answers that took at most _NEAR times the median: the page and the latency [s]."""
+        """Good answers of at most _NEAR times the median: the page and the latency [s]."""
         rows = zip(self._pages, self.measured_s.tolist(), self.good.tolist(), strict=False)
         most_s = _NEAR * self.median_s
         return [(page, s) for page, s, good in rows if good and 0.0 < s <= most_s]
 
     @cached_property
     def lower_s(self) -> float:
-        """The distance of the good answers' lower decile from their median, of the logarithm."""
+        """Distance of the good answers' lower decile from their median, of the logarithm [-]."""
         return lower(self.measured_s[self.good])
 
     @cached_property
     def host(self) -> dict[str, float]:
-        """The host's cores, and how many of them others than the tiers' servers used meanwhile."""
+        """The host's cores, and those that other work than the tiers' servers used meanwhile."""
         import polars as pl
 
         said = self.results.manifest.get("host") or {}
@@ -112,7 +112,7 @@ class Arm:
         return {"cores": cores, "busy_cores": max(0.0, used - float(servers))}
 
     def scenario(self, law: Law, seed: int) -> Scenario:
-        """The arm as a scenario."""
+        """Return the arm as a scenario, with the law's figures and this seed of the work."""
         settings = [self.results.settings(self.name, t.spec.name) for t in self.service.tiers]
         tiers: list[TierScenario] = []
         for index, (tier, own) in enumerate(zip(self.service.tiers, settings, strict=True)):
@@ -141,20 +141,22 @@ class Arm:
 
     @property
     def crowd_threads(self) -> int:
-        """Threads of a neighbour that takes CPU time, at least 1."""
+        """Number of threads of a neighbour that takes CPU time, at least 1."""
         stated = (self.results.manifest.get("spec") or {}).get("interference") or {}
         return max(1, int(stated.get("cpu_workers") or 1))
 
     def calm_s(self, tier: str) -> float | None:
-        """Mean latency of the tier's servers without any neighbour [s]."""
+        """Return the mean latency [s] of the tier's servers without any neighbour; None without
+        one.
+        """
         return self._means_s(tier).get("", (None, 0.0))[0]
 
     def measured_kinds(self, tier: str) -> set[str]:
-        """Kinds of neighbours and faults under which the tier answered often enough to tell."""
+        """Return the kinds of neighbours and faults under which the tier answered often enough."""
         return set(self._means_s(tier)) - {""}
 
     def mean_s(self, tier: str) -> float | None:
-        """Mean latency of the tier's servers in this arm [s]."""
+        """Return the mean latency [s] of the tier's servers in this arm; None without answers."""
         spent_s = answered = 0.0
         for server in tier_series(self.results.arbiters, tier).servers.values():
             if len(server.time_s) < 2:
@@ -238,7 +240,7 @@ class Arm:
         return found
 
     def servers(self, tier: str) -> list[str]:
-        """Its active machines by name."""
+        """Return the names of the active machines of a tier."""
         return [
             machine["name"]
             for machine in self.results.manifest["fleet"]["machines"]
@@ -257,9 +259,10 @@ def tier_scenario(
     burst_cores: float,
     cores: float | None = None,
 ) -> TierScenario:
-    """A tier of a scenario, without neighbours.
+    """Return a tier of a scenario, without neighbours.
 
-    Parameters: cores of a machine, None: as measured; burst_cores that it uses at once.
+    Parameters: service and index of the tier in it; law; settings of the arm; servers >= 1; cores
+    of a machine, None: as measured; burst_cores, the most that it uses at once.
     """
     tier = service.tiers[index]
     cores = cores or tier.spec.cpus or 1.0
@@ -293,7 +296,7 @@ def tier_scenario(
 
 
 def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores: float) -> Visited:
-    """A copy at a tier of the run, for what neighbours of so many threads do to it."""
+    """Return a copy at a tier of the run, for the effect of neighbours with so many threads."""
     spec = service.tiers[index].spec
     return Visited(
         work_s=law.slower * (call_s(service, index) if index else law.work_s),
@@ -306,7 +309,7 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
 
 
 def card_s(service: ServiceFit, index: int) -> float:
-    """Time that a copy takes on its machine's network card, in the fuller direction."""
+    """Return the time of a copy on its machine's network card [s], in the fuller direction."""
     tier = service.tiers[index]
     if not tier.spec.nic_mbps:
         return 0.0
@@ -323,7 +326,7 @@ def _calls(service: ServiceFit, index: int) -> int:
 def united(
     windows: Sequence[tuple[float, float]], spans: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """The windows (start, end) cut to the spans, overlaps joined: a server is slowed once."""
+    """Return the windows (start, end) [s] inside the spans, with overlapping ones joined."""
     cut = sorted(
         (max(start_s, a), min(end_s, b))
         for start_s, end_s in windows

@@ -1,11 +1,11 @@
 """Effects of neighbours and faults on a tier's server, as events of a scenario.
 
-A run tells how much longer a copy takes meanwhile. A limping part of the machine is a slower
-server. Threads of a neighbour are jobs beside the server's own, where its work takes more than a
-period's CPU time, as a fair scheduler gives each the same; what they do not explain is waiting. A
-piece of work begins by waking up, and under a cap the neighbour's turns have used up the period's
-CPU time by then: a page waits at each of its queries, a request of half a millisecond once,
-whatever its work. A neighbour on the card costs a wait too, and no CPU time.
+A run shows how much longer a copy takes with each of them. A limping part of the machine is a
+slower server. Threads of a neighbour are jobs beside the server's own, if its work takes more than
+a period's CPU time, because a fair scheduler gives each the same; the rest of the delay is waiting.
+A piece of work begins when its process wakes up, and under a cap the neighbour has used up the
+period's CPU time by then. So a page waits at each of its queries, and a request of half a
+millisecond once, whatever its work. A neighbour on the card costs a wait too, and no CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CAP_SPREAD = 0.5  # of the logarithm of a neighbour's waits, for a cap that is 
 
 @dataclass(frozen=True)
 class Visited:
-    """A copy at a server of the run without any neighbour, and who visits it."""
+    """A copy at a server of the run without any neighbour, and its neighbours' threads."""
 
     work_s: float
     delay_s: float  # that needs no core
@@ -34,17 +34,19 @@ class Visited:
 
     @property
     def alone_s(self) -> float:
-        """Its time there."""
+        """Time of the copy there [s], without neighbours."""
         return self.delay_s + capped_s(self.work_s, self.cores)
 
     def event(
         self, kind: str, speed: float, cores: float | None = None, off: float = 0.0
     ) -> Effect:
-        """A neighbour or fault of that kind that lets it have `speed` of its speed.
+        """Return the effect of a neighbour or fault that leaves the server `speed` [-] of its
+        speed.
 
-        Under another cap a neighbour has as many threads, and waits go with the time for which it
-        leaves the machine without CPU time after having used all cores: (cores / cap - 1). This was
-        not measured: `off` standard errors, larger the further the cap is from the run's.
+        Parameters: kind; speed in (0, 1]; cores of the machine, None: as in the run; off, standard
+        errors. Under another cap a neighbour has as many threads, and waits are in proportion to
+        the time without CPU time after all cores were used: (cores / cap - 1). That proportion was
+        not measured, so `off` has more effect the further the cap is from the run's.
         """
         more_s = self.alone_s * (1.0 / speed - 1.0)
         if kind != CROWD:
@@ -66,7 +68,7 @@ class Visited:
 
 
 def capped_s(work_s: float, cores: float) -> float:
-    """The time that such work takes alone on a cap, which hands out CPU time by the period."""
+    """Return the time [s] of work [core s] alone under a cap [cores] with a quota per period."""
     if cores >= 1.0:
         return work_s
     each_s = cores * QUOTA_PERIOD_S

@@ -1,10 +1,10 @@
 """Accuracy of the simulator: fitted to some arms of a live run, for the others' latencies.
 
 `fidelity` fits one arm and predicts others. `crossed` leaves out each arm in turn, fits the rest
-and predicts it with an interval: the figures are drawn as they differ from fit to fit, and the
-work from another seed; arrivals and neighbours are the arm's own. Nothing of the predicted arm but
-its arrivals, neighbours, policy, r and tokens is used. The simulator is trusted where each measured
-figure lies in its interval; all of them together do so with the stated confidence, if it is right.
+and predicts it with an interval: figures are drawn with their variation from fit to fit, and the
+work from another seed; arrivals and neighbours are the arm's own. Of the predicted arm only its
+arrivals, neighbours, policy, r and tokens are used. The simulator is trusted if each measured
+figure lies in its interval; with a correct simulator all of them do with the stated confidence.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Fidelity:
 
     @property
     def off(self) -> dict[str, float]:
-        """simulated / measured - 1 of the predicted arm."""
+        """simulated / measured - 1 [-] of the predicted arm, by rank."""
         return {name: ours / real - 1.0 for name, (real, ours) in self.predicted.items()}
 
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """A measured figure beside its prediction: the middle and an interval."""
+    """A measured figure and its prediction: the middle and an interval."""
 
     name: str
     measured: float
@@ -74,12 +74,12 @@ class ValueCheck:
 
     @property
     def inside(self) -> bool:
-        """True where the measured figure lies in the interval."""
+        """True if the measured figure lies in the interval."""
         return self.low <= self.measured <= self.high
 
     @property
     def factor(self) -> float:
-        """By how much the measured figure could have been off and still be inside."""
+        """Factor [-] by which the measured figure could differ and still be inside."""
         if min(self.low, self.point) <= 0.0:
             return math.inf
         return max(self.high / self.point, self.point / self.low)
@@ -87,7 +87,7 @@ class ValueCheck:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The law of all arms, how far its figures may be off, and how it does on unseen arms."""
+    """The law of all arms, the spread of its figures, and its predictions of unseen arms."""
 
     law: Law
     spreads: Mapping[str, float]  # standard deviation of the logarithm, for another arm
@@ -106,7 +106,7 @@ class Fitted:
 
     @property
     def vague(self) -> list[str]:
-        """Latencies whose interval is so wide that to lie in it proves nothing, in words."""
+        """Latencies whose interval is too wide to prove anything, in words."""
         return [
             f"arm {arm}: {one.name} is predicted to a factor of {one.factor:.2g}"
             for arm, held in self.arms.items()
@@ -116,9 +116,10 @@ class Fitted:
 
     @property
     def times_as_long(self) -> float:
-        """Factor by which a run has to be longer for no interval to be vague: an interval's
-        factor is the exponential of a width that falls with the root of the length. 1: it is
-        long enough. A run of some thousand times the length is infinite: more does not help."""
+        """Factor [-] by which a run must be longer so that no interval is vague; 1: long enough.
+
+        An interval's factor is the exponential of a width that falls with the square root of the
+        length. A factor of some thousand counts as infinite: a longer run does not help."""
         widths = [
             math.log(one.factor) / math.log(_FACTOR_MOST)
             for held in self.arms.values()
@@ -130,18 +131,18 @@ class Fitted:
 
     @property
     def trusted(self) -> bool:
-        """True where unseen arms were predicted, sharply enough, and none was missed."""
+        """True if unseen arms were predicted, precisely enough, and none was missed."""
         return bool(self.arms) and not self.missed and not self.vague
 
     def drawn(self, rng: np.random.Generator) -> Law:
-        """The law with its figures drawn as they may be."""
+        """Return the law with figures drawn from their spread."""
         return _drawn(self.law, self.spreads, rng)
 
 
 def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ()) -> list[Fidelity]:
-    """Fit to one arm of a run, predict others: all of them if none are named.
+    """Fit one arm of a run and predict others: all of them if none are named.
 
-    Raises: InputError for an arm that is not in it, or a run too thin to be fitted.
+    Raises: InputError for an arm that is not in the run, or a run with too little evidence.
     """
     results = read_results(run_dir)
     service = fit(results)
@@ -177,9 +178,9 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
 
 
 def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = ()) -> Fitted:
-    """The law of a run's arms, checked by leaving out each arm in turn.
+    """Return the law of a run's arms, checked by leaving out each arm in turn.
 
-    Parameters: limits_ms, of latency, beyond which the share of pages is held against its interval.
+    Parameters: arms; limits_ms of latency [ms]: the share of pages beyond each is checked too.
     """
     law = fitted(arms)
     if len(arms) < 2:
@@ -195,9 +196,9 @@ def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = ()) -> Fitted:
 
 
 def _spreads(law: Law, others: Sequence[Law]) -> dict[str, float]:
-    """Distance that another arm's figures may have from the law's: the jackknife's standard error,
-    sqrt((K - 1) / K sum (x_k - mean)^2), times sqrt(K + 1), as the law is a mean of K arms; not
-    less than a floor, as few arms may agree by chance."""
+    """Spread of another arm's figures around the law's: the jackknife's standard error,
+    sqrt((K - 1) / K sum (x_k - mean)^2), times sqrt(K + 1), because the law is a mean of K arms; at
+    least a floor, because a few arms may agree by chance."""
     found = {}
     for name in law.figures:
         values = np.log([one.figures[name] for one in others if name in one.figures])
@@ -219,7 +220,7 @@ def _drawn(law: Law, spreads: Mapping[str, float], rng: np.random.Generator) -> 
 
 
 def _spread_of(name: str, spreads: Mapping[str, float]) -> float:
-    """Of a kind of neighbour that only some of the fits know: the floor."""
+    """The spread of a figure; the floor for a kind of neighbour that only some fits have."""
     return spreads.get(name, _SPREAD_OTHERS)
 
 
@@ -230,7 +231,7 @@ def _count(limits_ms: Sequence[float]) -> int:
 def _compare_arm(
     arm: Arm, law: Law, spreads: Mapping[str, float], limits_ms: Sequence[float], checks: int
 ) -> list[ValueCheck]:
-    """The arm's figures beside their predictions, each at 1 - (1 - CONFIDENCE) / checks."""
+    """The arm's figures and their predictions, each interval at 1 - (1 - CONFIDENCE) / checks."""
     rng = np.random.default_rng(0)
     asked = [arm.scenario(_drawn(law, spreads, rng), seed + 1) for seed in range(_DRAWS)]
     drawn = [np.sort(counted_s(report, arm.time_out_s)) for report in reports(asked)]
@@ -273,8 +274,8 @@ def _share(angle: float) -> float:
 
 
 def _interval(values: Floats, checks: int) -> tuple[float, float, float]:
-    """Middle and ends for one value more of the same normal law, Student's, at the level that is
-    left of CONFIDENCE for each of so many checks."""
+    """Middle and ends of the prediction interval (Student's) for one more value of a normal law, at
+    the level that each of so many checks has of CONFIDENCE."""
     from scipy.special import stdtrit
 
     n = len(values)

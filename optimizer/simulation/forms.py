@@ -1,4 +1,4 @@
-"""The JSON of `agents/simulator`: scenarios as they are written, reports as they are read."""
+"""The JSON of `agents/simulator`: scenarios, which are written, and reports, which are read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Scenario(TypedDict):
 
 
 class Percentile(TypedDict):
-    """One of those that are reported; q in percent."""
+    """A reported percentile; q in percent."""
 
     q: float
     value_s: float
@@ -69,7 +69,7 @@ class Percentile(TypedDict):
 
 
 class Latency(TypedDict):
-    """Latencies, half the widths of 95 % intervals beside them."""
+    """Latencies [s] with half the widths of their 95 % intervals."""
 
     samples: int
     mean_s: float
@@ -78,7 +78,7 @@ class Latency(TypedDict):
 
 
 class TierReport(TypedDict):
-    """Of one tier, over the measured time."""
+    """The figures of one tier over the measured time."""
 
     name: str
     latency: Latency
@@ -88,7 +88,7 @@ class TierReport(TypedDict):
 
 
 class Report(TypedDict):
-    """Of one scenario; `each_s` where it was asked for, None of a request that failed."""
+    """The report of one scenario; `each_s` if requested, None for a failed request."""
 
     name: str
     stopped: Literal["done", "unstable", "events"]
@@ -108,7 +108,7 @@ class Answer(TypedDict):
 
 
 class Difference(TypedDict):
-    """The first decision of a replay that is another."""
+    """The first decision of a replay that differs."""
 
     line: int
     recorded: str
@@ -116,7 +116,7 @@ class Difference(TypedDict):
 
 
 class Replay(TypedDict):
-    """The simulator's decisions where the arbiter of a trace decided."""
+    """The simulator's decisions at the points of an arbiter's trace."""
 
     policy: str
     servers: int

@@ -1,11 +1,11 @@
-"""A service as the simulator needs it: the figures that are fitted to a run's arms.
+"""A service for the simulator: the figures that are fitted to a run's arms.
 
-The work of a page is lognormal, as its median and spread show in the lower half of the latencies,
-which neighbours hardly touch. (The shape of all latencies will not do: it holds the neighbours
-themselves, which would then come twice.) It is at most the CPU time that the counters tell; what a
-page takes beyond that needs no core. Each query costs what the counters tell, and such a time. How
-much slower servers are under each kind of neighbour is what the arbiters' counters tell. Copies'
-work is as alike as two answers with the same page are.
+The work of a page is lognormal, with the median and spread of the lower half of the latencies,
+which neighbours hardly affect. (The shape of all latencies includes the neighbours, so their effect
+would count twice.) The work is at most the CPU time in the counters; the rest of a page's time
+needs no core. Each query costs the CPU time in the counters, and such a time without a core. The
+slowdown of servers under each kind of neighbour comes from the arbiters' counters. The correlation
+of copies' work is that of two answers with the same page.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
 
 @dataclass(frozen=True)
 class Law:
-    """Fitted figures."""
+    """The fitted figures of a service: times [s], speeds and shares [-]."""
 
     work_s: float  # of the first tier before the reply, mean
     spread: float  # of its logarithm
@@ -61,7 +61,7 @@ class Law:
 
     @property
     def after_s(self) -> float:
-        """Of a page, after its reply."""
+        """CPU time of a page after its reply [core s]."""
         return max(0.0, self.whole_s - self.work_s)
 
     @property
@@ -70,13 +70,13 @@ class Law:
         return math.expm1(self.spread**2)
 
     def more_work(self, run_cores: float, cores: float) -> float:
-        """The CPU time of a page under a cap of `cores`, of that under the run's."""
+        """Return the CPU time of a page under a cap of `cores`, over that under the run's [-]."""
         if self.work_s <= cores * QUOTA_PERIOD_S:
             return 1.0  # it fits into a period
         return float(max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power)
 
     def speed(self, tier: str, kind: str) -> float:
-        """Of a server of the tier, under that kind of neighbour or fault."""
+        """Return the speed [-] of a server of the tier under that kind of neighbour or fault."""
         return max(SPEED_LEAST, self.slowed[tier, kind])
 
     @property
@@ -90,7 +90,7 @@ class Law:
         }
 
     def having(self, figures: Mapping[str, float]) -> Law:
-        """The same with these figures."""
+        """Return the law with these figures."""
         slowed = {both: min(1.0, figures[_speed_name(*both)]) for both in self.slowed}
         delays = {tier: figures.get(_delay_name(tier), 0.0) for tier in self.delay_s}
         return replace(
@@ -103,10 +103,10 @@ class Law:
 
 
 def fitted(arms: Sequence[Arm]) -> Law:
-    """The law that gives the arms' medians and lower deciles together.
+    """Return the law that reproduces the arms' medians and lower deciles together.
 
-    Each step runs all arms and corrects: the work by the medians, or the time without a core where
-    all the CPU time is used already, and its spread by how far the lower decile lies below.
+    Each step simulates all arms and corrects the work by the medians (or the time without a core,
+    if all the CPU time is used already), and its spread by the distance of the lower decile.
     """
     front = arms[0].service.tiers[0].spec.name
     law = _first(arms)
@@ -142,10 +142,10 @@ def _delay_name(tier: str) -> str:
 
 
 def call_s(service: ServiceFit, index: int) -> float:
-    """CPU time of one copy at a tier [s], without what its machines use when idle.
+    """Return the CPU time of one copy at a tier [core s], without its machines' use when idle.
 
-    The run's: in a calibration, some seconds without neighbours, a page took 0.9 to 1.1 and a query
-    a third to twice the CPU time that it takes under the run's load.
+    It is the run's: in a calibration, some seconds without neighbours, a page took 0.9 to 1.1 and a
+    query a third to twice the CPU time that it takes under the run's load.
     """
     measured_s = service.tiers[index].processing_s.value or 1e-3
     told = ((service.calibration or {}).get("tiers") or {}).get(service.tiers[index].spec.name)
@@ -156,7 +156,7 @@ def call_s(service: ServiceFit, index: int) -> float:
 
 
 def _copies_per_s(service: ServiceFit, index: int) -> float:
-    """Copies that a tier's machines got in the run, mean over its arms."""
+    """Copies per second [1/s] at a tier's machines in the run, mean over its arms."""
     requests = sum(arm.requests for arm in service.arms)
     copies = sum(arm.requests * math.prod(arm.replicas[: index + 1]) for arm in service.arms)
     calls = math.prod(t.requests_per_copy.value or 1.0 for t in service.tiers[: index + 1])
@@ -164,7 +164,7 @@ def _copies_per_s(service: ServiceFit, index: int) -> float:
 
 
 def _first(arms: Sequence[Arm]) -> Law:
-    """The figures to begin with: those that the counters tell."""
+    """The initial figures, from the counters."""
     service = arms[0].service
     whole_s = call_s(service, 0)
     slowed: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -180,8 +180,8 @@ def _first(arms: Sequence[Arm]) -> Law:
 
 
 def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:
-    """Of a copy at each tier, the time that needs no core: of the mean latency without neighbours
-    what a simulation without any leaves. At the first tier that begins as none."""
+    """Time without a core [s] of a copy at each tier: the mean latency without neighbours, less
+    that of a simulation without this time. At the first tier it begins as 0."""
     late_s: dict[str, list[float]] = {}
     calm = replace(law, slowed={})
     for arm, found in zip(arms, reports([arm.scenario(calm, 1) for arm in arms]), strict=True):
@@ -193,10 +193,10 @@ def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:
 
 
 def correlation(arms: Sequence[Arm]) -> float | None:
-    """The correlation of the logarithms of two answers with the same page: of the variance the
-    share that lies between pages (one-way analysis of variance), over answers near the median.
+    """Return the correlation [-] of the logarithms of two answers with the same page: the share of
+    the variance between pages (one-way analysis of variance), over answers near the median.
 
-    None where too few pages came more than once.
+    Returns: float in [0, 1], or None if too few pages came more than once.
     """
     groups: dict[str, list[float]] = {}
     for arm in arms:
@@ -215,7 +215,7 @@ def correlation(arms: Sequence[Arm]) -> float | None:
 
 
 def _runs(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
-    """Reports of each arm, over several seeds of the work where it has few pages."""
+    """Reports of each arm, over several seeds of the work if it has few pages."""
     counts = [min(_SEEDS_MOST, math.ceil(_PAGES_ENOUGH / len(arm.measured_s))) for arm in arms]
     asked = [
         arm.scenario(law, seed)
@@ -227,25 +227,25 @@ def _runs(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
 
 
 def pages_s(arm: Arm, found: Sequence[Report]) -> Floats:
-    """Seconds that each page of the reports counts with; its time-out where none came in time."""
+    """Return the latency [s] that each page counts with; the time-out without an answer."""
     return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
 
 
 def counted_s(report: Report, time_out_s: float) -> Floats:
-    """The same of one report."""
+    """Return the same for one report; time_out_s [s]."""
     each_s = np.array([math.inf if s is None else s for s in report["each_s"]], dtype=np.float64)
     return np.minimum(each_s, time_out_s)
 
 
 def lower(pages: Floats) -> float:
-    """The distance of a lower decile from the median, of the logarithm."""
+    """Return the distance of the lower decile from the median, of the logarithm [-]."""
     ordered = np.sort(pages)
     low, middle = percentile(ordered, 0.1), percentile(ordered, 0.5)
     return max(1e-3, math.log(middle / low)) if low and middle else 1e-3
 
 
 def _weighted(values: Sequence[tuple[float, float]]) -> float:
-    """The geometric mean of speeds, each with the answers behind it."""
+    """The geometric mean of speeds, each weighted by its number of answers."""
     logs, weights = zip(*((math.log(speed), answers) for speed, answers in values), strict=True)
     return math.exp(float(np.average(logs, weights=weights)))
 

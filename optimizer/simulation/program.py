@@ -1,4 +1,4 @@
-"""Runs `build/bin/simulator`, which is built by `make setup`."""
+"""The simulator as a program: `build/bin/simulator`, built by `make setup`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRACE = "An arbiter writes one if it is told to: agents/arbiter/README.md."
 
 
 def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> Answer:
-    """The simulator's answer to `text`: one scenario, or {"scenarios": [...]}; errors call it
+    """Return the simulator's answer to `text`, one scenario or {"scenarios": [...]}; errors name it
     `place`.
 
     Raises: InputError with the simulator's refusal; EnvironmentMissing without the program.
@@ -31,9 +31,9 @@ def simulate(text: str, *, threads: int | None = None, place: str = "scenario") 
 
 
 def replay(trace: Path) -> Replay:
-    """The simulator's decisions where the arbiter of a trace decided.
+    """Return the simulator's decisions at the points of an arbiter's trace.
 
-    Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
+    Raises: InputError with the line if it is no trace; EnvironmentMissing without the program.
     """
     if not trace.exists():
         raise InputError(str(trace), expected="a trace", got="no such file", hint=_TRACE)
@@ -68,13 +68,13 @@ def _run(
 
 
 def reports(scenarios: Sequence[Mapping[str, object]]) -> list[Report]:
-    """The reports of several scenarios, in their order, on all cores."""
+    """Return the reports of several scenarios, in their order, simulated on all cores."""
     found = simulate(json.dumps({"scenarios": list(scenarios)}))
     return found["reports"]
 
 
 def percentile_s(latency: Latency, q: float) -> float:
-    """The q-th percentile [s] of a report's latency, one of those that the simulator gives."""
+    """Return the q-th percentile [s] of a report's latency, q in percent, one of those reported."""
     return next(p["value_s"] for p in latency["percentiles"] if p["q"] == q)
 
 

@@ -157,7 +157,7 @@ def rate_posterior(
             "node_years",
             expected="exposure above 0, or a prior with prior_node_years above 0",
             got="neither",
-            hint="A rate cannot be told from no time at all.",
+            hint="A rate needs some time of observation.",
         )
     shape = count + _not_negative("prior_count", prior_count)
     return RatePosterior(require_positive("prior_count + count", shape), exposure)

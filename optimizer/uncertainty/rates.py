@@ -64,7 +64,7 @@ class UncertainRates:
 
     @property
     def monotone(self) -> bool:
-        """True where availability is sure to fall with each uncertain figure (no limping nodes)."""
+        """True if availability is sure to fall with each uncertain figure (no limping nodes)."""
         return not self.mean().limps
 
     def with_values(self, values: Mapping[str, float]) -> FailureRates:

@@ -271,7 +271,7 @@ class _Worlds:
         return float(np.mean(self._reaches_from <= size))
 
     def enough(self, size: int, confidence: float) -> bool:
-        """True where share(size) >= confidence, solving only as many draws as that takes."""
+        """True if share(size) >= confidence, solving only as many draws as that takes."""
         total = len(self.draws)
         while (undecided := self._undecided(size)).size:
             if np.count_nonzero(self._reaches_from <= size) >= confidence * total:

@@ -1,11 +1,11 @@
-//! Which servers the sibling replicas of a request hold (sPARE section 3.2).
+//! The servers that the sibling replicas of a request hold (sPARE section 3.2).
 //!
-//! The tier above sends a request in several replicas, and each of them opens sessions here. The
-//! tier above stamps each replica, the application passes the stamp on (MySQL: in a comment of its
-//! statements), and here siblings are kept on different servers, as long as there are others: a
-//! replica that shares its server with a sibling cannot profit from the servers' diversity.
+//! The tier above sends a request in several replicas, and each of them opens sessions here. That
+//! tier stamps each replica, the application passes the stamp on (MySQL: in a comment of its
+//! statements), and this arbiter keeps siblings on different servers while others are available: a
+//! replica that shares its server with a sibling does not profit from the servers' diversity.
 //!
-//! A request is forgotten some time after its first session, and when there are too many: then its
+//! A request is forgotten some time after its first session, or when there are too many; then its
 //! late replicas may collide.
 
 use std::collections::{HashMap, VecDeque};

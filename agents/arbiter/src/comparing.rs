@@ -1,7 +1,7 @@
-//! The rules by which replies of a read's replicas are held against each other; `voting` holds them.
+//! The rules for the comparison of a read's replies; `voting` compares them.
 //!
-//! A reply's digest is SHA-256: equal digests are equal replies, whatever a server makes of its reply,
-//! and a reply is read once, in constant memory.
+//! A reply's digest is SHA-256, so equal digests mean equal replies, also if a server tries to
+//! forge one, and a reply is read once, in constant memory.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,5 +1,5 @@
 //! The configuration file (TOML), validated: unknown keys and impossible values are refused with
-//! the place, what was expected and what was got.
+//! the place, the expected and the given value.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

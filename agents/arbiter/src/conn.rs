@@ -1,8 +1,8 @@
 //! A socket with its read buffer and its timer.
 //!
-//! In the steady state of a busy connection nothing is allocated: the buffer is used again, and the
-//! timer is set again only when it goes off early (most deadlines are met and never looked at). An
-//! idle connection gives its buffer back, so that many of them cost little.
+//! In the steady state of a busy connection nothing is allocated: the buffer is reused, and the
+//! timer is set again only when it ends early (most deadlines are met and never checked). An idle
+//! connection returns its buffer, so many of them cost little.
 
 use std::future::{pending, poll_fn, Future};
 use std::io::{self, IoSlice};

@@ -1,4 +1,4 @@
-//! The protocols and policies to choose from, printed by `arbiter --policies`.
+//! The available protocols and policies, printed by `arbiter --policies`.
 
 use policy::{Policy, TOKENS};
 use serde_json::{json, Value};

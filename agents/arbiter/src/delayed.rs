@@ -1,4 +1,4 @@
-//! Replicas that are sent only while there is no answer (The Tail at Scale).
+//! Replicas that are sent only if there is no answer yet (The Tail at Scale).
 //!
 //! The runtime's timer counts whole milliseconds: a delay ends up to 1 ms late, never early.
 

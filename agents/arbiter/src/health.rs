@@ -1,12 +1,11 @@
-//! Dead servers are probed until they answer again; with TCP living ones are checked, where that is
-//! wanted.
+//! Probes of dead servers until they answer again; with TCP optional checks of living ones.
 //!
-//! A server dies for the policy when a connection to it fails (`Tier::server_failed`), or when
-//! `health_check.fall` checks in a row did. From then on it gets no request; it is probed after
-//! 250 ms, and then after twice the wait each time, up to 2 s: a restarted server is back soon, and a
-//! machine that is gone costs little. With a health check the probe is that check, and `rise` of them
-//! in a row, at its interval, bring the server in. One that somebody took out (`Tier::take_out`) is
-//! probed when they let it in again, and at once.
+//! A server is dead for the policy after a failed connection (`Tier::server_failed`), or after
+//! `health_check.fall` consecutive failed checks. From then on it gets no request. It is probed
+//! after 250 ms, then after twice the wait each time, up to 2 s, so a restarted server is back
+//! soon, and a missing machine costs little. With a health check the probe is that check, and
+//! `rise` consecutive good ones, at its interval, bring the server back. A server that was taken
+//! out (`Tier::take_out`) is probed at once when it is let in again.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

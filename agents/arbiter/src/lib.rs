@@ -3,18 +3,18 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `config` | the file |
-//! | `tier` | the state that all share; `traced` is its selector, `meter` what is measured |
-//! | `collision_avoidance` | which servers are kept apart |
-//! | `delayed` | when a hedge is due |
-//! | `comparing`, `voting` | replicas' replies, held against each other |
-//! | `memory`, `min_rate` | what clients make it hold, and how fast they have to be meanwhile |
-//! | `contract` | the protocols and policies that there are |
-//! | `listen`, `stream`, `splice` | where clients come in, what bytes travel on, two streams that are one |
-//! | `health` | which servers are there |
-//! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is what Redis and memcached share |
+//! | `config` | the configuration file |
+//! | `tier` | the shared state; `traced` is its selector, `meter` its measurements |
+//! | `collision_avoidance` | different servers for sibling replicas |
+//! | `delayed` | the delay of hedges |
+//! | `comparing`, `voting` | the comparison of replies |
+//! | `memory`, `min_rate` | memory held for clients, and their minimum rate meanwhile |
+//! | `contract` | the available protocols and policies |
+//! | `listen`, `stream`, `splice` | listeners, streams, two streams joined |
+//! | `health` | probes and health checks of servers |
+//! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is shared by Redis and memcached |
 //! | `admin`, `tls` | the API to watch and change it, and how its clients prove themselves |
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

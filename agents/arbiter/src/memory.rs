@@ -1,13 +1,12 @@
-//! Memory that clients make the arbiter hold: requests that come slowly, replies that are taken
-//! slowly.
+//! Memory held for clients: requests that arrive slowly, replies that are taken slowly.
 //!
-//! A bound per client does not bound the whole: ten clients that ask for 40 MB and read nothing took
-//! 417 MiB. So what a connection holds beyond a little of its own is counted for all threads
-//! together, and refused beyond `held_mib_max`: whoever asks then gets less of a buffer, or an error.
+//! A limit per client does not limit the total: ten clients that asked for 40 MB and read nothing
+//! took 417 MiB. So the memory of a connection beyond its first part is counted for all threads
+//! together, and refused beyond `held_mib_max`: the client then gets a smaller buffer, or an error.
 //!
-//! Nor does a bound of the whole leave room for others: a few clients can fill it and let it be full.
-//! So HTTP clients of one address get a share of it at most, and while more than half is held
-//! those that are slow are cut (`min_rate`).
+//! A limit of the total alone leaves no room for others, because a few clients can fill it. So HTTP
+//! clients of one address get a share of it at most, and while more than half is held slow clients
+//! are cut (`min_rate`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

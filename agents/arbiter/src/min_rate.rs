@@ -1,5 +1,5 @@
-//! How fast a client has to be while it holds what others need: a server's token, or memory when that
-//! is scarce.
+//! The minimum rate of a client that holds a resource which others need: a server's token, or
+//! scarce memory.
 
 use std::time::Duration;
 

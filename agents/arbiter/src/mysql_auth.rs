@@ -1,4 +1,4 @@
-//! How a password is proved: `mysql_native_password` and `caching_sha2_password`.
+//! Proof of a password: `mysql_native_password` and `caching_sha2_password`.
 //!
 //! Native: SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password))). Caching: SHA256(password) XOR
 //! SHA256(SHA256(SHA256(password)) + nonce). A server that has the password's hash in its cache

@@ -1,5 +1,5 @@
-//! Every parser on whatever bytes: what the fuzz targets (`agents/fuzz`) and the test of their
-//! corpus run. A broken promise is a panic.
+//! Every parser on arbitrary bytes, for the fuzz targets (`agents/fuzz`) and the test of their
+//! corpus. A broken promise is a panic.
 //!
 //! The promises: no panic and no endless loop; a parser that is fed in pieces finds the same ends as
 //! one that gets all at once; a head that is passed on is read by the next as it was read here.

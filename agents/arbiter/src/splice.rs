@@ -1,6 +1,6 @@
-//! Two connections joined: what one says goes to the other, until both have ended. One that has ended
-//! lets the other go on. Where no byte moves for long, one of them has vanished, or both are of no
-//! use, and both end.
+//! Two joined connections: the bytes of one go to the other, until both have ended. If one has
+//! ended the other may continue. If no byte moves for a long time, one of them has vanished, and
+//! both end.
 
 use std::future::{poll_fn, Future};
 use std::io;

@@ -1,4 +1,4 @@
-//! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
+//! `/v1/stats` and `/v1/config`: the tier's state in wire types.
 
 use wire::arbiter::{
     Compared, Config, Connections, Pinned, Requests, Server, ServerCompared, ServerStats, Siblings,

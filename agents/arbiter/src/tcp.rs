@@ -1,11 +1,11 @@
 //! Any protocol over TCP: a connection is passed through, byte by byte, to one server.
 //!
-//! A request is a connection. It waits for a server (and its token, where the policy has tokens) and
-//! keeps it to its end. A server that cannot be reached is dead and another is asked; of the client
-//! nothing has been read until then. The request is answered, and its latency taken, when the
-//! server's first byte comes: from the client's connecting, and for the policy from that to the
-//! server. What follows on the connection, pauses and all, is the client's affair, but for a silence
-//! of both sides that is longer than `idle_timeout_ms`: then somebody has vanished.
+//! A request is a connection. It waits for a server (and for its token, if the policy has tokens)
+//! and keeps it to its end. A server that cannot be reached is dead, and another one is tried;
+//! nothing of the client was read until then. The request is answered, and its latency measured, at
+//! the server's first byte: from the client's connection, and for the policy from the connection to
+//! the server. Later bytes and pauses do not count, except a silence of both sides for longer than
+//! `idle_timeout_ms`, which means that one of them has vanished.
 
 use std::sync::Arc;
 use std::time::Instant;

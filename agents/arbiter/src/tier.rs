@@ -1,4 +1,5 @@
-//! The tier behind the arbiter: the one selector, its clock, who waits for a server, the counters.
+//! The tier behind the arbiter: the selector, its clock, the requests that wait for a server, the
+//! counters.
 //!
 //! `leases` are what a request gets from it, a `flight` is one replica under way, `uploads` are the
 //! requests whose bodies are passed on as they come.

@@ -1,8 +1,8 @@
-//! The selector with, if wanted, a trace: each call that changes it and what came of it as a line
-//! of JSON (`policy::trace` has the form, `simulator --replay` makes the calls again).
+//! The selector with an optional trace: each call that changes it, and its result, as a line of
+//! JSON (`policy::trace` has the format, `simulator --replay` repeats the calls).
 //!
-//! There is no other way to change the selector than the methods here: none is left out. Lines are
-//! gathered in memory and written 64 KiB at a time, whole lines only, under the tier's lock. A file that
+//! The selector can be changed only by the methods here, so no call is missing. Lines are gathered
+//! in memory and written 64 KiB at a time, whole lines only, under the tier's lock. A file that
 //! cannot be written ends the trace, never a request.
 
 use std::fs::File;

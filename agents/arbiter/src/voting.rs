@@ -1,4 +1,4 @@
-//! The replies of a read's replicas, held against each other.
+//! The comparison of the replies of a read's replicas.
 //!
 //! Each complete good reply casts a vote in its read's [`ReplyVote`]: a digest of what the client would
 //! see. When the last replica has ended the votes are counted: a server whose vote differs from that

@@ -1,4 +1,4 @@
-//! The answer to an operation over HTTP, judged.
+//! The judgement of the answer to an operation over HTTP.
 
 use std::time::SystemTime;
 

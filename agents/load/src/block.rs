@@ -1,4 +1,4 @@
-//! One block: its loops, each on a thread of its own, and what records for them.
+//! One block: its loops, each on its own thread, and their recorder.
 
 use std::io;
 use std::path::Path;

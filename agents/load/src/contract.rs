@@ -1,5 +1,5 @@
-//! A worker by the contract of `experiments/load/README.md`: plan in, records out, word by word over
-//! the runner's socket.
+//! A worker by the contract of `experiments/load/workers/README.md`: plan in, records out, messages
+//! over the runner's socket.
 
 use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};

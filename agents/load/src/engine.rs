@@ -1,9 +1,9 @@
-//! The open loop: every request leaves at its own time, whatever became of those before it.
+//! The open loop: every request is sent at its own time, independent of earlier answers.
 //!
-//! A client that waits for an answer before it goes on lets a stalled server stall the arrivals, and
-//! the worst requests are never sent (coordinated omission). Here the schedule is drawn ahead; a
-//! request that is due leaves on a connection that is idle, or on a new one, and its latency counts
-//! from the moment when it was due.
+//! If a client waits for an answer before it continues, a stalled server stalls the arrivals, and
+//! the worst requests are never sent (coordinated omission). Here the schedule is drawn in advance.
+//! A due request is sent on an idle connection, or on a new one, and its latency counts from its
+//! due time.
 //!
 //! One thread is one loop over `epoll`, edge-triggered: a request costs one write and one read. It
 //! looks at the schedule after each event, and sleeps by a timer of the kernel (`timerfd`), since

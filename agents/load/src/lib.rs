@@ -1,9 +1,9 @@
-//! The native load worker: an open loop in Rust, by the contract of `experiments/load/README.md` or
-//! as a worker of a Locust master.
+//! The native load worker: an open loop in Rust, by the contract of
+//! `experiments/load/workers/README.md` or as a worker of a Locust master.
 //!
-//! Locust's own clients wait in Python for each answer: at some thousand requests a second they are
-//! late themselves. Read `engine.rs` first (when a request leaves), then `conn.rs` (what becomes of
-//! it), then `block.rs` (threads and records).
+//! Locust's own clients wait in Python for each answer, and are late themselves at some thousand
+//! requests a second. Read `engine.rs` first (sending), then `conn.rs` (connections and answers),
+//! then `block.rs` (threads and records).
 
 pub mod account;
 pub mod answer;

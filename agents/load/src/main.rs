@@ -15,7 +15,7 @@ const USAGE: &str = "\
 loadworker: an open loop of load
 
   loadworker --plan FILE --records FILE --control-fd N
-      a block as experiments/load/README.md has it; the runner starts it so
+      a block by the contract of experiments/load/workers/README.md; the runner starts it so
   loadworker --plan FILE --master HOST [--port 5557] [--records FILE] [--connect-timeout 60]
       a worker of a Locust master; the totals of each block go to stdout, a line of JSON
   loadworker --protocols

@@ -1,4 +1,4 @@
-//! How a request ended.
+//! The outcome of a request.
 
 /// The outcomes of `contracts/load-record.schema.json`; `experiments/load/client.py` says what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! Takes records from the loops and writes them, on a thread that holds up no request.
+//! Takes records from the loops and writes them, on a thread that delays no request.
 //!
-//! A killed worker loses what came in the last tenth of a second. On a full disk the lines wait in
-//! memory (there are at most as many as arrivals) and are tried again.
+//! A killed worker loses the records of the last tenth of a second. On a full disk the lines wait
+//! in memory (at most as many as arrivals) and are tried again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! TLS to a server: whose certificates are trusted, and the handshake of a connection.
+//! TLS to a server: trusted certificates, and the handshake of a connection.
 
 use std::sync::Arc;
 

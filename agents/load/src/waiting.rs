@@ -1,4 +1,4 @@
-//! How a loop sleeps: until something comes, until a time, or until it is told to stop.
+//! Sleep of a loop: until an event, until a time, or until it is stopped.
 //!
 //! `epoll`'s own time-out counts in milliseconds; a timer of the kernel (`timerfd`) ends within a
 //! tenth of one. Where a request is due the timer is set earlier by about that, and the rest of the

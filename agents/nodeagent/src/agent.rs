@@ -1,4 +1,4 @@
-//! The agent's life: prepare the machine, undo what was left, run the role, serve, and end in
+//! The agent's lifecycle: prepare the machine, undo left faults, run the role, serve, and end in
 //! order.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Time as an argument: an entry point reads the clock, everything below is given a `Moment`.
+//! Time as an argument: an entry point reads the clock, everything below gets a `Moment`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,8 @@
 //! Process 1: runs the agent as its child, passes the wish to end on to it and reaps every orphan.
 //!
-//! Two processes instead of one, so that reaping strangers never races with the agent's own
-//! waiting, and so that an agent that is killed is started again, finds its journal and undoes its
-//! faults. One that is stopped, as a role that is root may do, is continued: a lease must end.
+//! Two processes instead of one, so that reaping orphans never races with the agent's own waiting,
+//! and so that a killed agent is restarted, finds its journal and undoes its faults. A stopped
+//! agent (a role that is root may stop it) is continued, because a lease must end.
 
 use std::collections::VecDeque;
 use std::process::Command;

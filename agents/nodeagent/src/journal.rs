@@ -1,6 +1,5 @@
-//! The undo journal: one file per fault, on disk before the fault is, gone after it is undone. What
-//! is no record of a fault is set aside, in a folder of its own: it hides no other, and is there to
-//! be looked at.
+//! The undo journal: one file per fault, on disk before the injection, removed after the undo. A
+//! file that is no record of a fault is moved to a separate folder for inspection.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The node agent: process 1 in a machine. It runs the role, tells its state, pushes host metrics,
+//! The node agent: process 1 in a machine. It runs the role, reports its state, sends host metrics,
 //! injects faults and undoes them.
 //!
 //! Read `engine.rs` first (the life of a fault), then `faults/mod.rs` (the trait behind which they

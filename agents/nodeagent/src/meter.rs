@@ -1,8 +1,8 @@
-//! Measures one fault from a thread of its own, so that no undo waits for a look.
+//! Measures one fault in a separate thread, so that no undo waits for a measurement.
 //!
-//! It looks when the fault is in, a quarter of a second later and then each second: a few
-//! milliseconds of CPU time at most. What a look finds that ends after the fault began to be undone
-//! is thrown away, for it may have seen the undone machine.
+//! It measures when the fault is in, a quarter of a second later and then each second, with a few
+//! milliseconds of CPU time at most. A measurement that ends after the undo began is discarded,
+//! because it may have seen the restored machine.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;

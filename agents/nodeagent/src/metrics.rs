@@ -1,4 +1,4 @@
-//! Host metrics: what the machine's cgroup and data interface did since the last look.
+//! Host metrics: the activity of the machine's cgroup and data interface since the last reading.
 
 use std::path::Path;
 use std::time::Duration;

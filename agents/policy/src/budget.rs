@@ -2,9 +2,9 @@
 //! over a sliding window.
 //!
 //! Within any window there are at most `extra_load_max` x requests + 10 extras (the 10 let a tier
-//! without traffic replicate at all). A request that would exceed it gets r = 1, and so do all that
-//! follow until the extras are below 80 % of that: the way back is not the way there, so that it does
-//! not flutter. As in the retry budgets of Finagle and linkerd.
+//! with little traffic replicate at all). A request that would exceed the limit gets r = 1, and so
+//! do all later ones until the extras are below 80 % of it; this hysteresis avoids fast changes. As
+//! in the retry budgets of Finagle and linkerd.
 
 use crate::TimeUs;
 

@@ -3,10 +3,10 @@
 //! psi = R - 1/mu + q^3 / mu,   q = 1 + outstanding * clients + queue
 //!
 //! with R the smoothed response time, 1/mu the smoothed service time and `queue` the queue that the
-//! server reports. Passive: our servers report nothing. Every request of the tier goes through this
-//! arbiter, so `clients` is 1 and what is queued is what is outstanding (`queue` is 0); 1/mu is
-//! estimated by latency over replicas under way. C3's rate control is not done: tokens and the
-//! bounded queue stand there. An error counts as infinite.
+//! server reports. Our servers report nothing. Every request of the tier goes through this arbiter,
+//! so `clients` is 1 and the queue is the outstanding requests (`queue` is 0); 1/mu is estimated by
+//! latency over replicas in flight. There is no rate control of C3: tokens and the bounded queue
+//! replace it. An error counts as infinite.
 
 use crate::policy::{Rule, SelectionRule};
 use crate::server::Server;

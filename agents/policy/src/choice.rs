@@ -1,9 +1,9 @@
-//! The choice itself: what is known of the servers, and the structures in which each kind of policy
-//! finds the next ones without looking at all of them.
+//! The choice itself: the known state of the servers, and the structures in which each kind of
+//! policy finds the next ones without looking at all of them.
 //!
 //! | kind of policy | structure | cost of a choice of r among M |
 //! |---|---|---|
-//! | in turn | a counter | O(r), and a step for each server that cannot be had |
+//! | in turn | a counter | O(r), and a step for each unavailable server |
 //! | drawn (random, peak-ewma, hot-cold) | a dense list of servers | O(sample) |
 //! | ranked (the others) | a tournament tree over the servers' ranks | O(r log M) |
 

@@ -1,17 +1,18 @@
-//! Outlier ejection: a server that fails is taken out for a while, whatever the policy thinks of it.
+//! Outlier ejection: a failing server is taken out for a time, independent of the policy.
 //!
-//! Out after `consecutive_failures` in a row, or when `failure_share` of at least `requests_min`
-//! replies within the window were failures. The first time for `out_us_first`, then for twice as
-//! long each time, at most `out_us_max`; each such time in between without a new ejection takes one
-//! doubling back. At most `out_share_max` of the servers that are alive are out at a time: when all
-//! fail, the fault is not the server's. Nor is it where the others, taken together, fail half as often
-//! as it does, in that window: that is a page, or a statement, that fails everywhere. After Envoy's
-//! outlier detection.
+//! A server is out after `consecutive_failures` in a row, or when `failure_share` of at least
+//! `requests_min` replies within the window were failures. The first time it is out for
+//! `out_us_first`, then twice as long each time, at most `out_us_max`; each such time without a new
+//! ejection takes one doubling back. At most `out_share_max` of the living servers are out at a
+//! time, because the fault is not the server's if all fail. It is not the server's either if the
+//! other servers together fail at least half as often in that window: then a page, or a statement,
+//! fails everywhere. After Envoy's outlier detection.
 //!
-//! A server that was out long enough is probed with one request at a time, and the first reply to
-//! one sent since then decides. A probe may hang or fail, so it is a copy of a request that another server has,
-//! too. What cannot be copied is a probe only where nothing else comes: a whole session (MySQL at one
-//! replica, TCP), or a request of a tier in which nothing could be copied for `out_us_max`.
+//! A server that was out long enough is probed with one request at a time, and the first reply to a
+//! request sent since then decides. A probe may hang or fail, so it is a copy of a request that
+//! another server has too. A request that cannot be copied is a probe only if there is no other: a
+//! whole session (MySQL at one replica, TCP), or a request of a tier without a copyable request for
+//! `out_us_max`.
 
 use serde::{Deserialize, Serialize};
 

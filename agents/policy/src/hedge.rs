@@ -1,6 +1,6 @@
 //! Hedging (Dean and Barroso, The Tail at Scale, CACM 2013): no tokens and `tad`'s rank, one server
-//! at first, and another each time that a percentile of the observed latencies has gone by without an
-//! answer. With the fewest under way as its rank p95 was twice as high in simulation.
+//! first, and another each time that a percentile of the observed latencies has passed without an
+//! answer. With the number of requests in flight as rank p95 was twice as high in simulation.
 
 use crate::policy::{Rule, SelectionRule, HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use crate::tad;

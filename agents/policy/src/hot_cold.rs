@@ -3,9 +3,9 @@
 //! quantile of those of its peers; the cold one with the lowest latency is taken, or if all are hot
 //! the one with the fewest in flight. A choice looks at 16 servers (Prequal's pool of probes).
 //!
-//! Passive: nothing is probed. In flight is what this arbiter has under way, the latency is the
-//! smoothed one at about the load that the server has now (Prequal's servers report just that).
-//! A server whose last reply was an error comes after the hot ones.
+//! No probes are sent. The requests in flight are this arbiter's, and the latency is the smoothed
+//! one at about the server's present load (which Prequal's servers report). A server whose last
+//! reply was an error comes after the hot ones.
 
 use crate::policy::{Rule, Sample, SelectionRule};
 use crate::server::Server;

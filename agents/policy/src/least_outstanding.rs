@@ -1,7 +1,7 @@
-//! Least outstanding: the servers with the fewest replicas under way (join the shortest queue, as
+//! Least outstanding: the servers with the fewest replicas in flight (join the shortest queue, as
 //! the arbiter sees it: Winston, Optimality of the shortest line discipline, 1977). Of equals, the
 //! one that was chosen longest ago. A server whose last reply was an error comes after all others
-//! while that counts: it would be idle because it fails fast.
+//! while that observation counts, because a server that fails fast looks idle.
 
 use crate::policy::{Moment, Rule, SelectionRule};
 use crate::server::Server;

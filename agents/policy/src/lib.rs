@@ -5,19 +5,19 @@
 //! trace gives the same decisions in both.
 //!
 //! A request *acquires* up to `r` different servers and gets [`Grant`]s: at once as many as the
-//! policy allows, the rest as servers are released, or later with [`Selector::hedge`]. Who holds a
-//! grant reports what it saw with [`Selector::observe`] and gives the server back with
+//! policy allows, the rest as servers are released, or later with [`Selector::hedge`]. The holder
+//! of a grant reports its observation with [`Selector::observe`] and returns the server with
 //! [`Selector::release`].
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `selector` | the interface; the guardrails before and after each choice; who waits |
+//! | `selector` | the interface; the guardrails before and after each choice; waiting requests |
 //! | `choice` | the structures that find the next servers without looking at all of them |
-//! | `server` | what is known of a server |
-//! | `policy` | what a policy is |
+//! | `server` | the known state of a server |
+//! | `policy` | the definition of a policy |
 //! | `round_robin`, `random`, `least_outstanding`, `peak_ewma`, `c3`, `hot_cold`, `hedge`, `tad_paper`, `tad` | one policy each |
 //! | `budget`, `ejection` | the guardrails |
-//! | `trace` | calls and what came of them, as lines that can be replayed |
+//! | `trace` | calls and their results, as lines that can be replayed |
 //! | `pool`, `tournament`, `roster`, `recency`, `percentile`, `rng`, `pending` | data structures |
 //!
 //! To add a policy: a module with its `RULE`, its `mod` line and its line in [`ALL`]. The tests of

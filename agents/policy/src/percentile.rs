@@ -1,8 +1,8 @@
 //! A percentile of recent latencies in constant memory and time.
 //!
-//! A histogram whose buckets grow with the value (16 per power of two, so that an answer is at most
-//! 1/16 too high); all counts are halved when there are 2048, so that the past fades: what came
-//! 2048 observations ago counts half. The answer is worked out again every 64 observations.
+//! A histogram whose buckets grow with the value (16 per power of two, so an answer is at most 1/16
+//! too high). All counts are halved when there are 2048, so older observations count less: one 2048
+//! observations ago counts half. The answer is computed again every 64 observations.
 
 const SUB_BITS: u32 = 4;
 const SUB: u64 = 1 << SUB_BITS;

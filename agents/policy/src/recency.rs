@@ -1,5 +1,5 @@
-//! Servers in the order in which they were last observed, so that what ages out is found in O(1):
-//! a doubly linked list over the servers' indexes.
+//! Servers in the order of their last observation, so that expired ones are found in O(1): a doubly
+//! linked list over the servers' indexes.
 
 use crate::ServerId;
 

@@ -1,5 +1,4 @@
-//! Servers that can be had, as a dense list to draw from: any r of them in O(r), any change in
-//! O(1).
+//! Available servers, as a dense list to draw from: any r of them in O(r), any change in O(1).
 
 use crate::rng::Rng;
 use crate::ServerId;

@@ -1,7 +1,7 @@
 //! Round robin: servers in turn, whatever their load (sPARE section 3.1, the baseline).
 //!
-//! `r` replicas go to the next `r` servers in order; the following request goes on behind them. A
-//! server that is dead, ejected or excluded is stepped over, one to avoid is left for the end.
+//! `r` replicas go to the next `r` servers in order; the next request continues behind them. A
+//! dead, ejected or excluded server is skipped; one to avoid comes last.
 
 use crate::policy::{Rule, SelectionRule};
 use crate::ServerId;

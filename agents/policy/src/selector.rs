@@ -1,4 +1,5 @@
-//! The one interface to all policies, and what they share: guardrails, the queue of waiting requests.
+//! The interface to all policies, and their common parts: guardrails, the queue of waiting
+//! requests.
 //!
 //! Rules that hold for every policy, at any time (the property tests check them):
 //! - a request never gets the same server twice, nor one it excluded, and a dead one only where it

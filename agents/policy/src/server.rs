@@ -1,6 +1,6 @@
-//! The state of one server: alive, in use, how fast it was when observed.
+//! The state of one server: alive, in use, its observed latency.
 //!
-//! All estimates are kept up whatever the policy, so that a change of policy finds them.
+//! All estimates are maintained with every policy, so that a change of policy finds them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,12 @@
-//! TAD with what sPARE leaves out. Tokens, look-ups and waiting are those of `tad_paper`; the rank is
-//! another:
+//! TAD with additions to sPARE. Tokens, look-ups and waiting are those of `tad_paper`; the rank
+//! differs:
 //!
 //! - an observation ages out, and a request is its probe (else a server that was slow once is never
 //!   seen to be fast again): one request in ten at most, and none of one replica waits for the probe
 //!   alone, it gets the best server too (`Selector::replicas`);
 //! - an error counts as infinite latency;
 //! - the latency is smoothed: the last one says more of the last request than of the server;
-//! - it grows with the square of what is under way: n requests that share a server hold up the next
+//! - it grows with the square of the requests in flight: n requests that share a server delay the next
 //!   one and each other. In proportion to n, the mean, p99 and p99.9 were higher in simulation;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
 

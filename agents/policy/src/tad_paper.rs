@@ -6,8 +6,8 @@
 //! servers were fastest when last observed; of equals, the one nearer to the head. If h < r are
 //! there it takes the h, and the remaining r - h as tokens return.
 //!
-//! To the letter: the last observed latency counts for ever, and an error is a reply like any other,
-//! so that only the guardrails keep a server that fails fast from looking fast.
+//! To the letter: the last observed latency never expires, and an error is a reply like any other,
+//! so only the guardrails stop a server that fails fast from looking fast.
 
 use crate::policy::{Rule, SelectionRule, TOKENS};
 

@@ -1,4 +1,4 @@
-//! For operators: whether the node serves, and its counters.
+//! The API for operators: health of the node, and its counters.
 
 use std::fmt::Write;
 use std::rc::Rc;

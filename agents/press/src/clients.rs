@@ -1,7 +1,7 @@
-//! Clients: one request at a time on each connection. A node that takes no requests, or has as many
-//! clients as it may have, does not answer at all: whoever connects waits in the kernel's queue,
-//! and when that is full its calls are not heard (Broadwell 2004, section 4.1). The third
-//! configuration says 503 instead.
+//! Clients: one request at a time on each connection. A node that takes no requests, or has its
+//! maximum of clients, does not answer at all: new clients wait in the kernel's queue, and when
+//! that is full their calls are not answered (Broadwell 2004, section 4.1). The third configuration
+//! answers 503 instead.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! Bytes on connections between nodes: a length of four bytes (little endian, as all numbers), a byte
-//! for the kind, the rest. Nothing a peer sends is believed: lengths and names are checked before they
-//! are used.
+//! Bytes on connections between nodes: a length of four bytes (little endian, as all numbers), a
+//! byte for the kind, the rest. Lengths and names from a peer are checked before they are used.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

@@ -1,5 +1,5 @@
-//! The node in its process: what happens in sockets and files goes in, what it wants is done. One
-//! thread, so that nothing here is locked.
+//! The node in its process: events of sockets and files are its input, and its actions are carried
+//! out. One thread, so there are no locks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a server of files needs.
+//! The part of HTTP/1.1 that a server of files needs.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,12 +1,12 @@
 //! PRESS: nodes that behave as one HTTP server and share their memories (Carrera and Bianchini;
 //! Broadwell 2004, section 3.1). `README.md` has the protocol; begin with `core/node.rs`.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | `core` | the protocol, without clock, sockets or disk |
 //! | `codec` | its messages as bytes |
 //! | `engine` | the node in its process |
-//! | `peers`, `clients`, `admin` | who connects |
+//! | `peers`, `clients`, `admin` | connections of nodes, users and operators |
 //! | `http`, `names` | requests and replies; names of pages |
 //! | `config`, `server` | the program |
 

@@ -1,5 +1,5 @@
-//! Kept connections between nodes. Of two nodes the later in the list looks for the earlier, for as
-//! long as both would have the connection.
+//! Kept connections between nodes. Of two nodes the later one in the list connects to the earlier
+//! one, while both want the connection.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -5,8 +5,8 @@
 //! after the other. Events beyond the year wait in a heap until their day comes into the year. With
 //! about one event a day each costs a constant time, however many are pending.
 //!
-//! Nothing is deleted: who reschedules carries a version, and drops what comes with an old one.
-//! Events of one instant come in the order in which they were put in.
+//! Nothing is deleted: a rescheduled event has a new version, and events with an old version are
+//! dropped. Events of one instant come in the order of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Which scenarios are refused: the first value that cannot be simulated, with its place.
+//! Checks of scenarios: the first value that cannot be simulated, with its place.
 
 use policy::Policy;
 

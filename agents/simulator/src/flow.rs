@@ -1,14 +1,14 @@
 //! The flow of requests: the arbiter of each tier, as the simulator drives the policy.
 //!
-//! A request at a tier belongs to a *connection*: with HTTP one of its own, with MySQL one for all
-//! calls of the copy above. The connection asks the tier's selector for r servers, once. Each of its
-//! requests is copied to all of them; the first good reply is the answer, the others run to their
-//! end (sPARE cancels nothing). A server that lags skips what is answered meanwhile. A server that
-//! is granted when the answer is there is not used. Where the policy delays copies (`hedge`) a
-//! connection holds one server: after each answer the one that gave it. A copy does a piece of its
-//! work, makes its share of the calls to the tier below, one after the other, does the next piece,
-//! and holds its grant all that time; its connection below is idle meanwhile. What it does after its
-//! reply (`after_s`) takes cores, and nobody waits for it.
+//! A request at a tier belongs to a *connection*: with HTTP its own one, with MySQL one for all
+//! calls of the copy above. The connection asks the tier's selector for r servers, once. Each of
+//! its requests is copied to all of them; the first good reply is the answer, the others run to
+//! their end (sPARE cancels nothing). A server that lags skips answered requests. A server that is
+//! granted after the answer is not used. If the policy delays copies (`hedge`), a connection holds
+//! one server: after each answer the one that gave it. A copy does a piece of its work, makes its
+//! share of the calls to the tier below, one after the other, does the next piece, and holds its
+//! grant all the time; its connection below is idle meanwhile. Its work after the reply (`after_s`)
+//! uses cores, and no request waits for it.
 
 use policy::{Ask, Hedge, Observation};
 

@@ -1,7 +1,7 @@
-//! The host's own cores, for which all servers compete, where they are machines of one host.
+//! The cores of a host for which all servers compete, if they are machines of one host.
 //!
-//! Who wants to run gets a core if there are enough, else all get the same share of one, as a fair
-//! scheduler gives it: `pace`. `host_sharing` keeps it up.
+//! Each runnable job gets a core if there are enough, otherwise all get the same share of one, as
+//! by a fair scheduler: `pace`. `host_sharing` maintains it.
 
 use crate::scenario;
 

@@ -3,9 +3,9 @@
 //!
 //! Read `flow` first (what a request does), then `server` (how jobs share one), `calendar`.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `scenario`, `checks` | the JSON that goes in, and what of it is refused |
+//! | `scenario`, `checks` | the JSON input, and its checks |
 //! | `engine` | clock, arrivals, ends of work |
 //! | `flow` | connections, copies, answers: the arbiter's part |
 //! | `disturbance` | neighbours, limping, crashes |
@@ -13,7 +13,7 @@
 //! | `host`, `host_sharing` | cores that all servers share |
 //! | `calendar` | pending events |
 //! | `distribution` | random times and counts |
-//! | `measure`, `report` | batches, intervals, the JSON that comes out |
+//! | `measure`, `report` | batches, intervals, the JSON output |
 //! | `many` | scenarios side by side on threads |
 //! | `replay` | an arbiter's trace, decision by decision |
 

@@ -1,5 +1,5 @@
-//! A cap on cores as control groups enforce it: so much CPU time in each period, used as fast as
-//! there are cores, then nothing until the period is over.
+//! A cap on cores as control groups enforce it: an amount of CPU time in each period, used as fast
+//! as the cores allow, then nothing until the period ends.
 //!
 //! A page of 60 ms of CPU so takes 120 ms on a cap of 0.4 cores, and a query of 0.5 ms takes 0.5 ms
 //! on one of 0.25, where processor sharing says 150 ms and 2 ms. A period begins with the first job

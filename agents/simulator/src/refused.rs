@@ -1,4 +1,4 @@
-//! Why a scenario is refused.
+//! The reason for refusing a scenario.
 
 use thiserror::Error;
 

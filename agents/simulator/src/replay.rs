@@ -1,5 +1,5 @@
-//! A trace of an arbiter, replayed: the same calls to the selector that the simulated tiers use, and
-//! whether each had the outcome that the arbiter's had.
+//! The replay of an arbiter's trace: the same calls to the selector of the simulated tiers,
+//! compared with the arbiter's results.
 
 use std::io::{BufRead, Read};
 

@@ -1,4 +1,4 @@
-//! The input: the JSON of a scenario (`checks` says what is refused).
+//! The input: the JSON of a scenario (checked by `checks`).
 
 use policy::Policy;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
 //! One server: jobs that share its cores, in virtual time.
 //!
 //! Under processor sharing all jobs get the same rate, min(1, V / n) of a core times the server's
-//! speed. So the work that each has got since the server was last idle is one number, the virtual
-//! time; a job ends when that reaches its value at the start plus its work. Whatever comes, goes or
-//! slows down, the order in which jobs end stays, and an event costs O(log n).
+//! speed. So the work of each since the server was last idle is one number, the virtual time; a job
+//! ends when that reaches its value at the start plus its work. Arrivals, departures and changes of
+//! speed do not change the order in which jobs end, and an event costs O(log n).
 //!
-//! With a quota (`quota.rs`) they share what is left of the period's CPU time. A server that is slowed
-//! has no bursts: whoever slows it uses them.
+//! With a quota (`quota.rs`) they share the rest of the period's CPU time. A slowed server has no
+//! bursts, because the neighbour uses them.
 //!
 //! First come, first served: at most V jobs share (each has a core), the others wait in line.
 

@@ -1,6 +1,6 @@
 """A design from a Compose file: `sparecraft import compose`.
 
-Read `design.py` first: it leads from the file to the folder.
+Read `design.py` first: it makes the folder from the file.
 """
 
 from experiments.importers.compose.design import Imported, import_compose

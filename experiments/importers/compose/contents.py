@@ -1,4 +1,4 @@
-"""Files of a project that go into a design: bounded, Dockerfiles for any builder."""
+"""Files of a project that are copied into a design: limited in size, with portable Dockerfiles."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measured(path: Path, source: ConfigFile, key: Key) -> None:
 
 def _too_large(source: ConfigFile, key: Key, expected: str, got: str) -> InputError:
     return source.error(
-        *key, expected=expected, got=got, hint="Take out what the service does not need."
+        *key, expected=expected, got=got, hint="Remove parts that the service does not need."
     )
 
 

@@ -1,4 +1,4 @@
-"""`import_compose`: from a Compose file to a design's folder, whole or not at all."""
+"""`import_compose`: make a design's folder from a Compose file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -204,9 +204,7 @@ def _sources_missing(services: Mapping[str, Service]) -> list[InputError]:
                 )
         elif not build.context.is_dir():
             found.append(
-                one.source.error(
-                    *build.key, expected="a folder that is there", got=str(build.context)
-                )
+                one.source.error(*build.key, expected="an existing folder", got=str(build.context))
             )
         elif build.inline is None and not (build.context / build.dockerfile).is_file():
             found.append(

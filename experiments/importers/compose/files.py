@@ -1,6 +1,6 @@
 """A Compose file together with the files that it names: `include`, and `extends` with a file.
 
-As Compose has it: of each file first `include`, then `extends`, then it is merged with the next;
+As in Compose: of each file first `include`, then `extends`, then it is merged with the next;
 relative paths are those of the file's own folder, and of an included project's `project_directory`.
 """
 
@@ -99,7 +99,7 @@ class _Files:
                 place,
                 expected=f"at most {FILES_MAX} Compose files that name each other",
                 got="more",
-                hint="Write what they have into fewer files.",
+                hint="Write their content into fewer files.",
             )
         variables = Variables(values)
         found = part_of(read_compose(path, variables))
@@ -143,7 +143,7 @@ class _Files:
         """The file that a part names, from `folder`."""
         path = self.local(told, folder, place)
         if not path.is_file():
-            raise InputError(place, expected="a file that is there", got=str(told.value))
+            raise InputError(place, expected="an existing file", got=str(told.value))
         return path
 
     def local(self, told: Part, folder: Path, place: str) -> Path:
@@ -332,5 +332,5 @@ def _too_deep(place: str, what: str) -> InputError:
         place,
         expected=f"at most {DEPTH_MAX} {what}",
         got="more",
-        hint="Write what they have into fewer of them.",
+        hint="Write their content into fewer of them.",
     )

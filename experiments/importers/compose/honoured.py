@@ -1,4 +1,4 @@
-"""Parts of a Compose file that have no meaning in a fleet: a line each, with its place."""
+"""Parts of a Compose file without effect in a fleet: one line each, with its place."""
 
 from __future__ import annotations
 

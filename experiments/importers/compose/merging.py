@@ -1,7 +1,7 @@
 """Parts of Compose files, each with the place where it is written, merged by Compose's rules.
 
 The rules are those of the specification's chapter on merging: keys of mappings are merged, items of
-lists are added, a single value takes the other's place; what differs from it stands in the tables.
+lists are added, a single value replaces the other; the tables have the exceptions.
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ class _Reading:
         return self.scalar(node, key)
 
     def mapping(self, node: yaml.MappingNode, key: Key) -> JsonObject:
-        """Its own keys, and before them those of `<<`."""
+        """Return the keys of a mapping, merged with those of `<<`, over which its own take
+        precedence.
+        """
         merged: JsonObject = {}
         own: JsonObject = {}
         for name, value in node.value:
@@ -175,7 +177,7 @@ def _schema_errors(source: ConfigFile) -> Iterator[InputError]:
 
 
 def _deepest(error: Any) -> Any:
-    """Of alternatives that all fail, the complaint that lies deepest in the file."""
+    """Return the error of failed alternatives that is deepest in the file."""
     while error.context:
         error = max(error.context, key=lambda one: len(one.absolute_path))
     return error

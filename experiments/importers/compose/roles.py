@@ -1,4 +1,4 @@
-"""A service as a role's folder: role.json, its build context, files that lie over its image."""
+"""A service as a role's folder: role.json, its build context, files that replace its image's."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _seed(mount: Mount, service: Service) -> Path | None:
         return None
     path = (source.path.parent / seed).resolve()
     if not path.exists():
-        raise source.error(*key, "seed", expected="a file or folder that is there", got=seed)
+        raise source.error(*key, "seed", expected="an existing file or folder", got=seed)
     return path
 
 
@@ -191,7 +191,7 @@ def _grant(
     if "file" in told:
         path = (source.path.parent / str(told["file"])).resolve()
         if not path.is_file():
-            raise source.error(*key, "file", expected="a file that is there", got=str(told["file"]))
+            raise source.error(*key, "file", expected="an existing file", got=str(told["file"]))
         measured(path, source, key)
         copy(path, target)
     elif "content" in told or "environment" in told:

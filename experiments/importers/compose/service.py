@@ -1,4 +1,4 @@
-"""The services of a Compose file in one form, whichever of its syntaxes they are written in."""
+"""The services of a Compose file in one form, for all of its syntaxes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Service:
 
     @property
     def key(self) -> Key:
-        """Its place in the file."""
+        """The place of the service in the file."""
         return ("services", self.name)
 
 
@@ -255,7 +255,9 @@ class _Reader:
         )
 
     def pairs(self, told: Any, *key: str) -> Iterator[tuple[str, str | None]]:
-        """Of a list of NAME=value, or a mapping; a name alone is the environment's."""
+        """Read a list of NAME=value, or a mapping; a name without a value is taken from the
+        environment.
+        """
         items: list[tuple[str, Any]] = []
         if isinstance(told, dict):
             items = list(told.items())
@@ -281,7 +283,7 @@ class _Reader:
                 raise self.refuse(
                     "env_file",
                     *([] if isinstance(files, str) else [at]),
-                    expected="a file that is there",
+                    expected="an existing file",
                     got=str(one["path"]),
                     hint="Make it, or say required: false.",
                 )

@@ -1,4 +1,4 @@
-"""From services to tiers: what each speaks and where, state, arbiter, and who calls whom."""
+"""Tiers from services: protocol, port, state, arbiter, and calls between tiers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tier:
 
     @property
     def nodes(self) -> int:
-        """Its machines."""
+        """The number of machines."""
         return self.service.replicas
 
 
@@ -151,7 +151,7 @@ def tiers_of(
 
 
 def is_recognised(service: Service) -> bool:
-    """True where the file, or the image's name, tells what the service speaks and where."""
+    """Tell whether the file, or the name of the image, defines the service's protocol and port."""
     try:
         return _answer(service, lambda _: None) is not None
     except InputError:
@@ -367,5 +367,5 @@ def machines_allowed(tiers: Iterable[Tier]) -> Iterator[InputError]:
                 "replicas",
                 expected=f"1 to {MACHINES_MAX} machines",
                 got=str(tier.nodes),
-                hint="Take the service out where none of it is wanted.",
+                hint="Remove the service if it is not needed.",
             )

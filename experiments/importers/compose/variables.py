@@ -1,4 +1,4 @@
-"""Variables in a Compose file, by Compose's rules: the environment wins over `.env`."""
+"""Variables in a Compose file, by Compose's rules: the environment has precedence over `.env`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variables:
-    """Their values, and the names that were asked for and have none."""
+    """Values of variables, and the requested names without a value."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -148,5 +148,5 @@ def bounded(path: Path, bytes_max: int) -> None:
             str(path),
             expected=f"a file of at most {bytes_max:,} bytes",
             got=f"{size:,}",
-            hint="Take out what it does not need.",
+            hint="Remove files that it does not need.",
         )

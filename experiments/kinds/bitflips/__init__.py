@@ -1,4 +1,4 @@
-"""Bit flips in programs, and what became of them, variant by variant. Begin with measure.py."""
+"""Bit flips in programs, and their outcomes by variant. Read measure.py first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Shares of outcomes with intervals, per program and pooled; the price; where silent ones began."""
+"""Shares of outcomes with intervals, per program and pooled; the price; the functions of silent
+ones.
+"""
 
 from __future__ import annotations
 
@@ -134,8 +136,10 @@ def row_of(program: str, variant: str, found: Sequence[Injection]) -> Shares:
 
 
 def for_planner(row: Shares) -> dict[str, Probability]:
-    """As PCRAFT's integrity model has them: corrupt, crash (a stop is one), retry; the rest is
-    masked. With the bounds of each."""
+    """Return the outcomes of PCRAFT's integrity model, with intervals.
+
+    They are corrupt, crash (with stops) and retry; the rest is masked.
+    """
     counts, of = row["counts"], row["injections"]
     hits = {
         "corrupt": counts["silent"],

@@ -1,4 +1,4 @@
-"""Programs from their sources: each variant as it is used, and one whose results can be flipped."""
+"""Builds of programs: each variant unchanged, and one whose results can be flipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Built:
 
     @property
     def digest(self) -> str:
-        """Of the program that injections are made into, and of the arbiter in front of it."""
+        """Digest of the injected program, and of the arbiter in front of it."""
         parts = [self.flipped, ARBITER] if self.copies > 1 else [self.flipped]
         return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
 
@@ -57,7 +57,7 @@ def make_compiler() -> None:
             "ci/harden",
             expected="the hardening compiler (clang and LLVM 19 of Debian)",
             got=said[-1],
-            hint="Call ci/harden and see what it says.",
+            hint="Call ci/harden and read its output.",
         )
 
 
@@ -104,7 +104,7 @@ def build_service(program: str, variant: str, sites: str) -> Path:
             f"agents/harden/services/build {program} {variant} {sites}",
             expected="a service that compiles",
             got=made.stderr.strip()[-500:],
-            hint="See what it says.",
+            hint="Its output names the problem.",
         )
     return Path(made.stdout.splitlines()[-1]) / "server"
 

@@ -1,7 +1,7 @@
-"""Copies of a service behind an arbiter that compares what they say; one of them is struck.
+"""Copies of a service behind an arbiter that compares their replies; one of them gets the flip.
 
-The struck one is the first, whose replies to writes are the client's: the worst place. Each read
-goes to two; where they differ the arbiter asks a third if there is one, else it refuses the read.
+It is the first, whose replies to writes the client gets: the worst case. Each read goes to two; if
+they differ the arbiter asks a third if there is one, else it refuses the read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One injection: which result and bit by its number and the seed, a run, and its outcome."""
+"""One injection: result and bit from its number and the seed, a run, and its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENDED_BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a run."""
+    """Limits of a run."""
 
     cpu_s: int
     wall_s: float
@@ -138,7 +138,7 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
 
 
 def drawn(seed: int, program: str, variant: str, number: int, results: int) -> tuple[int, int]:
-    """Which result is flipped, uniformly over the run's, and the draw that the bits come from."""
+    """The flipped result, uniform over the run's results, and the draw for its bits."""
     rng = random.Random(f"{seed}/{program}/{variant}/{number}")
     return rng.randrange(results), rng.getrandbits(64)
 

@@ -1,8 +1,8 @@
 """The campaign: every injection into every program and variant, then the price in speed.
 
-Each injection is drawn from the seed and its own number, and journalled when it is over: a run that
-is cut short is gone on with by the next of the same design, programs and seed, and any one can be
-done again (`replay.py`).
+Each injection is drawn from the seed and its own number, and journalled when it is over. The next
+run of the same design, programs and seed continues an interrupted one, and any injection can be
+repeated (`replay.py`).
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Journal:
             self._file.seek(0, 2)
 
     def lines(self) -> list[Injection]:
-        """Those there are."""
+        """Return the injections in the journal."""
         return [cast(Injection, line) for _, line in json_lines(self._path)]
 
     def append(self, line: Injection) -> None:

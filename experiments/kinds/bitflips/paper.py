@@ -1,4 +1,4 @@
-"""PCRAFT's Table I (from HAFT, EuroSys 2016) and speeds (section V.B), to stand beside ours."""
+"""PCRAFT's Table I (from HAFT, EuroSys 2016) and speeds (section V.B), for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file by which a program is told what to flip, and tells what it flipped (runtime/flips.c)."""
+"""The file that tells a program what to flip, and that reports the flip (runtime/flips.c)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read(path: Path) -> FlipReport:
 
 
 class Counter:
-    """Of a service's results: it counts down from the load's begin, when its clock stands still."""
+    """Countdown of a service's results, from the begin of the load, at which its clock stops."""
 
     def __init__(self, page: mmap.mmap) -> None:
         self._page = page

@@ -1,4 +1,4 @@
-"""One injection of a run, done again.
+"""The repetition of one injection of a run.
 
 `python -m experiments.kinds.bitflips.replay RUN PROGRAM VARIANT NUMBER`
 """
@@ -34,7 +34,7 @@ def replay(folder: Path, program: str, variant: str, number: int) -> Injection:
         if made is None or built is None or built.digest != made["digest"]:
             raise InputError(
                 f"{program}, {variant}",
-                expected="a program of the run, which compiles to what it was",
+                expected="a program of the run that compiles to the same result",
                 got="another program" if made else "none such",
                 hint="Check out the run's commit (manifest.json).",
             )

@@ -1,8 +1,7 @@
 """A run of a service: started, loaded on its connections, every answer checked, stopped.
 
-A run's limits are of CPU time and of rounds of waiting in which the service neither works nor waits
-for a processor: a host that is slow, or that stops all of us for a while, makes no hang of what is
-none.
+A run has limits of CPU time and of waits in which the service neither works nor waits for a
+processor, so a slow or stopped host causes no hang.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ class Server:
         return "lost" if line.startswith(self._service.absent) else "wrong"
 
     def is_at_work(self) -> bool:
-        """True where a thread of it runs, waits for a processor or a disk, or is stopped."""
+        """Tell whether a thread of it runs, waits for a processor or a disk, or is stopped."""
         return any(_state(task) in _AT_WORK for task in self._threads())
 
     def _threads(self) -> list[Path]:
@@ -200,7 +199,7 @@ class Server:
         return self.wait()
 
     def wait(self) -> int | None:
-        """Its status when it has ended; None where it does not."""
+        """Return the exit status; None if the process does not end."""
         idle = 0
         while idle < _IDLE_ROUNDS:
             with suppress(subprocess.TimeoutExpired):
@@ -209,7 +208,7 @@ class Server:
         return None
 
     def made_up_for(self) -> bool:
-        """True where it ended, was outvoted or given up, while it served beside others."""
+        """Tell whether it ended, was outvoted or given up, while the others served."""
         return bool(self._beside) and (self.process.poll() is not None or self._is_apart())
 
     def end(self) -> None:
@@ -264,7 +263,7 @@ def _free_port() -> int:
             return port
     raise MeasurementFailed(
         "the ports of 127.0.0.1", expected=f"a free one from {_BELOW_CLIENTS}", got="none",
-        hint="Close what listens there.",
+        hint="End the program that listens there.",
     )  # fmt: skip
 
 
@@ -363,7 +362,7 @@ def _status_of(server: Server, served: Served) -> int | None:
 def cpu_time(
     service: Service, serving: Serving, rounds: int, environment: dict[str, str]
 ) -> tuple[float, float, int]:
-    """As it is used: CPU time [s] and time [s] of `rounds` loads, and their requests."""
+    """Return CPU time [s] and time [s] of `rounds` loads without flips, and their requests."""
     with serving(environment) as server:
         expected = server.serve(None).answers
         cpu_s, begin_s = server.cpu_s(), time.monotonic()

@@ -1,7 +1,7 @@
-"""The services that bits are flipped in: how each is started, what is asked, how it is stopped.
+"""The services into which bits are flipped: their start, requests and stop.
 
-A load is a list of batches, each sent at once on one connection. A batch ends with a request whose
-answer is like no other's, so that an answer's end is known without reading what it says.
+A load is a list of batches, each sent at once on one connection. A batch ends with a request that
+has a unique answer, so the end of the answers is known without parsing them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Service:
 
     @property
     def is_on_tcp(self) -> bool:
-        """True where it listens on a port, and not on a socket in its folder."""
+        """True if it listens on a port, and not on a socket in its folder."""
         return any("{port}" in word for word in self.arguments)
 
     def load(self) -> Load:
@@ -172,7 +172,7 @@ FileETag MTime Size
 
 @cache
 def _pages() -> dict[str, bytes]:
-    """Their names, and what is in them: parts of the licence, 100 bytes to 8 kB."""
+    """Return pages by name: parts of the licence, 100 bytes to 8 kB."""
     rng, text = random.Random(2), (ROOT / "LICENSE").read_bytes()
     pages = {}
     for number in range(_KEYS):
@@ -182,7 +182,7 @@ def _pages() -> dict[str, bytes]:
 
 
 def _prepare_httpd(folder: Path) -> None:
-    """Its configuration and pages; it serves as another user, who must get there."""
+    """Write configuration and pages, with access for the user of the server."""
     for path in (folder, folder.parent):
         if path.stat().st_mode & 0o777 == 0o700:
             path.chmod(0o711)

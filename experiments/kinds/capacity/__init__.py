@@ -1,4 +1,4 @@
-"""Capacity of one node: the load in steps, NodT, the knee. Begin with measure.py."""
+"""Capacity of one node: the load in steps, NodT, the knee. Read measure.py first."""
 
 from __future__ import annotations
 

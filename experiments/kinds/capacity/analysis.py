@@ -1,11 +1,11 @@
-"""From the steps of a workload to NodT, the knee, and what a request costs.
+"""NodT, the knee and the cost of a request, from the steps of a workload.
 
-NodT is PCRAFT's throughput of one node: the highest rate at which p95 keeps the limit. p95 may
-only rise with the rate, so each step's is raised to the highest one before it; between the last
-step within the limit and the first beyond it, log p95 is taken as straight. The knee is the step
-of the greatest power, throughput over mean latency (Kleinrock 1979): beyond it each request more
-costs more waiting than it is worth. Both have a two-stage bootstrap interval over sweeps and
-stretches of time (`metrics/bootstrap.py`, a sweep being a block and its steps the arms).
+NodT is PCRAFT's throughput of one node: the highest rate at which p95 keeps the limit. p95 may only
+rise with the rate, so each step's is raised to the highest earlier one; between the last step
+within the limit and the first beyond it, log p95 is interpolated linearly. The knee is the step of
+the greatest power, throughput over mean latency (Kleinrock 1979): beyond it waiting grows faster
+than throughput. Both have a two-stage bootstrap interval over sweeps and stretches of time
+(`metrics/bootstrap.py`, a sweep being a block and its steps the arms).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -
 
 
 def _busiest(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As many as have a look of their own, by their greatest step, in the order of their names."""
+    """Return the machines with the greatest use, one for each style of line, sorted by name."""
     most: dict[str, float] = {}
     for step in steps:
         for name, cores in step["cores"].items():

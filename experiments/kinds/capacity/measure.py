@@ -153,14 +153,16 @@ def at_rate(
 
 
 def is_beyond(step: Step, max_error_share: float) -> bool:
-    """True where the node did not carry what the step asked for."""
+    """Tell whether the node failed to carry the rate of the step."""
     return step.error_share > max_error_share or step.p95_ms > step.asked.limit_ms
 
 
 def needs_rest(overloaded: AskedStep, asked: AskedStep) -> bool:
-    """True where a step after `overloaded` could be charged with that one's work: a server goes on
-    with requests on which their clients gave up. A higher rate of the same workload is beyond the
-    limit in any case."""
+    """Tell whether a step after `overloaded` could contain work of that one.
+
+    A server continues requests on which their clients gave up. A higher rate of the same workload
+    is beyond the limit in any case.
+    """
     return asked.user != overloaded.user or asked.rate_per_s <= overloaded.rate_per_s
 
 

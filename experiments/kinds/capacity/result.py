@@ -1,4 +1,4 @@
-"""Capacity of one node, for people's report and for the planner."""
+"""Capacity of one node, for the report and for the planner."""
 
 from __future__ import annotations
 

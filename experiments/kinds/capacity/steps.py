@@ -1,4 +1,4 @@
-"""One step: a rate that one node was asked to carry for a while, and what came of it."""
+"""One step: a rate of load on one node, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arms of one design, compared block by block. Begin with measure.py."""
+"""Arms of one design, compared block by block. Read measure.py first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CompareKind(Kind[SectionT]):
     varies = True
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:
-        """By the work that the newest valid run of the design measured."""
+        """Predict it from the work that the newest valid run of the design measured."""
         from experiments.kinds.compare.utilisation import predicted_utilisation
 
         return predicted_utilisation(design, results)

@@ -1,15 +1,15 @@
-"""From a run's plan to the design that puts it to the test: `sparecraft adopt`.
+"""`sparecraft adopt`: a design that measures the promise of a run's plan.
 
-The new design has the plan's fleet, and of the source run everything that the plan was made for:
-load, phases, interference, faults, SLO, rates and seed. Its one arm is the plan's, its plan.json
-the prediction. Block k meets the arrivals, pages and neighbours of the source's pair k. It is
-measured until the promise is kept or broken: there are looks after half of the blocks, three
-quarters and all, which are as many as the source run had.
+The new design has the plan's fleet, and from the source run load, phases, interference, faults,
+SLO, rates and seed. Its one arm is the plan's, its plan.json the prediction. Block k meets the
+arrivals, pages and neighbours of the source's pair k. It is measured until the promise is kept or
+broken, with looks after half of the blocks, three quarters and all, which are as many as the source
+run had.
 
-`in_place`, for `sparecraft run --close`, is the fleet that is up, changed to the planned one: its
-name, ranges and ports stay. Its blocks meet the arrivals, neighbours and faults of each of the
-source's pairs; then come new ones, until there are half as many as the source measured or three
-minutes of load are over. Then is the first look; the last one after twice as many blocks.
+`in_place`, for `sparecraft run --close`, changes the fleet that is up to the planned one; its name,
+ranges and ports stay. Its blocks first have the arrivals, neighbours and faults of each of the
+source's pairs, then new ones, until there are half as many as the source measured or three minutes
+of load are over. Then the first look follows; the last one is after twice as many blocks.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _check_counts(run_folder: Path, run: str) -> None:
     if against:
         raise InputError(
             str(run_folder),
-            expected="a valid run: a plan is as good as what it was made from",
+            expected="a valid run, because a plan is only as good as its run",
             got=f"{run}, which is not ({against})",
             hint="Run the design again, and adopt the plan of that run.",
         )
@@ -272,7 +272,7 @@ def _check_folder(folder: Path) -> None:
         return
     raise InputError(
         str(folder),
-        expected="a folder that is not there yet, or one that `sparecraft adopt` made",
+        expected="a folder that does not exist yet, or one that `sparecraft adopt` made",
         got="another one",
         hint="Give another folder with --to.",
     )

@@ -1,4 +1,4 @@
-"""Result of a comparison: its figures, its plan, and how well the simulator knows it.
+"""Result of a comparison: its figures, its plan, and the accuracy of the simulator for it.
 
 `optimizer/` reads the run's files only.
 """

@@ -1,4 +1,4 @@
-"""Availability of the measured fleet: the plan's model says it, for no run of minutes can."""
+"""Availability of the measured fleet by the plan's model, because no run of minutes measures it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """The closed loop of `sparecraft run --close`: measure, plan, change the fleet, measure again.
 
-The first half is a run as any other, whose fleet stays up. Its plan becomes a design
-(`adopt.py`), Terraform changes the fleet to the planned one where it is, so that machines which
-stay are not touched, and the second half measures that against the plan's promise
-(`record/metrics/promise.py`). Its runs are kept in EXPERIMENT/planned.
+The first half is an ordinary run, whose fleet stays up. Its plan becomes a design (`adopt.py`),
+Terraform changes the fleet in place, so that unchanged machines keep running, and the second half
+measures the plan's promise (`record/metrics/promise.py`). Its runs are kept in EXPERIMENT/planned.
 
-However the loop ends, the fleet is removed, and what was measured until then is kept.
+At any end of the loop the fleet is removed, and all measurements are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Closed:
 
     @property
     def passed(self) -> bool:
-        """True where the last half passed: its run is valid, its SLO not missed, the fleet gone."""
+        """True if the last half passed: its run is valid, its SLO not missed, the fleet gone."""
         return (self.planned or self.measured).passed and not self.left
 
 

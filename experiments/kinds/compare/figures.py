@@ -1,4 +1,4 @@
-"""The figures of the report, in order: which there are, what they say, and why one is missing."""
+"""The figures of the report, in order: their texts, and the reason for a missing one."""
 
 from __future__ import annotations
 

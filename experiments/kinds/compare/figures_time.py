@@ -157,7 +157,7 @@ def _slo_limits(run: RunFolder) -> dict[str, float]:
 
 
 def _latency_domain(requests: pl.DataFrame, limits: Sequence[float]) -> list[float]:
-    """From the least to the greatest latency, and to the limits: none is drawn where it is not."""
+    """Return the bounds of the axis: the range of latencies, extended to the limits of the SLO."""
     latencies = requests["latency_ms"].to_numpy()
     latencies = latencies[latencies > 0]
     if latencies.size == 0:

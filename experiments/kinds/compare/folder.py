@@ -1,4 +1,4 @@
-"""Reads a run's folder for the report. What is missing or torn becomes a note, no error."""
+"""A run's folder for the report. Missing or incomplete files become notes, not errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_folder(path: Path) -> RunFolder:
 
 
 def _set_aside(events: Sequence[Event], kept: Sequence[Event]) -> list[tuple[float, float]]:
-    """From when to when each block lasted that does not count [s]."""
+    """Return begin and end of each discarded block [s]."""
     gone = {event.get("repeat") for event in events} - {event.get("repeat") for event in kept}
     times: dict[Any, list[float]] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Which two arms a comparison speaks of first."""
+"""The two arms in the headline of a comparison."""
 
 from __future__ import annotations
 

@@ -91,8 +91,10 @@ def host_words(blocks: Blocks) -> str:
 
 
 def caps_words(run: RunFolder) -> str:
-    """On a host that has fewer cores than its machines' caps add up to: which of the two limited
-    them; "" elsewhere."""
+    """Describe the limit of the machines on a host with fewer cores than the sum of their caps.
+
+    It is the host or the caps. Empty for other runs.
+    """
     cores = (run.manifest.get("host") or {}).get("cores")
     fleet = run.spec.get("fleet") or {}
     caps = sum(tier["nodes"] * tier["cpus"] for tier in (fleet.get("tiers") or {}).values())

@@ -1,4 +1,4 @@
-"""Looks at a run between its blocks: when the next one is due, and what the manifest keeps."""
+"""Looks at a run between its blocks: their times, and their record in the manifest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Looks:
     over: str = ""  # why the run ends: "figure", "slo", "repeats" or "budget"
 
     def due(self, repeats: int, now: float) -> bool:
-        """True where a look is due after so many repeats; the last one where the time is over."""
+        """True if a look is due after so many repeats; the last one where the time is over."""
         spent_s = now - self.since
         if repeats == self.order.repeats:
             self.over = "repeats"

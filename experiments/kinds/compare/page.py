@@ -1,4 +1,4 @@
-"""report.html: one file, made from a run and nothing else, that needs no network."""
+"""report.html: one file, made from a run only, that needs no network."""
 
 from __future__ import annotations
 

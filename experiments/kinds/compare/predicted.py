@@ -1,5 +1,5 @@
-"""A plan held against the run of its fleet: its promise, clause by clause, its figures beside the
-measured ones, and what a run cannot say of a year."""
+"""A plan compared with the run of its fleet: its promise by clause, its figures beside the measured
+ones, and the limits of a run for statements about a year."""
 
 from __future__ import annotations
 

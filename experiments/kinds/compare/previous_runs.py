@@ -1,4 +1,4 @@
-"""This run among the earlier ones of the same design: within one run is not between runs."""
+"""This run among earlier ones of the same design, because runs differ more than blocks of a run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""On a shared host: a block that the host spoiled is set aside and measured again.
+"""Repetition of disturbed blocks on a shared host.
 
-Only with `--quiet-wait`, and only for reasons that have nothing to do with the arms: other guests
-or other work on this host took the cores, or the load left late. What is set aside is kept
-(`discarded.parquet`), counted and named in the report; nobody looked at its latencies first.
+Only with `--quiet-wait`, and only for reasons that are independent of the arms: other guests or
+other work on this host took the cores, or the load was late. Discarded blocks are kept
+(`discarded.parquet`), counted and named in the report; their latencies play no part.
 """
 
 from __future__ import annotations

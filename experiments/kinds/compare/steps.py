@@ -1,7 +1,7 @@
 """Gain and work of each step from one arm to the next: the sentence, and the table.
 
-A design whose arms each differ from the one before in one thing is a chain: its page speaks of
-these steps first, and not of the arm that happened to be the best.
+A design in which each arm differs from the previous one in one thing is a chain. Its page begins
+with these steps, and not with the arm that happened to be the best.
 """
 
 from __future__ import annotations

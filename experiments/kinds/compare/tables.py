@@ -1,4 +1,4 @@
-"""The report's tables, as rows of text; the template only lays them out."""
+"""The report's tables, as rows of text for the template."""
 
 from __future__ import annotations
 

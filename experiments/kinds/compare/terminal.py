@@ -1,4 +1,4 @@
-"""The summary of a run on a terminal, and where its report lies."""
+"""The summary of a run on a terminal, with the path of its report."""
 
 from __future__ import annotations
 

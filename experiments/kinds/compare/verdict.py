@@ -1,4 +1,4 @@
-"""The verdict of a run in a sentence, what was gained, and each arm beside the SLO's limits."""
+"""The verdict of a run in a sentence, its gain, and each arm beside the SLO's limits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verdict(run: RunFolder) -> str:
 
 
 def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """Which arms met the SLO's latencies and errors."""
+    """Arms that met the SLO's latencies and errors."""
     words = arm_words(run)
     if len(found) > _ARMS_MOST:
         return _of_many(run, found, words)
@@ -104,7 +104,7 @@ def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
 
 
 def differs(entry: Mapping[str, Any]) -> bool | None:
-    """True where the interval of a factor leaves 1 out; None where there is none."""
+    """Tell whether the interval of a factor excludes 1; None without an interval."""
     if entry.get("ci_low") is None:
         return None
     return bool(entry["ci_low"] > 1 or entry["ci_high"] < 1)
@@ -146,7 +146,7 @@ def _set_apart(
     own: Mapping[str, Mapping[str, Any]], everyone: Mapping[str, Mapping[str, Mapping[str, Any]]]
 ) -> str:
     def unlike(key: str) -> list[Any]:
-        """This arm's values in the tiers in which not all arms have the same."""
+        """Return this arm's values in the tiers in which the arms differ."""
         others = [arm for arm in everyone.values() if len(everyone) > 1]
         return [
             tier[key]

@@ -1,4 +1,4 @@
-"""A service that somebody else runs, asked at its URL. Begin with measure.py."""
+"""Load on a service that somebody else runs, at its URL. Read measure.py first."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EndpointKind(CompareKind[Target]):
         return load_length_s(design.experiment)
 
     def utilisation(self, design: Design, results: Path) -> Any:
-        """Of machines that nobody sees, none."""
+        """Return nothing: the machines are not known."""
         del design, results
 
     def check_host(self, design: Design, section: Target, platform: Platform) -> None:
@@ -85,7 +85,7 @@ class EndpointKind(CompareKind[Target]):
         return found
 
     def levels(self, result: Result) -> Mapping[str, float]:
-        """None of the whole run beside those of its arm."""
+        """Return nothing: the run has no levels besides those of its arm."""
         del result
         return {}
 

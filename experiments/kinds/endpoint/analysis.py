@@ -1,4 +1,4 @@
-"""Result of a run on an endpoint: what its clients see, without what only machines could tell."""
+"""Result of a run on an endpoint: the clients' view, without data of machines."""
 
 from __future__ import annotations
 

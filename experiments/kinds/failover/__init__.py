@@ -1,4 +1,4 @@
-"""Fail-over as a client feels it, strategy by strategy. Begin with measure.py."""
+"""Fail-over as a client meets it, by strategy. Read measure.py first."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Analysis of the invocations: the fail-overs of each strike, their parts, and bounds.
 
-A fail-over is an invocation that had to be sent again, or was given up; one that was sent a second
-time, and the first server's reply came first, is none. Of each strike and client
-the longest one counts. A strike's fail-over time is that of its slowest client, as clients of one
-strike are not independent of each other; strikes are.
+A fail-over is an invocation that had to be sent again, or was given up, except if the first
+server's reply came first. The longest one of each strike and client counts. A strike's fail-over
+time is that of its slowest client, because the clients of one strike are not independent; strikes
+are.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def share_most(beyond: int, count: int, confidence: float) -> float | None:
 def server_side(
     struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
-    """When, on average, the server side did its part after a strike [s]; None where it never
+    """Mean time after a strike at which the server side did its part [s]; None if it never
     did."""
     found = server_times_s(struck, history)
     return {what: float(np.mean(times)) if times else None for what, times in found.items()}
@@ -209,7 +209,7 @@ def server_side(
 def server_times_s(
     struck: Sequence[StrikeMade], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float]]:
-    """When the server side did its part after each strike [s], as far as it did."""
+    """Times after each strike at which the server side did its part [s], if it did."""
     found: dict[str, list[float]] = {what: [] for what in _SERVER_SIDE}
     for one in struck:
         next_s = min((two["asked_s"] for two in struck if two["server"] == one["server"]

@@ -1,9 +1,9 @@
 """Gain of a strategy: its measured fail-over times in the planner's availability model.
 
-One server answers and the others of the tier stand by, running: PCRAFT's passive failover
-on-premises (Fig. 1a) with a hot pool. CrashRecovery is the measured distribution of what clients
-felt, PoolRepair the time until the struck server was registered again; how often a server fails is
-stated by the design. With too few of either there is no figure.
+One server answers, and the others of the tier are hot standbys: PCRAFT's passive failover
+on-premises (Fig. 1a) with a hot pool. CrashRecovery is the measured distribution of the clients'
+fail-over times, PoolRepair the time until the struck server was registered again. The design states
+the rate of server failures. With too few samples of either there is no figure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client program of one block: started, heard, ended, and its records read."""
+"""The client program of one block: its start, output and end, and its records."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Client:
         self._reader.start()
 
     def await_first_reply(self) -> None:
-        """Until somebody answered. Raises MeasurementFailed where nobody does."""
+        """Wait for the first reply. Raises MeasurementFailed if there is none."""
         deadline = time.monotonic() + _ASKED_S
         while not self._heard.wait(0.1):
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -85,7 +85,7 @@ class Client:
             raise self._failed("exit status 0")
 
     def close(self) -> None:
-        """It is gone."""
+        """Kill the client."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

@@ -1,5 +1,5 @@
 """The blocks on the fleet: each arm under each fault with each number of clients, in random order,
-so that a drift of the host is not taken for an arm's."""
+so that a drift of the host is not mistaken for an effect of an arm."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FailoverManifest(Manifest, total=False):
 
 
 class StrikeMade(TypedDict):
-    """When a server was struck, on the run's clock."""
+    """Times of a strike, on the run's clock [s]."""
 
     block: int
     server: str
@@ -179,7 +179,7 @@ class Blocks:
 
     @staticmethod
     def _await(holds: Callable[[], bool], limit_s: float) -> bool:
-        """Until it holds; False where that takes longer."""
+        """Wait until it holds; False after `limit_s`."""
         deadline = time.monotonic() + limit_s
         while not holds():
             if time.monotonic() > deadline:

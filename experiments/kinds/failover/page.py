@@ -77,8 +77,9 @@ def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: 
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """Which strategy keeps fail-overs shortest, which does not, a sentence a fault; of many faults,
-    under how many of them each strategy keeps all calls within the bound."""
+    """The strategies with the shortest and the longest fail-overs, a sentence per fault; of many
+    faults, under how many of them each strategy keeps all calls within the bound.
+    """
     rows, bound_s = result["rows"], result["bound_s"]
     faults = list(dict.fromkeys(row["fault"] for row in rows))
     if len(faults) > _FAULTS_TOLD:
@@ -120,7 +121,7 @@ def _over_all(faults: Sequence[str], rows: Sequence[Mapping[str, Any]], bound_s:
 
 
 def _judged(fault: str, rows: Sequence[Mapping[str, Any]], bound_s: float) -> str:
-    """By the longest fail-over of each strategy, whatever the number of clients."""
+    """Describe the longest fail-over of each strategy, over all numbers of clients."""
     longest: dict[str, float] = {}
     for row in rows:
         if row["max_ms"] is not None:

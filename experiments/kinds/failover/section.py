@@ -57,7 +57,7 @@ class Strike(Strict):
 
     @property
     def name(self) -> str:
-        """As tables name it: "net.limp (factor 100)", "process.crash on names"."""
+        """Name in tables: "net.limp (factor 100)", "process.crash on names"."""
         said = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
         where = f" on {self.tier}" if self.tier else ""
         where += f" on {self.servers} servers" if self.servers > 1 else ""

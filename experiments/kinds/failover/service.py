@@ -1,7 +1,7 @@
-"""A replicated service, as the kind needs it: an adapter, `failover.py` in its role's folder.
+"""The adapter of a replicated service: `failover.py` in its role's folder.
 
-What differs from service to service is there and nowhere else: the client program, the naming
-service, and how the replication manager asks for a machine.
+Only the adapter depends on the service: the client program, the naming service, and the orders of
+the replication manager.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Service(ABC):
 
     @abstractmethod
     def fulfil(self, server: str) -> None:
-        """Its order is carried out."""
+        """Remove the order of a server, which has been carried out."""
 
     @abstractmethod
     def history(self) -> Sequence[Happened]:

@@ -52,5 +52,5 @@ def check_memory(design: Design, meminfo: Path = _MEMINFO) -> None:
             expected=f"{needed} MB of free memory on this host, {_BESIDE_MB} MB of them beside the "
             "machines",
             got=f"{free_mb} MB",
-            hint="End what takes memory, or lower memory_mb in fleet.tfvars.",
+            hint="Free memory, or lower memory_mb in fleet.tfvars.",
         )

@@ -1,4 +1,4 @@
-"""Users' view of each fault, phase by phase, and of a year of them. Begin with phases.py."""
+"""Users' view of each fault, by phase, and of a year of faults. Read phases.py first."""
 
 from __future__ import annotations
 

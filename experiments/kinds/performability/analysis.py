@@ -1,4 +1,4 @@
-"""Analysis of a run's files: each fault, the failures that users saw, and a year of them."""
+"""Analysis of a run's files: each fault, the failures that users saw, and a year of faults."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _box(requests: pl.DataFrame) -> dict[str, float] | None:
 
 
 def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, object] | None:
-    """True where the last arm's year keeps what the design asks for; null where it asks nothing,
+    """True if the last arm's year keeps what the design asks for; null where it asks nothing,
     not known where not every fault that a year has was measured."""
     asked = run.section.slo.model_dump(exclude_none=True)
     if not asked:

@@ -1,11 +1,11 @@
-"""Arms against the first, repeat by repeat: what one fault costs users of each (Broadwell 2004,
-section 5.1).
+"""Arms compared with the first, by repeat: the cost of one fault to users (Broadwell 2004, section
+5.1).
 
-Both arms of a pair met the same arrivals at the same fault, so it is differences within pairs that
-are looked at. Of **one fault** there are as many as repeats: Student's interval of their mean, from
-3 on. **Over all faults** differences are of very different size, so there it is their signs and
-ranks: the pseudomedian (Hodges and Lehmann 1963) with the interval that Wilcoxon's signed-rank test
-leaves, and that test's exact probability, from 6 on, where it can be below 5 %.
+Both arms of a pair met the same arrivals at the same fault, so differences within pairs are used.
+For **one fault** there are as many as repeats: Student's interval of their mean, from 3 on. **Over
+all faults** differences are of very different size, so their signs and ranks are used: the
+pseudomedian (Hodges and Lehmann 1963) with the interval of Wilcoxon's signed-rank test, and that
+test's exact probability, from 6 on, where it can be below 5 %.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each fault over time, as Broadwell's Fig. 9 to 13: what became of requests, and their latency."""
+"""Each fault over time, as Broadwell's Fig. 9 to 13: outcomes of requests, and their latency."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Fills the memories of a tier before a block, so that blocks begin warm, and equally so.
+"""Filling of a tier's memories before a block, so that all blocks begin equally warm.
 
-The tier's services are started anew, then asked as fast as they answer: for so many operations as
-the design says, of the same popularity as the block's own, and none of the block's own choices. The
-last tenth tells how warm the tier is: where the content of each reply came from, by a header of it.
+The tier's services are restarted, then asked as fast as they answer, for the design's number of
+operations, with the popularity of the block's load but other choices. The last tenth shows the
+warmth of the tier: the source of each reply's content, by a header.
 """
 
 from __future__ import annotations

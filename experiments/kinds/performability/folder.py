@@ -1,4 +1,4 @@
-"""Reads a run: its blocks, each with its fault and what became of it."""
+"""A run's files: its blocks, each with its fault and phases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Measured:
     course: Course
 
     def within(self, phase: str) -> pl.DataFrame:
-        """Its requests of a phase; none where that did not come."""
+        """Return the requests of a phase; none if the phase did not occur."""
         return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
 
     def lasted_s(self, phase: str) -> float:

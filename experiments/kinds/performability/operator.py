@@ -1,9 +1,9 @@
-"""The operator of a block: restarts the struck tier where it does not recover by itself.
+"""The operator of a block: restarts the faulty tier if it does not recover by itself.
 
-A version that was not made to take a repaired node in again needs that (Broadwell 2004, section
-4.2). The operator knows what users know: `wait_s` after the fault's end the requests of the last
-LOOK_S seconds are held against those before the fault. Where a share of `lost_share` more of
-them has no good answer within LATE_S, all services of the tier are restarted at once.
+A version that cannot admit a repaired node needs that (Broadwell 2004, section 4.2). The operator
+sees only what users see: `wait_s` after the fault's end the requests of the last LOOK_S seconds are
+compared with those before the fault. If a share of `lost_share` more of them has no good answer
+within LATE_S, all services of the tier are restarted at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Attendant:
             self._restart.start()
 
     def close(self) -> None:
-        """Until the tier serves again."""
+        """Wait until the tier serves again."""
         if self._restart is not None:
             self._restart.join()
 

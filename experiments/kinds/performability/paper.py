@@ -1,10 +1,10 @@
-"""The report's findings beside a run's: its Table 2, and what its text says of its figures.
+"""The report's findings beside a run's: its Table 2, and its text about its figures.
 
-A design says which arm is which of the report's versions (`[performability.versions]`). The
-report's faults last 30 and 90 s and a run's may be shorter, so failures are compared by what they
-last beyond the fault. Its clients record a failed request with the time that it took, and what it
-says of latencies is held against that. Its figures print no numbers; what can be held against a
-run is what the text says of them.
+A design assigns arms to the report's versions (`[performability.versions]`). The report's faults
+last 30 and 90 s and a run's may be shorter, so failures are compared by their time beyond the
+fault. The report's clients record a failed request with its duration, and its statements on
+latencies are compared with that. Its figures have no numbers; only its text about them can be
+compared with a run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def compare_with_paper(run: Run, faults: Faults) -> dict[str, object] | None:
 
 
 def _is_known(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
-    """True where all of them failed under it; a run that was cut short has less."""
+    """True if all of them failed under it; a run that was cut short has less."""
     return all(arm in arms and arms[arm]["failure"]["requests"] for arm in versions)
 
 

@@ -3,19 +3,19 @@
 | phase | from | to |
 |---|---|---|
 | before | the end of the warm-up | the fault |
-| fault | the fault | when the arbiter gives the struck machine up, or the fault's end |
+| fault | the fault | the moment when the arbiter gives up the faulty machine, or the fault's end |
 | degraded | that moment | the fault's end |
 | recovery | the fault's end | the operator's restart, else the end of the failure |
 | reset | the operator's restart (operator.py) | when all serve again and the failure is over |
 | after | the end of all that | the end of the block |
 
-The **failure** is what users feel, and its duration is not the fault's (Broadwell 2004, Table 2).
-It lasts from the fault to the end of the last period that is not as before. A period is not so
-where its mean latency is above `slow_factor` times that of the worst period before the fault, and
-above `unfelt_ms`, or its share of good answers is `lost_share` below that of the worst one; what
-was asked before the fault and not answered before it counts for neither. A failed request is in
-the mean with the time that it took: it is the share that judges it. What comes more than
-CALM_PERIODS after fault, restart and failure is a spike of its own.
+The **failure** is what users meet, and its duration differs from the fault's (Broadwell 2004, Table
+2). It lasts from the fault to the end of the last failed period. A period is failed if its mean
+latency is above `slow_factor` times that of the worst period before the fault, and above
+`unfelt_ms`, or if its share of good answers is `lost_share` below that of the worst one. Requests
+from before the fault that were not answered before it count for neither. A failed request enters
+the mean with its duration, because the share judges it. A failed period more than CALM_PERIODS
+after fault, restart and failure is a separate spike.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _failure_s(
 
 
 def _given_up_s(struck: pl.DataFrame, window: tuple[float, float]) -> float | None:
-    """When the arbiter first told the machine dead while the fault lasted."""
+    """The time at which the arbiter first reported the machine dead during the fault."""
     dead = struck.filter(~pl.col("alive") & pl.col("time_s").is_between(*window, closed="left"))[
         "time_s"
     ]

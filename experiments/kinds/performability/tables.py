@@ -101,7 +101,7 @@ def _agrees(matches: bool) -> Cell:
 
 
 def _of_repeats(one: Mapping[str, Any], what: str) -> str:
-    """When it came, and in how many repeats where not in all."""
+    """The time of an event, with the number of repeats if it was not in all."""
     times = one.get(what, 0)  # older runs had no operator
     text = seconds(one.get(f"{what}_s"))
     return f"{text}, {times} of {one['repeats']}" if 0 < times < one["repeats"] else text

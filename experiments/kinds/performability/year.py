@@ -1,4 +1,4 @@
-"""A year of the design's faults, at the stated rates, from what was measured of each."""
+"""A year of the design's faults, at the stated rates, from the measurements of each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _json(whole: Year, single: Sequence[Year]) -> dict[str, object]:
 
 
 def _year(run: Run, blocks: Sequence[Measured]) -> Year | None:
-    """None where a fault that has a rate was not measured in these blocks."""
+    """Return the expected year; None if a fault with a rate was not measured in these blocks."""
     normal = _level(run, blocks, "before")
     faults = []
     for index, fault in enumerate(run.faults):
@@ -81,8 +81,10 @@ def _year(run: Run, blocks: Sequence[Measured]) -> Year | None:
 
 
 def _stages(run: Run, blocks: Sequence[Measured], rate: FaultRate) -> tuple[Stage, ...] | None:
-    """Until it is noticed, until it is repaired, until users feel nothing. A fault that nobody
-    noticed lasts all the while at the level of its beginning."""
+    """Return the stages of a fault: until detection, until repair, and until users notice nothing.
+
+    A fault without detection stays at its first level until its repair.
+    """
     seconds = {
         phase: float(np.mean([_lasts_s(run, one, phase) for one in blocks]))
         for phase in ("fault", "degraded", "recovery", "reset")

@@ -1,4 +1,4 @@
-"""Fail-overs in their parts, and how many machines of each tier served over time."""
+"""Fail-overs in their parts, and the number of serving machines of each tier over time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def failover_parts(run: RunFolder, size: Size) -> Any:
 
 
 def members_over_time(run: RunFolder, size: Size) -> Any:
-    """For each tier the machines that serve, as steps, and the number that is needed."""
+    """Chart the serving machines of each tier as steps, beside the needed number."""
     blocks = blocks_of(run)
     domain = time_domain(run, blocks)
     tiers = (run.summary.get("strength") or {}).get("tiers") or {}

@@ -1,10 +1,10 @@
-"""Time at full strength of a run whose machines crash and come back, beside PCRAFT's models.
+"""Time at full strength of a run with crashes and recoveries, beside PCRAFT's models.
 
 A tier is at full strength while at least `needed` of its machines serve. The measured share is over
 the phase `measure` of all blocks, each of which begins with every machine up. Its interval is a
-bootstrap over regenerative cycles: stretches of time that begin where the tier is as it was at the
-start, all nodes up and nothing broken; a block's last one is cut off. The model gets the rates that
-the same run measured, and the block's length as its horizon.
+bootstrap over regenerative cycles: stretches of time that begin with the tier in its initial state,
+all nodes up and nothing broken; a block's last one is cut off. The model uses the measured rates of
+the same run, and the block's length as its horizon.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The replicator of sPARE (Alg. 1) on a fleet that runs. Begin with replicator.py."""
+"""The replicator of sPARE (Alg. 1) on a live fleet. Read replicator.py first."""
 
 from __future__ import annotations
 

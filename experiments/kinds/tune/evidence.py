@@ -1,18 +1,18 @@
-r"""Is the candidate faster than the current r? A test on latencies of interleaved windows.
+r"""The test of a candidate r against the current one, on latencies of interleaved windows.
 
 Both r get windows in turn (A B, B A, ...). The two windows of a pair have the same arrivals, pages
-and neighbours, so a stretch of time in one has its like in the other. Under the hypothesis that r
-makes no difference the two could change places: a permutation test (Fisher 1935; for dependent
-data with whole stretches as the units) draws at random which stretches do, and asks how often
+and neighbours, so a stretch of time in one corresponds to a stretch in the other. Under the
+hypothesis that r makes no difference the two may be exchanged: a permutation test (Fisher 1935; for
+dependent data with whole stretches as the units) exchanges random stretches, and counts how often
 
     T = log(target of candidate / target of current)
 
-over all requests comes out as low as it did. Stretches are as long as a neighbour's burst, since
-within one latencies are not independent.
+over all requests is as low as the observed value. Stretches are as long as a neighbour's burst,
+because latencies within a burst are not independent.
 
-The test is looked at after every pair, and each look may err. So the allowed error is spent over
-the looks (`core.statistics.sequential`). What no look decides within the budget is `insufficient`:
-the candidate is then not taken, for Alg. 1 moves only on a lower target.
+The test is repeated after every pair, and each look may err. So the allowed error is divided over
+the looks (`core.statistics.sequential`). If no look decides within the budget the result is
+`insufficient`: the candidate is not taken, because Alg. 1 moves only on a lower target.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Window:
     latency_ms: Floats
 
     def after(self, from_s: float) -> Window:
-        """Without the first `from_s` seconds."""
+        """Return the window without its first `from_s` seconds."""
         keep = self.at_s >= from_s
         left_s = self.length_s - from_s
         return Window(left_s, self.at_s[keep] - from_s, self.latency_ms[keep])
@@ -65,7 +65,7 @@ class Significance:
     enough: bool  # ten samples beyond the percentile
 
     def verdict(self, error: float) -> Verdict:
-        """With an allowed error of this look."""
+        """Return the verdict with the allowed error of this look."""
         if self.enough and self.p_better <= error:
             return "better"
         if self.enough and self.p_worse <= error:

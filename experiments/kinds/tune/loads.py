@@ -72,7 +72,7 @@ def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
         raise MeasurementFailed(
             f"arbiter of {last['tier']}",
             expected="to run through a window",
-            got="counters that begin anew: it was restarted",
+            got="counters that began again: it was restarted",
             hint="See why with `sparecraft up` and the arbiter's log.",
         )
 

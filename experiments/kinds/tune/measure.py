@@ -1,4 +1,4 @@
-"""The search on a fleet that runs: one window is one block of load with an arm made for its r."""
+"""The search on a live fleet: one window is one block of load with an arm for its r."""
 
 from __future__ import annotations
 

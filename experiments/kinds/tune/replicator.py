@@ -1,8 +1,8 @@
-"""Alg. 1 of sPARE where measuring is expensive and noisy: windows in, a trajectory out.
+"""Alg. 1 of sPARE with expensive and noisy measurements: from windows to a trajectory.
 
 The search has no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
-`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results stay
-in `contests` and `windows`, however the search ends.
+`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results are
+in `contests` and `windows` at any end of the search.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAIRS_MIN = 2  # before the first look
 
 
 class OutOfTime(Exception):
-    """No further window may begin."""
+    """The time is over, and no further window may begin."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ RunWindow = Callable[[Replicas, int], Measured]
 
 @dataclass(frozen=True)
 class Rules:
-    """When a comparison ends: `pairs_max` from the budget of requests, `error` over all looks."""
+    """The end of a comparison: `pairs_max` from the budget of requests, `error` over all looks."""
 
     target: Target
     pairs_max: int
@@ -96,7 +96,7 @@ class Contest:
 
     @property
     def accepted(self) -> bool:
-        """True where the search moved."""
+        """True if the search moved."""
         return self.verdict == "better"
 
 

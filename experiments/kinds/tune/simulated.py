@@ -1,9 +1,9 @@
-"""The start of the search: the optimum of a simulation that is fed with what was measured at r = 1.
+"""The start of the search: the optimum of a simulation with the measurements at r = 1.
 
-A coarse model on purpose: it only has to point somewhere, the fleet decides. The work of a page at
-the front is what the estimator of sPARE 5.1.1 says, less the part of it in which the page waited
-for its queries; all work is exponential. Neighbours come as the design draws them, and leave a
-server the share of its cores that is not theirs.
+The model is coarse on purpose, because it only gives a start and the fleet decides. The work of a
+page at the front is the estimate of sPARE 5.1.1, less the time in which the page waited for its
+queries; all work is exponential. Neighbours arrive as the design draws them, and leave a server the
+rest of its cores.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """The begin of a window's steady state: MSER-5 on the logarithm of latency.
 
 After a change of r the first requests meet queues, connections and observations of the old one. The
-Marginal Standard Error Rule cuts the beginning whose removal makes the standard error of the mean
-of what is left least (White 1997), here of batches of 5 requests, at most half of them. A cut
+Marginal Standard Error Rule removes the beginning such that the standard error of the mean of the
+rest is least (White 1997), here of batches of 5 requests, at most half of them. A cut
 beyond a third means that the series was still moving: no steady state was reached (an overloaded
 tier's queue, for instance, grows until the end).
 
-By chance the least lies anywhere, and costs samples for nothing. So the first cut is taken whose
+By chance the minimum may be anywhere, and would cost samples. So the first cut is taken whose
 squared standard error is within a fifth of the least.
 
-Latencies have heavy tails and neighbours come in bursts, which are no transient. So the rule gets
+Latencies have heavy tails and neighbours come in bursts, which are no transient. So the rule uses
 logarithms, and the requests of all windows of one r in the order of their time since the window's
-start: a transient is in each of them at that place, a burst is not.
+start: a transient is at the same time in each window, a burst is not.
 """
 
 from __future__ import annotations

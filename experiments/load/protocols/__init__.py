@@ -1,5 +1,5 @@
-"""One file for each protocol that Python's worker speaks without a client of the workload's own:
-its name is the scheme of an entry's URL, its `CLIENT` a class of `experiments/load/client.py`."""
+"""The protocols of the Python worker, one file each. A file's name is the scheme of an entry's URL,
+its `CLIENT` a class of `experiments/load/client.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
             "load: protocol of the entry",
             expected=f"one of {', '.join(spoken)}, or a workload with a client of its own",
             got=protocol,
-            hint="Give the workload a client: experiments/load/README.md shows how.",
+            hint="Give the workload a client: experiments/load/protocols/README.md shows how.",
         )
 
 

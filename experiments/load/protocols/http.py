@@ -1,6 +1,9 @@
-"""Requests over HTTP/1.1. Of a page view an answer is good that is complete, of status 200, and
-contains what the page must; of an operation (`HttpRequest`) one of its statuses that passes its
-checks. Any other status is `bad_status`."""
+"""Requests over HTTP/1.1.
+
+A good answer to a page view is complete, has status 200 and contains the page's text; to an
+operation (`HttpRequest`) it has one of its statuses and passes its checks. Any other status is
+`bad_status`.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A request is a command with spaces between: `get entry:000017`, `set entry:000017 1000`; a write's
 last word is the size of its value, which begins with the key. A record begins with its key
-(`infra/roles/records.py`), so that a reply which belongs to another request is `bad_content`; so is
-a miss. An error of the server is `bad_status`.
+(`infra/roles/records.py`), so a reply to another request is `bad_content`, as is a miss. An error
+of the server is `bad_status`.
 """
 
 from __future__ import annotations

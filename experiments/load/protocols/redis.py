@@ -1,7 +1,7 @@
 """Redis (RESP2): any command with one reply that is no subscription.
 
 A request is a command with spaces between: `HGETALL entry:000017`, `HSET entry:000017 field3 100`;
-a write's last word is the size of its value, which begins with the key. What is checked is as in
+a write's last word is the size of its value, which begins with the key. Checks are as in
 `memcached.py`.
 """
 

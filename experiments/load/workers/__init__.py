@@ -1,2 +1,1 @@
-"""One folder for each load worker that comes with Sparecraft, a program: `python -m` its package
-(README.md beside this folder says what a worker is told and what it tells)."""
+"""Load workers in Python, one package each, started by `python -m`. The contract: README.md."""

@@ -1,4 +1,4 @@
-"""Cost of replication, and agreement of replicas: how far the arbiters' counters went over each
+"""Cost of replication, and agreement of replicas: increments of the arbiters' counters over each
 arm's blocks."""
 
 from __future__ import annotations

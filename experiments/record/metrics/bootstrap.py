@@ -1,6 +1,6 @@
-r"""Intervals of a figure of a run's latencies, and how far they can be believed.
+r"""Intervals of a figure of a run's latencies.
 
-What a run gives: K blocks, or pairs of blocks of two arms. Requests close in time are not
+A run has K blocks, or pairs of blocks of two arms. Requests close in time are not
 independent (one burst of interference slows dozens of them), and blocks may differ by more than
 chance within them (the host drifts). A bootstrap over single requests ignores both and gives
 intervals that are far too narrow; a bootstrap over the K blocks alone, with K = 2, has three
@@ -9,19 +9,19 @@ ratio of two arms' percentiles, where a block below is a pair of them):
 
 1. Within a block, moving stretches of time are drawn with replacement, circularly and separately
    in each phase (Kuensch 1989; Politis & Romano 1992): the same stretches of the schedule in both
-   arms of a pair. V_w is the variance of log f so.
+   arms of a pair. V_w is the resulting variance of log f.
 2. In addition the blocks themselves are drawn with replacement (two-stage bootstrap, Davison &
-   Hinkley 1997, section 3.8). V_h is the variance of log f so.
+   Hinkley 1997, section 3.8). V_h is the resulting variance of log f.
 3. A bootstrap of few clusters is too small by (m - 1) / m, so both parts are corrected:
        within  W = V_w m / (m - 1),             m stretches of time per block,  K (m - 1) d.o.f.
        between B = max(0, V_h - V_w) K / (K-1),                                 K - 1 d.o.f.
    and added. What varies within blocks shows up between them too, so the sum errs to the wide side.
 4. The interval is log f +- t sqrt(W + B), t from Student's distribution with Satterthwaite's
    degrees of freedom (W + B)^2 / (W^2 / (K (m-1)) + B^2 / (K-1)).
-   Where the blocks agree, this is close to the normal interval; where two blocks disagree it opens
-   wide, as it must with one degree of freedom.
+   If the blocks agree, this is close to the normal interval; if two blocks disagree it is wide,
+   because it has one degree of freedom.
 
-With one block B cannot be seen: the interval then holds for this block only.
+With one block B cannot be estimated: the interval then holds for this block only.
 Simulations in tests/unit/record/test_metrics{,_predicted}.py measure the coverage.
 """
 
@@ -76,7 +76,7 @@ def correlated_s(manifest: Mapping[str, Any]) -> float:
 
 
 def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
-    """For the bootstraps, from the run's seed."""
+    """Return a generator for bootstraps, from the run's seed."""
     seed = manifest.get("seed")
     return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 

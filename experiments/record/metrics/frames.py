@@ -1,4 +1,4 @@
-"""Checks requests.parquet's frame, and gives each request the latency that it counts with."""
+"""Checks of requests.parquet's frame, and the latency that each request counts with."""
 
 from __future__ import annotations
 

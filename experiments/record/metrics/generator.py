@@ -1,4 +1,4 @@
-"""State of the load generator, block by block, and what that says against a run."""
+"""State of the load generator in each block, and objections to a run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Improvement factors (baseline / other) with their intervals, over the pairs of blocks of a run.
 
 Within a pair both arms get the same arrivals, one block right after the other; the order alternates
-(ABBA). `bootstrap.py` has the method, and how far it can be believed.
+(ABBA). `bootstrap.py` has the method and its coverage.
 """
 
 from __future__ import annotations

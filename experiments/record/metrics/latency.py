@@ -1,8 +1,8 @@
-"""Statistics of one sample of latencies: percentiles that know how far they can be trusted.
+"""Statistics of one sample of latencies: percentiles with their evidence.
 
-A mean hides the tail and a percentile hides how many samples stand behind it, so each percentile
-here comes with the number of samples beyond it. With fewer than `SAMPLES_BEYOND_MIN` of them it is
-listed as insufficient: it is printed, and nobody may conclude from it.
+A mean hides the tail, and a percentile hides its number of samples, so each percentile has the
+number of samples beyond it. With fewer than `SAMPLES_BEYOND_MIN` of them it is listed as
+insufficient: it is shown, but nothing may be concluded from it.
 """
 
 from __future__ import annotations

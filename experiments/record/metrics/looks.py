@@ -1,10 +1,10 @@
-"""Looks at a run that goes on until its figure is decided: data in, decision out.
+"""Looks at a run that continues until its figure is decided.
 
-A look decides where every arm is told from the baseline by the figure that was named beforehand
-(`core.statistics.sequential`: its interval leaves 1 out, or lies within 15 %), or where the SLO was
-set before and each arm is known to meet or to miss it. The error of a comparison, 5 %, is spent
-over its looks; so is that of the SLO's answers. Each comparison has an error of its own: of
-several, one errs more often.
+A look decides if every arm is distinguished from the baseline by the metric that was named in
+advance (`core.statistics.sequential`: its interval excludes 1, or lies within 15 %), or if the SLO
+was set in advance and each arm is known to meet or to miss it. The error of a comparison, 5 %, is
+divided over its looks; so is that of the SLO's answers. Each comparison has its own error, so of
+several comparisons one errs more often.
 """
 
 from __future__ import annotations

@@ -27,9 +27,10 @@ _REASONS_MAX = 5
 def operation_figures(
     requests: pl.DataFrame, arms: Sequence[str], *, block_s: float
 ) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
-    """By `operations` and `sessions`, then by name and arm; empty where there are too many names.
+    """Return the figures by `operations` and `sessions`, then by name and arm.
 
-    Parameters: requests as `prepared`, without the warm-up; block_s as in `slo_verdict`.
+    Empty if there are too many names. Parameters: requests as `prepared`, without the warm-up;
+    block_s as in `slo_verdict`.
     """
     whole = whole_sessions(requests)
     return {

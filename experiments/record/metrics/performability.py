@@ -9,11 +9,11 @@ take the number of requests: each second that a request waits above the ideal is
     demerits = sum_o w_o n_o + w_s n max(0, waited - ideal),
 so both terms grow with the number of requests, and `demerits_per_request` compares arms.
 
-The report's clients record how long a request took, whatever came of it (section 3.3.2), and count
-its failure apart: `waited` is the mean of that, so that a failure is weighed once. Mean,
-percentiles, thresholds and punctuality are of the latency that requests count with
-(`core.statistics.percentiles`): by the report's own, a service that refuses at once is a punctual
-one.
+The report's clients record the duration of a request, whatever its outcome (section 3.3.2), and
+count its failure separately: `waited` is the mean of the durations, so a failure is weighed once.
+Mean, percentiles, thresholds and punctuality use the latency that requests count with
+(`core.statistics.percentiles`): by the report's own latencies, a service that refuses at once is
+punctual.
 """
 
 from __future__ import annotations

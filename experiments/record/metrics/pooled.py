@@ -1,4 +1,4 @@
-r"""One factor of several runs: a random-effects model.
+r"""One factor over several runs: a random-effects model.
 
 Runs of one design differ by more than what happens within a run: the host, its neighbours, the
 hour. So run i has a true log factor theta_i of its own, and reports y_i with standard error s_i:
@@ -12,7 +12,7 @@ Knapp (2001) and Sidik and Jonkman (2002):
     mu +- t_{k-1} sqrt(q / sum_i w_i),   q = max(1, sum_i w_i (y_i - mu)^2 / (k - 1)),
 
 q never below 1, so that runs that agree by chance do not make it narrower than the plain interval
-(Jackson et al. 2017). What a further run will measure, which has an error of its own:
+(Jackson et al. 2017). The interval of a further run's measurement, which has its own error:
 
     mu +- t_{k-1} sqrt(tau^2 + its variance + mean of s_i^2).
 
@@ -83,7 +83,7 @@ def pooled_log(logs: Sequence[float], errors: Sequence[float]) -> Pooled:
 
 
 def standard_error(low: float, high: float) -> float:
-    """Of a log whose 95 % interval is low to high."""
+    """Return the standard error of a log whose 95 % interval is low to high."""
     return (high - low) / 2 / float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
 
 

@@ -1,9 +1,9 @@
-"""Prediction of a plan for a fleet, beside the measurement of a run of that fleet.
+"""The prediction of a plan for a fleet, beside the measurement of a run of that fleet.
 
-The plan is fitted to the phase `measure`: neighbours are there, faults are not yet. So that phase
-is what its percentiles are held against. Those with the faults stand beside it, and are held
-against a prediction only where the plan's distribution has one. An availability over a year is not
-in a run of minutes: what the run can say of it are the failures it saw, and how little that is.
+The plan is fitted to the phase `measure`, with neighbours and before faults, so its percentiles are
+compared with that phase. Percentiles with faults are shown beside, and compared only if the plan's
+distribution has them. A run of minutes cannot measure an availability over a year; it shows the
+observed failures, and their small weight.
 """
 
 from __future__ import annotations

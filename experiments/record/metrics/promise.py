@@ -1,10 +1,10 @@
-"""The promise of a plan, held against a run of its fleet: kept, broken or undecided.
+"""The promise of a plan, compared with a run of its fleet: kept, broken or undecided.
 
 A plan promises that its fleet keeps the SLO, at a cost. A clause is one limit of the SLO that a run
-can measure; it is answered as the SLO's own verdict answers it, by the interval of the share of
-requests beyond the limit, faults included. The promise is kept where all clauses are, broken where
-one is, and undecided otherwise: then more blocks are needed. How near each predicted figure came is
-another question, which `predicted.py` answers; a plan may keep its promise with a poor prediction.
+can measure. It is judged by the rule of the SLO's verdict: by the interval of the share of requests
+beyond the limit, faults included. The promise is kept if all clauses are, broken if one is, and
+otherwise undecided: then more blocks are needed. `predicted.py` compares each predicted figure; a
+plan may keep its promise with a poor prediction.
 """
 
 from __future__ import annotations
@@ -88,5 +88,5 @@ def _figures(compared: Compared, clauses: Mapping[str, Clause]) -> FiguresJudged
 
 
 def _has_faults(entry: PercentileEntry) -> bool:
-    """With faults in the run the figure of all requests is another; else it is the same."""
+    """Tell whether the run had faults, with which the figure of all requests differs."""
     return entry["samples_with_faults"] > entry["samples"]

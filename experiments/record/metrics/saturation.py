@@ -1,21 +1,21 @@
-"""Check that the load that was asked for left in time, from workers with room.
+"""Checks that the requested load was sent on time, by workers below their limits.
 
-A generator at its limit measures itself: its queue looks like the server's. It says so by any of
+A generator at its limit measures itself: its queue looks like the server's. Signs of it:
 
-    cpu        a worker took more than 90 % of a core: the next request waits for the one before
+    cpu        a worker took more than 90 % of a core: requests wait for earlier ones
     lag        the p99 of sent - intended is above 1 ms and above 5 % of the median latency
-    pace       less than 99 % of the offered rate was reached: it fell behind and stayed behind
-    in-flight  more than 1 % was dropped at `max_in_flight`: the server's slowness, the plan's limit
-    lost       a worker died, and took requests with it
+    pace       less than 99 % of the offered rate was reached
+    in-flight  more than 1 % was dropped at `max_in_flight`: the server is slow, or the limit low
+    lost       a worker died with unreported requests
     pool       no user of a Locust file was free for more than 1 % of the arrivals
     tasks      more than 1 % of a Locust file's tasks raised an exception
 
-`in-flight` is no fault of the generator, yet it ends what can be concluded from the load all the
-same: the offered rate did not reach the server.
+`in-flight` is no fault of the generator, but the offered rate did not reach the server, so nothing
+can be concluded.
 
 `lag_limit_ms` is the rule for lateness of a block, of a run (`verdicts.py`) and of a capacity's
-step. Its least 1 ms is there because 5 % of a fast service's median is soon less than what a timer
-is late by.
+step. It is at least 1 ms, because 5 % of a fast service's median can be less than the lateness of a
+timer.
 """
 
 from __future__ import annotations

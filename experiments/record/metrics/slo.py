@@ -1,11 +1,12 @@
-"""Does an arm keep the SLO: met, missed or undecided, by the share of requests beyond each limit.
+"""Verdict of an SLO for an arm: met, missed or undecided, by the share of requests beyond each
+limit.
 
-An SLO of p95 <= 600 ms allows 5 % of the requests to take longer or to fail. What was measured is a
+An SLO of p95 <= 600 ms allows 5 % of the requests to take longer or to fail. The measurement is a
 sample, in a few blocks and with bursts of slow requests, so the share has an interval
-(`core.statistics.shares`). A limit is met where the whole interval is allowed, missed where none of
-it is, and undecided between: more blocks decide it. A limit of one operation, or of sessions, is
-judged alike by its own requests, and is a limit of the whole. The interval's confidence is 90 %, so
-that either answer is wrong in at most one of twenty runs.
+(`core.statistics.shares`). A limit is met if the whole interval is allowed, missed if none of it
+is, and otherwise undecided: more blocks decide it. A limit of one operation, or of sessions, is
+judged by the same rule and its own requests, and is a limit of the whole. The interval's confidence
+is 90 %, so either answer is wrong in at most one of twenty runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arms that differ from the one before them in one thing only: what that thing brought."""
+"""Effects of single differences: arms that differ from the previous arm in one thing only."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def steps(
     rng: np.random.Generator,
     level: float,
 ) -> list[dict[str, object]]:
-    """Of more than two arms each neighbour that differs in one thing, in the design's order.
+    """Compare neighbouring arms that differ in one thing, in the design's order, of more than two.
 
     Parameters: known, factors of arms by their base; block_s, rng and level as in `improvement`.
-    Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or a setting's name.
+    Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or the name of a setting.
     """
     stated = _stated(manifest)
     found: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""Results of a run's arms, computed from its records and from nothing else."""
+"""Results of a run's arms, computed from its records only."""
 
 from __future__ import annotations
 
@@ -205,10 +205,9 @@ def _improvement(
 def _comparison(
     main: pl.DataFrame, arms: Sequence[str], baseline: str, manifest: Mapping[str, Any]
 ) -> dict[str, dict[str, Factor]]:
-    """Of more than two arms each against the baseline, over the blocks that the two share.
+    """Compare each of more than two arms with the baseline, over their common blocks.
 
-    The intervals hold for one arm each: where twenty arms are compared, about one interval in
-    twenty misses its factor by chance.
+    An interval holds for one arm: of twenty arms about one interval misses its factor by chance.
     """
     others = [arm for arm in arms if arm != baseline] if len(arms) > 2 else []
     return {arm: _improvement(main, baseline, arm, manifest) for arm in others}

@@ -1,9 +1,9 @@
-"""CPU that each arm's load used of each tier's machines, beside what a calibration foresaw.
+"""CPU use of each tier's machines by each arm's load, beside the prediction of a calibration.
 
-A neighbour runs inside a machine's own cap and would be taken for work: of a machine count the
-seconds in which no neighbour and no fault was on it. A policy that avoids disturbed machines gives
-the others more than an even share, and reads higher here than the tier as a whole. What machines
-use without load is subtracted where a calibration measured it.
+A neighbour runs inside a machine's own cap and would count as work, so only the seconds without a
+neighbour or fault on a machine count. A policy that avoids disturbed machines gives the others more
+than an even share, so its figure is higher than that of the whole tier. The use without load is
+subtracted if a calibration measured it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def utilisation(
     blocks: Mapping[str, Spans],
     manifest: Mapping[str, Any],
 ) -> dict[str, dict[str, object]]:
-    """By arm and tier: predicted by the run's calibration (None without one), measured, samples.
+    """Return predicted and measured utilisation by arm and tier, with the number of samples.
 
-    Parameters: blocks, when each arm was measured.
+    The prediction needs a calibration of the run, and is None without one. Parameters: blocks, the
+    times of each arm's measurement.
     """
     if hosts is None:
         return {}

@@ -1,4 +1,4 @@
-"""Is the run valid? Every "no" has a reason in words."""
+"""Validity of a run; every "no" has a reason in words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Live samples to InfluxDB, none lost.
+"""Live samples to InfluxDB, without loss.
 
-Read `writer.py` first. `line.py` is the line protocol, `spool.py` the file for what could not be
-delivered yet, `points.py` the measurements of Sparecraft, `account.py` what an SLO and a
-price add to them; `query.py` reads back. `bulk.py` and `local.py` are for runs that are over.
+Read `writer.py` first. `line.py` is the line protocol, `spool.py` the file of undelivered points,
+`points.py` the measurements of Sparecraft, `account.py` what an SLO and a price add to them;
+`query.py` reads back. `bulk.py` and `local.py` are for runs that are over.
 """
 
 from experiments.record.telemetry.account import Account

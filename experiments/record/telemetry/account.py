@@ -1,8 +1,8 @@
-"""An SLO's budget and the fleet's price as telemetry: what a request spends, and what it costs.
+"""An SLO's budget and the fleet's price as telemetry, per request.
 
-A budget is the share of requests that an SLO allows to be bad. Each request carries what it spends
-of it, 1 / share where it is bad and 0 where it is not, so that the mean over any window is the
-burn rate over it: at 1 the budget is used up just as fast as it may be (SRE workbook, chapter 5).
+A budget is the share of requests that an SLO allows to be bad. Each request has its part of the
+budget, 1 / share if it is bad and otherwise 0, so the mean over a window is its burn rate: at 1 the
+budget is used exactly as fast as allowed (SRE workbook, chapter 5).
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _ERRORS = "max_error_share"
 
 @dataclass(frozen=True)
 class Account:
-    """Of one run. `slo` as experiment.toml has it, empty where none was asked for; usd_per_hour is
-    None where a machine has no price; limit_ms, the load's time-out."""
+    """Budgets and cost of one run.
+
+    `slo` is that of experiment.toml, or empty; usd_per_hour is None if a machine has no price;
+    limit_ms is the time-out of the load.
+    """
 
     slo: Mapping[str, Any] = field(default_factory=dict)
     usd_per_hour: float | None = None

@@ -1,6 +1,6 @@
-"""InfluxDB's line protocol, as 1.x, 2.x and 3.x all read it.
+"""InfluxDB's line protocol, in the form that 1.x, 2.x and 3.x read.
 
-Rules that bite: a tag value may be neither empty nor end in a backslash, nor hold a line break; a
+Rules: a tag value may be neither empty nor end in a backslash, nor have a line break; a
 field may not be NaN; a field whose type changes is refused, so floats always carry a dot and
 integers an `i`. Line breaks in strings become spaces, because one point is one line in the spool.
 """

@@ -1,8 +1,8 @@
-"""Points that InfluxDB has not taken, in a file, first in first out.
+"""A file of points that InfluxDB has not accepted yet, first in first out.
 
-The file holds plain line protocol. It stays until all of it is delivered; after a crash the next
-writer delivers it again from its start, which does no harm: a point with the same series and time
-overwrites itself.
+The file has plain line protocol. It stays until all of it is delivered. After a crash the next
+writer delivers it again from its start, which does no harm, because a point with the same series
+and time overwrites itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The writer: points go into a bounded queue, a thread delivers them, in order, none lost.
+"""The writer: a bounded queue of points, and a thread that delivers them in order, without loss.
 
 While InfluxDB is away the thread appends to the spool and tries the spool's head again about each
-flush interval; new points go behind the spooled ones. A batch that InfluxDB refuses for good (400)
-is halved until the bad lines stand alone; those are counted and kept in a file beside the spool. A
-delivery whose answer was lost is repeated, which does no harm (see spool.py).
+flush interval; new points go behind the spooled ones. A batch that InfluxDB refuses (400) is halved
+until the bad lines are isolated; they are counted and kept in a file beside the spool. A delivery
+whose answer was lost is repeated, which does no harm (see spool.py).
 
 What can be lost, and is counted as `lost`: points that find the spool full or its disk full while
 InfluxDB is away. Not counted: up to a flush interval of points when the process is killed.

@@ -1,4 +1,4 @@
-"""Platforms of a fleet, a folder each. Nothing else may know how a machine was made.
+"""Platforms of a fleet, a folder each. No other part may know how a machine was made.
 
 README.md says how to add one.
 """

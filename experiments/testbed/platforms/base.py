@@ -1,4 +1,4 @@
-"""The contract of every platform. Whoever measures knows this surface and nothing below it."""
+"""The contract of every platform. Code that measures uses this interface only."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Platform(Protocol):
         """Load machines beside this one, a load worker waiting on each."""
 
     def running(self, machine: str) -> bool:
-        """True where the machine's power is on."""
+        """True if the machine's power is on."""
 
     def cpu_s(self) -> Mapping[str, float]:
         """CPU seconds so far of each machine that runs on this host; empty where none does, or

@@ -1,8 +1,8 @@
-"""The faults of whole machines that a run holds, so that none outlives it.
+"""The journal of a run's faults of whole machines, so that none outlives the run.
 
-A note is on disk from before the fault until after its undo. While a run goes on, a process of its
-own, the watchdog (`watchdog.py`), waits for its end, however that comes, and undoes what is noted
-then. Where that one was killed too, the next `sparecraft up`, `run` or `down` does.
+A note is on disk from before the fault until after its undo. During a run a separate process, the
+watchdog (`watchdog.py`), waits for the end of the run, also by a kill, and undoes the noted faults.
+If it was killed too, the next `sparecraft up`, `run` or `down` does so.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MachineJournal:
             _sync(file.parent)
 
     def clear(self, machine: str) -> None:
-        """Its fault is undone."""
+        """Remove the entry of a machine whose fault is undone."""
         with self._guard:
             self._file(machine).unlink(missing_ok=True)
 
@@ -140,7 +140,7 @@ def _goes_on(note: Note) -> bool:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process began; None where there is none, or one that is only waited for yet."""
+    """The start of a process; None if there is none, or if it has ended and waits to be reaped."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out.
 
-A state lies beside the stack, or where a `backend` block of the stack says.
+A state is beside the stack, or in the place that a `backend` block of the stack names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Stack:
 
     @property
     def has_backend(self) -> bool:
-        """True where a backend keeps the states."""
+        """True if a backend keeps the states."""
         return bool(re.search(r'^\s*backend "(?!local")', self._text(), re.MULTILINE))
 
     def declared(self) -> set[str]:
@@ -163,7 +163,7 @@ class Stack:
         if not self.state_resources():
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
-                expected="one that was made from this checkout, or is in its backend",
+                expected="one that was made from this checkout, or whose state is in its backend",
                 got=f"nothing in {'the backend' if self.has_backend else self.state_directory}",
                 hint="Go to the checkout that made it.",
             )
@@ -179,7 +179,7 @@ class Stack:
         except ValidationError as error:
             raise EnvironmentMissing(
                 f"terraform output {name}",
-                expected=f"the {name} that infra/README.md describes",
+                expected=f"the {name} that infra/stacks/README.md describes",
                 got=str(error),
                 hint="Stack, runner and fleet are of different versions: run `make setup`, then "
                 f"`sparecraft down {self.experiment}` and make the fleet anew.",
@@ -199,14 +199,14 @@ class Stack:
         return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
 
     def _state(self) -> str:
-        """As it is written; empty where there is none."""
+        """Return the state as written; empty if there is none."""
         if not self.has_backend:
             state = self.state_directory / _STATE
             return state.read_text() if state.exists() else ""
         return self._run(["state", "pull"]).stdout if self._has_workspace() else ""
 
     def _has_workspace(self) -> bool:
-        """Of the backend: to ask for the state of one that is not there makes it."""
+        """Tell whether the backend has the workspace; a request for its state would create it."""
         self._init()
         listed = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
         return self.experiment in listed.replace("*", " ").split()
@@ -320,7 +320,9 @@ def _program() -> str:
 
 
 def _environment(workspace: str | None) -> dict[str, str]:
-    """This process's, for Terraform; without a workspace the one that is selected."""
+    """Return this process's environment for Terraform; without a workspace the selected one is
+    used.
+    """
     environment = {**os.environ, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
     if workspace is not None:
         environment["TF_WORKSPACE"] = workspace

@@ -1,8 +1,8 @@
-"""The process that undoes the machine faults of a run that is no more.
+"""The process that undoes the machine faults of a run that has ended.
 
-It holds the other end of a pipe of the run's, which the kernel closes at the run's end, however
-that comes. It says when it is ready, and no fault of a machine is made before. Where it ends while
-the run goes on, the run ends too: nothing would undo what a killed run left.
+It holds the other end of a pipe of the run, which the kernel closes at the run's end, also by a
+kill. No machine fault is injected before it reports that it is ready. If it ends during the run,
+the run ends too, because nothing would undo the faults of a killed run.
 
 `program("experiments.testbed.platforms.watchdog", PLATFORM, EXPERIMENT, JOURNAL, PID_OF_THE_RUN)`
 """
@@ -50,9 +50,11 @@ class Watchdog:
         return not self._ended.is_set()
 
     def _start(self, platform: str, experiment: str, folder: Path) -> tuple[int, int]:
-        """Its process id, and where it says that it is ready. In a session of its own: what
-        interrupts the run does not reach it. The pipe's own end is never closed: the kernel does
-        it, at the end of this process."""
+        """Start the watchdog, and return its process id and a pipe that tells when it is ready.
+
+        It has its own session, so interrupts of the run do not reach it. The pipe's own end is
+        never closed: the kernel closes it at the end of this process.
+        """
         command = program(__name__, platform, experiment, str(folder), str(os.getpid()))
         held, _ = os.pipe()
         ready, says = os.pipe()
@@ -91,7 +93,7 @@ class Watchdog:
         )
 
     def _watch(self) -> None:
-        """Until it ends. Where the run is still there then, the run ends too."""
+        """Wait for its end; if the run is still active then, the run ends too."""
         _, status = os.waitpid(self.pid, 0)
         self._ended.set()
         code = os.waitstatus_to_exitcode(status)

@@ -1,7 +1,7 @@
-"""Deployment schemes that behave: failed machines are found, fenced and replaced or repaired.
+"""Deployment schemes: failed machines are detected, fenced and replaced or repaired.
 
-Read `controller.py` first (the life of a lost machine), then `heartbeat.py` (when one is lost),
-`operations.py` (what is done to machines) and `journal.py` (what is written down of it).
+Read `controller.py` first (the states of a lost machine), then `heartbeat.py` (detection),
+`operations.py` (operations on machines) and `journal.py` (their events).
 """
 
 from experiments.testbed.schemes.controller import Controller

@@ -1,15 +1,15 @@
-"""The fail-over controller: what becomes of a lost machine, by scheme.
+"""The fail-over controller: the treatment of a lost machine, by scheme.
 
-A machine that is lost is taken out of its arbiter and fenced (its power is cut) at once: after that
-it cannot serve, whether it was dead or only out of reach. Then
+A lost machine is taken out of its arbiter and fenced (its power is cut) at once. After that it
+cannot serve, also if it was alive but unreachable. Then
 
 - `cloud`: after `boot_time_s` a machine is made anew in its place;
 - `pf`: a standby is powered on in its place, once there is one; the lost one is repaired and then
   waits in the pool, powered off;
 - `ara`: nothing replaces it; it is repaired and powered on.
 
-Fail-overs go one after another, and so do repairs: PCRAFT's models have one rate of each (Fig. 1).
-What a fail-over waits for the one before it is recorded apart.
+Fail-overs are sequential, and so are repairs, because PCRAFT's models have one rate of each (Fig.
+1). The wait of a fail-over for an earlier one is recorded separately.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Controller:
         self._restore()
 
     def lost(self, lost: Lost) -> None:
-        """Out of its arbiter, off, and on its way to be replaced or repaired."""
+        """Take a machine out of its arbiter, stop it, and queue its replacement or repair."""
         machine, tier = lost.machine, self.operations.tiers[lost.machine]
         crashed_at = self.journal.crashed_at(machine)
         down_since = lost.since if crashed_at is None else crashed_at

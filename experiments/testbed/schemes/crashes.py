@@ -1,8 +1,8 @@
-"""The crash process: machines in service lose their power at times drawn ahead.
+"""The crash process: machines in service lose their power at times drawn in advance.
 
-Each machine has a Poisson stream of its own. A crash that falls on a machine that is down or waits
-in the pool does not happen: a cold node does not fail, and with exponential gaps leaving it out is
-the same as drawing anew once the machine serves.
+Each machine has its own Poisson stream. A crash of a machine that is down or waits in the pool is
+skipped: a cold node does not fail, and with exponential gaps skipping is equivalent to drawing a
+new time when the machine serves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Heartbeats: a machine is lost when it left several in a row without an answer.
+"""Heartbeats: a machine is lost after several consecutive heartbeats without an answer.
 
-A watch reports a loss once and ends; whoever has replaced the machine watches it anew. So one loss
-is one replacement, whatever the machine does meanwhile.
+A watch reports a loss once and ends; after the replacement a new watch begins. So one loss is one
+replacement, whatever the machine does meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines of events.jsonl on machines that fail and are replaced.
+"""Lines of events.jsonl about machines that fail and are replaced.
 
 | what | kind | action | of |
 |---|---|---|---|
@@ -74,7 +74,7 @@ class Journal:
         self.leave(machine, at)
 
     def crashed_at(self, machine: str) -> float | None:
-        """When the machine crashed [monotonic s]; None where no crash of ours is open."""
+        """The time of the machine's crash [monotonic s]; None without an open crash of ours."""
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
 
@@ -84,7 +84,7 @@ class Journal:
             self._silent[machine] = since
 
     def note_block_end(self) -> None:
-        """From now on machines are mended because the block is over."""
+        """Note that machines are repaired because the block is over, from now on."""
         self._block_end_s = time.monotonic()
 
     def mended(self, machine: str) -> None:

@@ -1,5 +1,7 @@
-"""Operations of a scheme on machines: power, readiness, and what the arbiters are told. A tier
-without an arbiter has nobody to tell: its callers find out for themselves."""
+"""Operations of a scheme on machines: power, readiness, and messages to the arbiters.
+
+Without an arbiter in front of the tier its callers find out by themselves.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,10 @@ class MachineOperations:
             )
 
     def wait_ready(self, machine: str, limit_s: float, stop: threading.Event) -> None:
-        """Until agent and role answer, with the arm's settings. Raises EnvironmentMissing after
-        `limit_s`."""
+        """Wait until agent and role answer, with the arm's settings.
+
+        Raises EnvironmentMissing after `limit_s`.
+        """
         deadline = time.monotonic() + limit_s
         is_told = machine not in self.settings
         while True:
@@ -75,19 +79,19 @@ class MachineOperations:
             self.pause(_POLL_S, machine, stop)
 
     def forget_settings(self, machine: str) -> None:
-        """Its role's defaults again, where it runs: it may next be powered on for another arm."""
+        """Restore the role's defaults of a running machine, which may then serve another arm."""
         self.held.forget(machine)
         if machine in self.settings and self.platform.running(machine):
             self.held.put(machine, self.agents[machine], {})
 
     def take_out(self, machine: str) -> None:
-        """Its tier's arbiter, if it has one, sends nothing there any more."""
+        """Make the arbiter of its tier, if any, send no requests to it."""
         arbiter = self.arbiters.get(self.tiers[machine])
         if arbiter is not None:
             arbiter.set_server(machine, False)
 
     def let_in(self, machine: str, stop: threading.Event) -> None:
-        """Its tier's arbiter sends requests there again; returns when it does."""
+        """Make the arbiter of its tier send requests to it again, and wait until it does."""
         arbiter = self.arbiters.get(self.tiers[machine])
         if arbiter is None:
             return

@@ -1,4 +1,4 @@
-"""The deployment scheme at work during a block: controller, crash process, and their ends."""
+"""The deployment scheme during a block: controller and crash process, from start to end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _JOIN_S = 60.0
 def running_scheme(
     design: Design, block: Block, fleet: Fleet, recorder: Recorder, tally: Tally, origin: float
 ) -> Iterator[None]:
-    """Nothing without `[failover]`; with it, failed machines are replaced until the block's end,
-    and the fleet is as it was before when this returns. `origin`: the block's second 0."""
+    """Replace failed machines until the end of the block, as `[failover]` says.
+
+    Afterwards the fleet is as before. Without `[failover]` it does nothing. `origin`: the block's
+    second 0.
+    """
     settings = design.experiment.failover
     if settings is None:
         yield

@@ -1,30 +1,30 @@
 output "verdict" {
-  description = "met, missed or undecided (of the SLO), measured (none was asked for), disturbed or not valid (nothing may be concluded)."
+  description = "Verdict: met, missed or undecided (of the SLO), measured (without an SLO), disturbed or not valid (without a conclusion)."
   value       = fleet_run.this.verdict
 }
 
 output "slo_met" {
-  description = "True where the SLO was met; null where that is undecided, or none was asked for."
+  description = "True if the SLO is met; null if it is undecided, or without an SLO."
   value       = fleet_run.this.slo_met
 }
 
 output "p95_ms" {
-  description = "95th percentile of the latency in ms, of the arm that the SLO is asked of."
+  description = "95th percentile of the latency of the SLO's arm [ms]."
   value       = fleet_run.this.p95_ms
 }
 
 output "usd_per_month" {
-  description = "Price of the planned fleet; null where none was planned."
+  description = "Price of the planned fleet; null without a plan."
   value       = fleet_run.this.usd_per_month
 }
 
 output "planned" {
-  description = "Tier to what the plan says of it: nodes, spares, replicas, instance_type and more. Empty where none was planned."
+  description = "Tier to its part of the plan: nodes, spares, replicas, instance_type and more. Empty without a plan."
   value       = try(jsondecode(fleet_run.this.plan).tiers, {})
 }
 
 output "arms" {
-  description = "Arm to its p50_ms, p95_ms, p99_ms and error_share. Empty where the results were removed, or the kind of experiment compares no arms."
+  description = "Arm to its p50_ms, p95_ms, p99_ms and error_share. Empty if the results were removed, or the kind of experiment has no arms."
   value = {
     for arm, found in try(jsondecode(file("${fleet_run.this.folder}/result.json")).compare.arms, {}) :
     arm => { for name in ["p50_ms", "p95_ms", "p99_ms", "error_share"] : name => found[name] }
@@ -32,7 +32,7 @@ output "arms" {
 }
 
 output "report" {
-  description = "Page of the run, to be opened in a browser."
+  description = "Report of the run, for a browser."
   value       = fleet_run.this.report
 }
 

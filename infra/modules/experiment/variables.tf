@@ -1,6 +1,6 @@
 variable "design" {
   type        = string
-  description = "Folder of the design (fleet.tfvars, experiment.toml, its own roles/), or the name of one that comes with Sparecraft, such as mediawiki-noisy."
+  description = "Folder of the design (fleet.tfvars, experiment.toml, its own roles/), or the name of one that Sparecraft contains, such as mediawiki-noisy."
 
   validation {
     condition     = fileexists("${var.design}/experiment.toml") || can(regex("^[a-z0-9-]+$", var.design))
@@ -11,19 +11,19 @@ variable "design" {
 variable "keep_fleet" {
   type        = bool
   default     = false
-  description = "Make the design's fleet a part of this configuration, which measures it as it is and removes it at destroy. By default the run makes the fleet and removes it at its end."
+  description = "Make the design's fleet part of this configuration: runs measure it unchanged, and destroy removes it. By default a run makes the fleet and removes it at its end."
 }
 
 variable "checkout" {
   type        = string
   default     = null
-  description = "Folder of a checkout of Sparecraft whose agents are built; by default the one that this module is in. A module from git has none of its own."
+  description = "Folder of a checkout of Sparecraft with built agents; by default the checkout of this module. A module from git has no built agents."
 }
 
 variable "results" {
   type        = string
   default     = "results"
-  description = "Folder that runs are kept in, from where Terraform is called. Destroy leaves it."
+  description = "Folder of runs, relative to Terraform's working directory. Destroy keeps it."
 }
 
 variable "seed" {
@@ -35,13 +35,13 @@ variable "seed" {
 variable "triggers" {
   type        = map(string)
   default     = {}
-  description = "Anything: when it changes, the experiment is run again. It is too when a file of the design changes."
+  description = "Any value. A change of it runs the experiment again, as does a change of a file of the design."
 }
 
 variable "fail_on_slo" {
   type        = bool
   default     = false
-  description = "Fail the apply where the SLO was missed or the run is not valid."
+  description = "Fail the apply if the SLO is missed or the run is not valid."
 }
 
 variable "command" {

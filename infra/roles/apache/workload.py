@@ -1,4 +1,4 @@
-"""Requests of Apache without a database: a file as it is, and PHP that counts to 1,000."""
+"""Requests to Apache without a database: a static file, and a PHP loop to 1,000."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from experiments.design.workloads import PAGE_ZIPF, Operation, Population, Workl
 
 
 def static_file() -> Population:
-    """One style sheet."""
+    """Return requests of one style sheet."""
     return Population((Operation("static", "/static/style.css", "sparecraft"),), PAGE_ZIPF)
 
 
 def php_loop() -> Population:
-    """One page that costs the processor."""
+    """Return requests of one page that uses CPU time."""
     return Population((Operation("loop", "/loop.php", "<title>1000"),), PAGE_ZIPF)
 
 

@@ -1,8 +1,8 @@
-"""Limplock's rows on Cassandra: all nodes are replicas, and any one is asked as coordinator.
+"""Limplock's rows on Cassandra: all nodes are replicas, and any node can coordinate.
 
-Today's release is asked by CQL, the paper's by Thrift. What a node tells of itself is asked over
-the control network, which no limping card is on: of the beans that `start.sh` has its JVM export,
-and of the paper's release whom it reaches, which it tells in Thrift only.
+The new release is requested by CQL, the old one by Thrift. The state of a node comes over the
+control network, which no limping card serves: from the beans that the exporter of its JVM shows,
+and for the old release from Thrift, the only source of the nodes it reaches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BEANS = (
 
 
 class Cassandra(System):
-    """A ring; the row's client asks a node that does not limp, as the paper's did."""
+    """A ring; as in the paper, the row's client asks a node that does not limp."""
 
     shown = (
         PageMetric("to_peers_pending", "messages that wait to be sent to other nodes"),
@@ -69,7 +69,7 @@ class Cassandra(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
+        """Raise InputError for operations that the client does not have."""
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in _OPERATIONS or load.consistency is None:
                 raise InputError(
@@ -79,7 +79,7 @@ class Cassandra(System):
                 )
 
     def parts(self, row: Row) -> Parts:
-        """All are replicas, once each reaches all."""
+        """Return all nodes as replicas, once each one reaches all; raises NotStable before."""
         del row
         with ThreadPoolExecutor(len(self.nodes)) as asking:
             reached = dict(zip(self.nodes, asking.map(self._reached, self.nodes), strict=True))
@@ -92,8 +92,10 @@ class Cassandra(System):
         return {"replica": tuple(self.nodes)}
 
     def _reached(self, node: str) -> int:
-        """The number of nodes that this one takes for alive, itself among them; 0 where it does not
-        say."""
+        """Return the number of nodes that this one takes for alive, itself included.
+
+        It is 0 if the node does not answer.
+        """
         control = self.nodes[node].control
         if self._generation == "old":
             return reached_of(_thrift("describe_schema_versions", control))
@@ -101,12 +103,12 @@ class Cassandra(System):
         return int(told.get("nodes_up", 0.0))
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The first replica that does not limp."""
+        """Return the first replica that does not limp."""
         del row
         return next(name for name in parts["replica"] if name != injected)
 
     def target(self, node: str, operation: str) -> str:
-        """One coordinator, so that no client turns to another; one row at a time."""
+        """Return one coordinator, which the client does not replace, and one row at a time."""
         del operation
         return self._target(node, 1)
 
@@ -114,7 +116,7 @@ class Cassandra(System):
         return f"{self.nodes[node].address} {self._port} {at_once} {self._retry}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The table, and what the row and its probes get: on all replicas."""
+        """Make the table and fill it, on all replicas, for the row and its probes."""
         first = next(iter(self.nodes))
         clients.do(Task(first, "create", self._target(first, 1), 1, 0, 1), _PREPARED_S)
         keys = count if row.workload.operation == "get" else _PROBED_KEYS
@@ -125,7 +127,10 @@ class Cassandra(System):
             self._filled = keys
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """One row after another; the puts beside it are heavy: many at once."""
+        """Return the task of a load.
+
+        The row's own load is sequential; the one beside it has many puts under way.
+        """
         operation = f"{load.operation}-{load.consistency}"
         keys = load.keys or count or _PUT_KEYS
         if load is row.beside:
@@ -134,18 +139,18 @@ class Cassandra(System):
         return Task(node, operation, self._target(node, 1), count, _ROW_BYTES, keys)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A few rows."""
+        """Return a task on a few rows."""
         del row
         return Task(node, operation, self._target(node, 1), 0, _ROW_BYTES, _PROBED_KEYS)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """Its stages, what waits for others, what it dropped or hinted, and its heap."""
+        """Read stages, queues to peers, dropped messages, hints and heap of a node."""
         text = exported(self.nodes[node].control)
         return read_beans(text) | read_jvm(text)
 
 
 def read_beans(text: str) -> dict[str, float]:
-    """The metrics of `_BEANS` in the exporter's text."""
+    """Extract the metrics of `_BEANS` from the exporter's text."""
     found: dict[str, float] = {}
     for name, labels, value in samples(text):
         for metric, bean, scope, ending in _BEANS:
@@ -159,7 +164,7 @@ def read_beans(text: str) -> dict[str, float]:
 
 
 def _thrift(call: str, host: str) -> bytes:
-    """The answer to a call without arguments, framed binary; empty where none comes."""
+    """Return the framed binary answer to a call without arguments; empty if there is none."""
     name = call.encode()
     asked = struct.pack(">II", 0x80010001, len(name)) + name + struct.pack(">IB", 0, 0)
     try:
@@ -173,8 +178,10 @@ def _thrift(call: str, host: str) -> bytes:
 
 
 def reached_of(answer: bytes) -> int:
-    """The number of nodes with a schema in the answer to describe_schema_versions: a map of
-    versions to addresses, with those that said nothing under UNREACHABLE."""
+    """Count the nodes with a schema in an answer to describe_schema_versions.
+
+    The answer maps versions to addresses, with silent nodes under UNREACHABLE.
+    """
     try:
         return _reached_of(io.BytesIO(answer))
     except struct.error:

@@ -1,7 +1,6 @@
-"""Limplock's rows on etcd: who leads, what is asked of whom, what a server tells.
+"""Limplock's rows on etcd: its leader, the client's target, and the metrics of a server.
 
-Parts and metrics are those of `/metrics`, asked over the control network, which no limping card is
-on.
+Parts and metrics come from `/metrics`, over the control network, which no limping card serves.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Etcd(LeaderFollower):
     )
 
     def parts(self, row: Row) -> Parts:
-        """The leader, and the followers that know it and are not far behind."""
+        """Return the leader, and the followers that know it and are not far behind."""
         del row
         told = {name: self._metrics(name) for name in self.nodes}
         leaders = tuple(name for name, one in told.items() if one.get(_LEADS))
@@ -58,12 +57,12 @@ class Etcd(LeaderFollower):
         return self.led(leaders, followers)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """The values of `/metrics` on proposals, heartbeats and memory."""
+        """Read the values of `/metrics` on proposals, heartbeats and memory."""
         told = self._metrics(node)
         return {name: told[key] for key, name in _TOLD.items() if key in told}
 
     def _metrics(self, node: str) -> Mapping[str, float]:
-        """Metrics without labels; empty where it does not serve."""
+        """Read the metrics without labels; empty if the server does not answer."""
         try:
             return read_metrics(
                 metrics_client.page(f"http://{self.nodes[node].control}:{_PORT}/metrics")
@@ -73,7 +72,7 @@ class Etcd(LeaderFollower):
 
 
 def read_metrics(text: str) -> dict[str, float]:
-    """Names and values of a server's text, those without labels."""
+    """Parse names and values of a server's text, without those that have labels."""
     return {name: float(value) for name, value in _LINE.findall(text)}
 
 

@@ -1,8 +1,8 @@
-"""Limplock's rows on MapReduce: which worker has which tasks, jobs, and what runs out.
+"""Limplock's rows on MapReduce: the tasks of workers, jobs, and scarce resources.
 
-As in the paper maps and reduces are on different workers, where the setting PLACES says so; which
-of them has places for what, the ResourceManager or JobTracker tells. It and the workers are asked
-over the control network, which no limping card is on.
+As in the paper maps and reduces run on different workers if the setting PLACES says so; the
+ResourceManager or JobTracker reports the places of each worker. It and the workers are requested
+over the control network, which no limping card serves.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ Places = Mapping[str, Mapping[str, tuple[int, int]]]
 
 
 class Hadoop(System):
-    """A machine for jobs, one for their history, and workers: the tier's machines in this order."""
+    """A machine for jobs, one for history, and workers: the tier's machines in this order."""
 
     opener = "HadoopClient"
     shown = (
@@ -105,15 +105,17 @@ class Hadoop(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
+        """Raise InputError for operations that the client does not have."""
         if row.beside is not None or row.workload.operation not in _OPERATIONS:
             got = (row.beside or row.workload).operation
             expected = f"one of {', '.join(_OPERATIONS)}, and nothing beside"
             raise InputError(f"row {row.name}", expected=expected, got=got)
 
     def parts(self, row: Row) -> Parts:
-        """Workers by what they have places for: maps alone, reduces alone, or both. Each map's
-        output is fetched by all reduces of its job."""
+        """Return workers by the kinds of their places: maps, reduces, or both.
+
+        All reduces of a job fetch the output of each of its maps.
+        """
         places = self._places()
         lacking = [name for name in self._workers if self.nodes[name].address not in places]
         if lacking:
@@ -127,12 +129,12 @@ class Hadoop(System):
         return {**parts, "job-tracker": (self._jobs.name,), "history": (self._history.name,)}
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The machine for jobs."""
+        """Return the machine for jobs."""
         del row, parts, injected
         return self._jobs.name
 
     def target(self, node: str, operation: str) -> str:
-        """Jobs, history, name node, the worker, or all of them, and how jobs are configured."""
+        """Return addresses of jobs, history, name node and workers, and the options of jobs."""
         del operation
         workers = [node] if node in self._workers else self._workers
         namenode = self.called["hdfs"][0].address
@@ -141,7 +143,7 @@ class Hadoop(System):
         return f"{self._jobs.address} {self._history.address} {namenode} {addresses} {options}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The text, with a replica on each worker."""
+        """Write the text, with a replica on each worker."""
         target = self.target(self._jobs.name, "text")
         if row.workload.operation == "wordcount":
             task = Task(self._jobs.name, "text", target, 1, count, 1)
@@ -150,13 +152,13 @@ class Hadoop(System):
         clients.do(task, _PREPARED_S)
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """Jobs that were not waited for end."""
+        """End jobs that are still running."""
         del row, count
         target = self.target(self._jobs.name, "clear")
         clients.do(Task(self._jobs.name, "clear", target, 1, 0, 1), _CLEARED_S)
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """One job that counts so many megabytes, or so many tasks in small jobs."""
+        """Return one job that counts `count` megabytes, or small jobs with `count` tasks."""
         del row
         target = self.target(node, load.operation)
         if load.operation == "wordcount":
@@ -165,18 +167,20 @@ class Hadoop(System):
         return Task(node, "trace-task", target, jobs, jobs, jobs)
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """Workers; the old release has no task at a worker that one chooses."""
+        """Return the workers; the old release cannot run a task at a chosen worker."""
         del row
         return [] if operation == "task" and self._generation == "old" else self._workers
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A task of no work, or what a reduce asks of a worker that has a map's output."""
+        """Return an empty task, or a reduce's fetch from a worker with a map's output."""
         del row
         return Task(node, operation, self.target(node, operation), 0, 0, 1)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """Its heap, and what runs and waits; of a worker its places that are taken, too. None of
-        the machine for history."""
+        """Read heap, running and waiting tasks, and the taken places of a worker.
+
+        The machine for history has no metrics.
+        """
         if node == self._history.name:
             return {}
         control, is_worker = self.nodes[node].control, node in self._workers
@@ -195,7 +199,7 @@ class Hadoop(System):
         return found
 
     def _places(self) -> Places:
-        """Of the workers that live; none where it does not answer."""
+        """Return the places of live workers; empty if the machine for jobs does not answer."""
         url = _PAGES[self._generation].format(self._jobs.control)
         try:
             return places_of(json.loads(metrics_client.page(url)))
@@ -204,7 +208,7 @@ class Hadoop(System):
 
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The configuration of jobs, of the role's settings."""
+    """Return the configuration of jobs for the role's settings."""
     options = {_FETCH_TIMEOUT: str(settings["FETCH_TIMEOUT_MS"])}
     if settings["MAP_OUTPUT"] == "compressed":
         options |= dict.fromkeys(_COMPRESSED, "true")
@@ -214,7 +218,7 @@ def options_of(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def places_of(said: Mapping[str, Any]) -> Places:
-    """Out of what a ResourceManager or a JobTracker says of its workers."""
+    """Parse what a ResourceManager or a JobTracker reports of its workers."""
     if "beans" in said:
         trackers = json.loads(said["beans"][0]["AliveNodesInfoJson"]) if said["beans"] else []
         return {one["hostname"]: _slots(one["slots"]) for one in trackers}

@@ -1,9 +1,8 @@
-"""Limplock's rows on HBase: which server has which region, and on which machines of the HDFS
-below it a server's log is.
+"""Limplock's rows on HBase: the regions of servers, and the HDFS machines that hold a server's log.
 
-Every table has a region on each region server, the last server has the catalogue too, and limps in
-no row: then all that does not know a region yet would wait for it. What servers tell of themselves
-is asked over the control network, which no limping card is on.
+Every table has a region on each region server. The last server also has the catalogue and limps in
+no row, because all clients without a cached location would wait for it. The state of servers comes
+over the control network, which no limping card serves.
 """
 
 from __future__ import annotations
@@ -74,8 +73,10 @@ _HOLDER = re.compile(r"([\d.]+):\d+[,\]]")
 
 
 class HBase(System):
-    """A master and region servers; the row's client asks the region that the injected server has,
-    as nobody else can answer for it."""
+    """A master and region servers.
+
+    The row's client asks for the region of the injected server, because no other server has it.
+    """
 
     opener = "HBaseClient"
     shown = (
@@ -97,14 +98,14 @@ class HBase(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
+        """Raise InputError for operations that the client does not have."""
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in _OPERATIONS:
                 expected = f"one of {', '.join(_OPERATIONS)}"
                 raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def parts(self, row: Row) -> Parts:
-        """Region servers, as the master has them, and who holds the first one's log."""
+        """Return the region servers that the master has, and the holders of the first one's log."""
         live = _live(
             metrics_client.bean(self._master.control, _MASTER_PORT, _MASTER[self._generation])
         )
@@ -119,34 +120,36 @@ class HBase(System):
         return {_LOG: self._holders(), **found} if _LOG in row.injected else found
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The injected server, or the one whose log is injected."""
+        """Return the injected server, or the one whose log is injected."""
         del row
         return injected if injected in parts["region-server"] else self._first
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """Region servers: a master has no rows."""
+        """Return the region servers: a master has no rows."""
         del row, operation
         return self._servers
 
     @property
     def _first(self) -> str:
-        """The one that limps where any region server may."""
+        """The server that limps if any region server may."""
         return min(self._servers[:-1])
 
     def target(self, node: str, operation: str) -> str:
-        """The server's region of the table that probes ask."""
+        """Return the server's region of the table for probes."""
         del operation
         return self._table(node, _PROBED)
 
     def _table(self, node: str, table: str) -> str:
-        """The region that it has of a table; of no server in particular, all of them. Each number
-        of copies has tables of its own, as it is a table's setting."""
+        """Return a server's region of a table, or all regions if `node` is empty.
+
+        Each number of copies has its own tables, because it is a setting of a table.
+        """
         quorum = ",".join(one.address for one in self.called["zookeeper"])
         server = self.nodes[node].address if node else "any"
         return f"{quorum} {server} {table}-{self._copies} {self._copies}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """Tables with a region on each server, and what is got and scanned."""
+        """Make tables with a region on each server, and fill those that are read."""
         own = self.operation(row, row.workload, count, self._first)
         for table in (_PROBED, _ROWS, _FILES):
             size = len(self._servers)
@@ -163,11 +166,11 @@ class HBase(System):
             self._do(clients, Task(own.node, "compact", own.target, 1, 0, 1))
 
     def mend(self, clients: Clients) -> None:
-        """Its regions back to each server: those of one that died are with others since."""
+        """Move the regions back to their servers: those of a dead one are on others."""
         self._do(clients, Task(self._first, "spread", self._table("", _PROBED), 1, 0, 1))
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """Flush the memory into files: a run that begins with full memory writes that too."""
+        """Flush the memory into files, because a run would otherwise have to write it."""
         del count
         if row.workload.operation == "put":
             target = self._table(self._first, _ROWS)
@@ -177,8 +180,11 @@ class HBase(System):
         clients.do(task, _PREPARED_S)
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """Rows are put by the hundred, as no client puts 5,000 a second one by one; what is put
-        beside is one by one, and has a limit of more than a server has threads."""
+        """Return the task of a load.
+
+        Rows are put by the hundred, because no client puts 5,000 a second one by one. Puts beside
+        the row are single, and more can be under way than a server has threads.
+        """
         del row
         rows = self._table(node, _ROWS)
         if load.operation == "compact":
@@ -199,7 +205,7 @@ class HBase(System):
         return Task(node, "get-cached", target, count, _VALUE_BYTES, _PROBED_KEYS, _CACHED_GAP_S)
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
-        """Before a compaction the files that it compacts are written."""
+        """Start the load; before a compaction the files to be compacted are written."""
         load = row.workload
         if load.operation == "compact":
             files = load.keys or 1
@@ -209,13 +215,13 @@ class HBase(System):
         return super().opened(clients, row, node, count)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A row of few, which are in memory."""
+        """Return a task on a few rows, which are in memory."""
         del row
         target = self.target(node, operation)
         return Task(node, operation, target, 0, _VALUE_BYTES, _PROBED_KEYS)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """A region server's threads, queues and memory; a master's heap."""
+        """Read a region server's threads, queues and memory, or a master's heap."""
         port = _MASTER_PORT if node == self._master.name else _SERVER_PORT
         control = self.nodes[node].control
         found = look_at_jvm_by_page(control, port)
@@ -225,8 +231,10 @@ class HBase(System):
         return found
 
     def _holders(self) -> tuple[str, ...]:
-        """Machines that have a replica of what the first server's log is written to now. Of the old
-        release nobody says it: its `fsck` knows no block that is being written."""
+        """Return the machines with a replica of the first server's current log file.
+
+        The old release cannot report them: its `fsck` omits blocks that are being written.
+        """
         asked = {"ugi": "root", "path": _LOGS}
         asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
         namenode, *others = self.called["hdfs"]
@@ -241,12 +249,12 @@ class HBase(System):
 
 
 def numbers_of(bean: Mapping[str, Any], told: Sequence[tuple[str, str, float]]) -> dict[str, float]:
-    """Of a bean's attributes those that are told, by our names."""
+    """Extract the known attributes of a bean, under our names."""
     return {name: float(bean[key]) / unit for key, name, unit in told if key in bean}
 
 
 def holders_of(text: str, server: str) -> set[str]:
-    """Addresses of who has the newest log of a region server, out of what `fsck` says."""
+    """Parse `fsck` output for the addresses that hold a region server's newest log."""
     found: dict[str, set[str]] = {}
     path = ""
     for line in text.splitlines():
@@ -258,7 +266,7 @@ def holders_of(text: str, server: str) -> set[str]:
 
 
 def _live(master: Mapping[str, Any]) -> set[str]:
-    """Addresses of region servers that the master has, as either release says it."""
+    """Return the addresses of the region servers of the master, for both releases."""
     listed = str(master.get("tag.liveRegionServers", "")).split(";")
     listed += [str(one["key"]) for one in master.get("RegionServers", ())]
     return {one.split(",")[0] for one in listed if one}

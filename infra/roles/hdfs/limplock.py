@@ -1,8 +1,8 @@
-"""Limplock's rows on HDFS: who holds what, what is asked of whom, what a server tells.
+"""Limplock's rows on HDFS: places of blocks, the client's target, and the metrics of a server.
 
-Parts and metrics are those of the servers' own pages (`/jmx`), asked over the control network,
-which no limping card is on. The NameNode says which DataNodes live; the client puts files on those
-that it names, and asks the NameNode whether they lie there.
+Parts and metrics come from the servers' own pages (`/jmx`), over the control network, which no
+limping card serves. The NameNode reports the live DataNodes; the client chooses the DataNodes of
+its files, and asks the NameNode whether they are there.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ _CALLS = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020"
 class Hdfs(System):
     """A NameNode, a SecondaryNameNode and DataNodes: the tier's machines in this order.
 
-    A row that limps a DataNode asks that one: it is in the pipeline of what is written, and of what
-    is read each DataNode in turn is the first replica, the limping one first.
+    A row that limps a DataNode asks that one: it is in the pipeline of all writes, and for reads
+    each DataNode in turn is the first replica, beginning with the limping one.
     """
 
     opener = "HdfsClient"
@@ -132,15 +132,18 @@ class Hdfs(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
+        """Raise InputError for operations that the client does not have."""
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in _FOLDERS:
                 expected = f"one of {', '.join(_FOLDERS)}"
                 raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def parts(self, row: Row) -> Parts:
-        """As the NameNode says: it is out of safe mode, and hears of every DataNode but one that
-        leaves, whose server the old release ends."""
+        """Return the parts once the NameNode is out of safe mode and hears of every DataNode.
+
+        One that leaves may be silent, because the old release ends its server. Raises NotStable
+        before.
+        """
         told = self._bean(self._master, _INFO)
         if not told or told.get("Safemode"):
             raise _unsettled(str(told.get("Safemode") or "no answer of the NameNode")[:200])
@@ -152,19 +155,19 @@ class Hdfs(System):
         return {"master": (self._master,), **groups, "secondary": (self._secondary,)}
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The NameNode for its metadata, else the DataNode that limps."""
+        """Return the NameNode for its metadata, else the DataNode that limps."""
         del parts
         return self._master if row.workload.operation in _OF_MASTER else injected
 
     def target(self, node: str, operation: str) -> str:
-        """The NameNode, a folder, and the DataNodes from this one on."""
+        """Return the NameNode, a folder, and the DataNodes, beginning with this one."""
         if operation in ("read", "write"):
             options = {word: self.settings[key] for key, word in _OF_CLIENT.items()}
             return self._target(_FOLDERS[operation], self._from(node), options)
         return self._target(_FOLDERS[operation], self._from(node))
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """Files to be read, by the row and by its probes, where they have to lie."""
+        """Write the files that the row and its probes read, on their DataNodes."""
         self._check_fleet(row)
         if row.workload.operation == "balance":
             self._idle = self._idle_transfers()
@@ -178,7 +181,7 @@ class Hdfs(System):
         _do_all(clients, tasks)
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """Remove the last run's files; what is to be moved or copied lies where it begins."""
+        """Remove the last run's files, and place those to be moved or copied."""
         self.mend(clients)
         operation, size = row.workload.operation, _bytes(row.workload)
         if operation == "balance":
@@ -201,13 +204,15 @@ class Hdfs(System):
             self._await_laid(size)
 
     def mend(self, clients: Clients) -> None:
-        """A DataNode that leaves, or has left, is back."""
+        """Return a DataNode that leaves or has left to the cluster."""
         if self.settings["LEAVING"] == "yes":
             clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEARED_S)
 
     def _idle_transfers(self) -> dict[str, float]:
-        """Transfers of each DataNode where nobody asks it; 1.0.4's do not tell, and the NameNode
-        does so of all of them."""
+        """Count the transfers of each idle DataNode.
+
+        Those of 1.0.4 do not report them; the NameNode reports their sum.
+        """
         looks = [{name: self.look(name) for name in (*self._datanodes, self._master)}
                  for _ in range(_IDLE_LOOKS)]  # fmt: skip
         tell = any("transfers" in look[name] for look in looks for name in self._datanodes)
@@ -218,8 +223,11 @@ class Hdfs(System):
         }
 
     def _await_still(self) -> None:
-        """Until no DataNode copies a block: one that a balancing began goes on without the
-        balancer, and would fill what is to be empty. Raises MeasurementFailed."""
+        """Wait until no DataNode copies a block.
+
+        A copy outlives the balancer that began it, and would fill a DataNode that should be empty.
+        Raises MeasurementFailed.
+        """
         copying = dict(self._idle)
         deadline = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline:
@@ -235,9 +243,10 @@ class Hdfs(System):
         )
 
     def _await_laid(self, size: int) -> None:
-        """Until the NameNode knows the DataNode that is to be over-utilised to have a block more
-        than the mean, and the one that is to be under-utilised a block less. Raises
-        MeasurementFailed."""
+        """Wait until the NameNode knows the initial places of blocks for a balancing.
+
+        One DataNode has a block more than the mean, and one a block less. Raises MeasurementFailed.
+        """
         names, used = {self.nodes[name].address: name for name in self._datanodes}, {}
         wanted = {part: sorted(found) for part, found in
                   _placement.parts_of("balance", self._datanodes).items()}  # fmt: skip
@@ -254,8 +263,11 @@ class Hdfs(System):
         )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """As any, but creates are asked for many at once, those without end with no pause between,
-        and all that is moved is one."""
+        """Return the task of a load.
+
+        Many creates are under way at once, without a pause if they are endless. A move of all
+        blocks is one request.
+        """
         task = super().operation(row, load, count, node)
         if load.operation in _MOVES:
             names = [self._datanodes[-1], *self._datanodes[:-1]]
@@ -275,8 +287,7 @@ class Hdfs(System):
         return task
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
-        """As any, but a checkpoint is waited for: the log is filled after one, and the next is
-        about to begin."""
+        """Start the load; for a checkpoint, fill the log after one and shortly before the next."""
         if row.workload.operation != "checkpoint":
             return super().opened(clients, row, node, count)
         _changed(self._image, self._image(), threading.Event())
@@ -296,7 +307,7 @@ class Hdfs(System):
         return lane
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """Metadata are the NameNode's, blocks the DataNodes', but those of one that loses them."""
+        """Return the NameNode for metadata, else the DataNodes without those that lose blocks."""
         if operation in _OF_MASTER:
             return [self._master]
         parts = self._groups(row)
@@ -304,7 +315,7 @@ class Hdfs(System):
         return [name for name in self._datanodes if name not in lost]
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A small thing that this machine does alone."""
+        """Return a small task that this machine alone serves."""
         if operation in _OF_MASTER:
             return Task(node, operation, self.target(node, operation), 0, 0, 1)
         target = self._target(self._probed_in(row, operation, node), [node])
@@ -312,7 +323,7 @@ class Hdfs(System):
         return Task(node, operation, target, 0, size, 1)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """Queues and transfers as the server counts them, and its heap."""
+        """Read queues, transfers and heap of a server."""
         found = look_at_jvm_by_page(*self._pages[node])
         if not found:
             return {}
@@ -325,7 +336,7 @@ class Hdfs(System):
         return found
 
     def _check_fleet(self, row: Row) -> None:
-        """Raises InputError for a row that this fleet, as the arm has it, cannot do."""
+        """Raise InputError for a row that the arm's fleet or settings cannot run."""
         place, operation = f"row {row.name}", row.workload.operation
         least = max(row.workload.replicas or [_placement.AMONG if operation in _MOVES else 1])
         if (got := len(self._datanodes)) < least:
@@ -336,20 +347,20 @@ class Hdfs(System):
             raise InputError(place, expected=f"settings {wanted}", got=str(made), hint="Set them.")
 
     def _image(self) -> str:
-        """Which image the NameNode has: its last update of the log, or how many it was brought."""
+        """Identify the NameNode's image: its last transaction, or the number of images received."""
         if self._is_old:
             return str(self._bean(self._master, _CALLS).get("rollFsImage_num_ops", ""))
         told = self._bean(self._master, _INFO).get("JournalTransactionInfo")
         return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
 
     def _log(self) -> str:
-        """Which log it writes now: its files, or how many were begun."""
+        """Identify the NameNode's current log: its files, or the number of logs begun."""
         if self._is_old:
             return str(self._bean(self._master, _CALLS).get("rollEditLog_num_ops", ""))
         return str(self._bean(self._master, _INFO).get("NameJournalStatus", ""))
 
     def _groups(self, row: Row) -> Parts:
-        """The DataNodes; where replicas are added or moved, by who has or loses them."""
+        """Return the DataNodes, by their part if replicas are added or moved."""
         operation = row.workload.operation
         if operation in _MOVES:
             return dict(_placement.parts_of(operation, self._datanodes))
@@ -362,7 +373,7 @@ class Hdfs(System):
         }
 
     def _from(self, node: str) -> list[str]:
-        """The DataNodes from this one on, round and round; in order for any other machine."""
+        """Return the DataNodes in a circle from this one; in order for any other machine."""
         at = self._datanodes.index(node) if node in self._datanodes else 0
         return self._datanodes[at:] + self._datanodes[:at]
 
@@ -382,13 +393,15 @@ class Hdfs(System):
         return f"/probes/{kind}/{self.nodes[node].address}"
 
     def _bean(self, node: str, bean: str) -> dict[str, Any]:
-        """The attributes of a bean; empty where it does not answer, or has no such bean."""
+        """Read the attributes of a bean; empty if there is no answer or no such bean."""
         return metrics_client.bean(*self._pages[node], bean)
 
 
 def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
-    """Returns once it is another, known one, or at the halt. Raises MeasurementFailed after a
-    while."""
+    """Wait until `look` returns a new value, or `halt` is set.
+
+    Raises MeasurementFailed after `_CHANGED_S`.
+    """
     deadline = time.monotonic() + _CHANGED_S
     while look() in ("", before) and not halt.wait(_POLL_S):
         if time.monotonic() > deadline:
@@ -401,7 +414,7 @@ def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> Non
 
 
 def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
-    """All at once. Raises MeasurementFailed where one takes too long."""
+    """Run tasks at once. Raises MeasurementFailed if one is not done in time."""
     lanes = [clients.start(task) for task in tasks]
     for lane in lanes:
         if not (lane.wait(_PREPARED_S) and lane.is_done):
@@ -414,13 +427,13 @@ def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
 
 
 def _addresses(live: str) -> set[str]:
-    """Of DataNodes that the NameNode heard of lately, by its `LiveNodes`."""
+    """Return the addresses of the DataNodes in `LiveNodes` with a recent contact."""
     nodes = json.loads(live)
     return {name.split(":")[0] for name, one in nodes.items() if one["lastContact"] <= _SILENT_S}
 
 
 def _is_cold(row: Row, operation: str) -> bool:
-    """True where a probe needs the disk of a DataNode, and not only what is in memory."""
+    """Tell whether a probe must read the disk of a DataNode, not its memory."""
     return row.limpware == "disk" and operation == "read-block" and "master" not in row.injected
 
 

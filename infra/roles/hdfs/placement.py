@@ -1,6 +1,6 @@
-"""Placement of blocks that HDFS is made to move, and what a DataNode is called by that.
+"""Initial places of the blocks that HDFS is made to move, and the parts of DataNodes.
 
-The last DataNode loses what it has (regenerate), leaves (decommission), or has nothing (balance).
+The last DataNode loses its blocks (regenerate), leaves (decommission), or is empty (balance).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ AMONG = 4  # DataNodes: a block with three replicas that loses one can only go t
 
 
 def parts_of(operation: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """DataNodes by their part; in a balancing as they will be once blocks lie where they should."""
+    """Return DataNodes by part; for a balancing, as they are after the initial placement."""
     first, *between, last = names
     if operation == "balance":
         return {"over-utilised": (first,), "under-utilised": (last,), "datanode": tuple(between)}
@@ -23,11 +23,11 @@ def parts_of(operation: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]
 
 
 def laid(operation: str, names: Sequence[str], count: int) -> list[list[str]]:
-    """On which DataNodes each of the blocks lies that are to be moved.
+    """Return the DataNodes of each block to be moved, before the move.
 
-    A block with all its replicas can only go to the DataNode that is left out, which is each in
-    turn, the first one first. Of a DataNode that leaves every second block has no other replica, so
-    that it is the source. What is balanced is the first DataNode's.
+    A block with three replicas can only go to the DataNode that is left out; each one is in turn,
+    beginning with the first. Of a DataNode that leaves every second block has no other replica,
+    which makes it the source. Blocks of a balancing are on the first DataNode.
     """
     *rest, last = names
     if operation == "balance":
@@ -41,9 +41,10 @@ def laid(operation: str, names: Sequence[str], count: int) -> list[list[str]]:
 
 
 def utilised(used: Mapping[str, int], size: int) -> dict[str, tuple[str, ...]]:
-    """DataNodes with more than half a block more than the mean, with as much less, and others.
+    """Split DataNodes into over-utilised, under-utilised, and others.
 
-    Parameters: used, bytes by DataNode; size of a block.
+    The limits are the mean plus and minus half a block. Parameters: used, bytes by DataNode; size,
+    bytes of a block.
     """
     mean = sum(used.values()) / len(used)
     over = tuple(name for name, held in used.items() if held - mean > size / 2)

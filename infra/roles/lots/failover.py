@@ -1,6 +1,6 @@
-"""The kind failover on the lots: their client, and what stands in their naming service.
+"""The kind failover on the parking lots: their client, and the entries of their naming service.
 
-etcd is asked by its JSON gateway, over the control network, which no fault is on.
+etcd is requested by its JSON gateway, over the control network, which has no faults.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Lots(Service):
     """The parking lots."""
 
     def command(self, plan: Path, records: Path) -> Sequence[str]:
-        """Clients in one process."""
+        """Return the command of all clients, in one process."""
         return [str(_PROGRAM), "invoke", "--plan", str(plan), "--records", str(records)]
 
     def plan_view(self) -> Mapping[str, Any]:
-        """All members; and the arbiter, where there is one in front of the servers."""
+        """Return the naming service's members, and the arbiter in front of the servers if any."""
         members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
         told = {"naming": members}
         for one in self.machines.get(_ARBITER, ()):
@@ -46,7 +46,7 @@ class Lots(Service):
         return told
 
     def audit(self, records: Path) -> Mapping[str, int]:
-        """By the database's ledger and cars."""
+        """Compare the clients' records with the database's ledger and cars."""
         (database,) = self.machines[_DATABASE]
         role = read_role(ROOT / "infra" / "roles" / _DATABASE / "role.json")
         session = role.session
@@ -69,25 +69,25 @@ class Lots(Service):
         return dict(json.loads(done.stdout))
 
     def registered(self) -> frozenset[str]:
-        """Those that have a key."""
+        """Return the servers that have a key."""
         return frozenset(key for key, _ in self._list(_SERVERS))
 
     def orders(self) -> frozenset[str]:
-        """Likewise."""
+        """Return the servers for which an order has a key."""
         return frozenset(key for key, _ in self._list(_ORDERS))
 
     def fulfil(self, server: str) -> None:
-        """Its order is there no more."""
+        """Delete the order of a server."""
         self._ask("kv/deleterange", {"key": _base64(f"{_ORDERS}{server}")})
 
     def history(self) -> Sequence[Happened]:
-        """Each is a key; they sort by time."""
+        """Return the events, which have a key each, by time."""
         told = [json.loads(value) for _, value in self._list(_HISTORY)]
         found = [Happened(one["at_s"], one["what"], one["server"], one["by"]) for one in told]
         return sorted(found, key=lambda one: one.at)
 
     def _list(self, prefix: str) -> list[tuple[str, str]]:
-        """Keys without the prefix, and their values."""
+        """Return keys without the prefix, and their values."""
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         answer = self._ask("kv/range", {"key": _base64(prefix), "range_end": _base64(end)})
         return [
@@ -96,7 +96,7 @@ class Lots(Service):
         ]
 
     def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer of the first member that gives one."""
+        """Return the answer of the first member that gives one."""
         got = "no member"
         for one in self.machines[_NAMING]:
             host = urlsplit(one.agent_url).hostname

@@ -1,4 +1,4 @@
-"""Readers of the wiki whose pages the database holds."""
+"""Readers of the wiki."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TITLES = Path(__file__).parents[1] / "mariadb" / "titles.txt"
 
 
 def page(title: str) -> Operation:
-    """A view of a page; the answer must have its title as MediaWiki escapes it."""
+    """Return a view of a page; the answer must have its title as MediaWiki escapes it."""
     path = "/index.php?title=" + quote(title.replace(" ", "_"), safe="/:(),;@!*")
     return Operation(title, path, f"<title>{html.escape(title, quote=False)}")
 
 
 def readers() -> Population:
-    """All pages."""
+    """Return the views of all pages."""
     return Population(tuple(page(title) for title in lines_of(TITLES)), PAGE_ZIPF)
 
 

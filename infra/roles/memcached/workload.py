@@ -1,5 +1,8 @@
-"""Readers of a cache of values of one size: one set in thirty gets (Facebook's ETC, Atikoglu et
-al., SIGMETRICS 2012). The records are those of make-content.sh."""
+"""Readers of a cache with values of one size, and one set in thirty gets.
+
+The ratio is that of Facebook's ETC (Atikoglu et al., SIGMETRICS 2012). The records are those of
+make-content.sh.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ SET_SHARE = 1 / 31
 
 
 def cache(name: str, count: int, size: int) -> Population:
-    """Gets and sets of `count` values of `size` bytes."""
+    """Return gets and sets of `count` values of `size` bytes."""
     keys = numbered(name, count)
     return Population(
         tuple(Operation(key, f"get {key}", key) for key in keys),

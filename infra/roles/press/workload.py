@@ -1,8 +1,8 @@
 """Readers of PRESS's pages.
 
-The report's trace is not public. Popularity follows Zipf's law with the exponent that pages have
-in this project, 0.8: Breslau et al. (Web caching and Zipf-like distributions, INFOCOM 1999) found
-0.64 to 0.83.
+The trace of the report is not public. Popularity follows Zipf's law with the exponent 0.8, as for
+other pages of this project; Breslau et al. (Web caching and Zipf-like distributions, INFOCOM 1999)
+found 0.64 to 0.83.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ PAGES = 18_000  # as in pages.py
 
 
 def page(place: int) -> Operation:
-    """A page; the answer must have its key as its title."""
+    """Return the request of a page; the answer must have its key as its title."""
     key = f"page:{place:06d}"
     return Operation(key, f"/{place:06d}.html", f"<title>{key}</title>")
 
 
 def readers() -> Population:
-    """All pages, the first the most popular."""
+    """Return the requests of all pages, the most popular first."""
     return Population(tuple(page(place) for place in range(PAGES)), PAGE_ZIPF)
 
 

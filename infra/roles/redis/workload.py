@@ -1,5 +1,7 @@
-"""YCSB's core workloads (Cooper et al., SoCC 2010): reads of a whole record, updates of one of its
-fields. The records are those of make-content.sh."""
+"""YCSB's core workloads (Cooper et al., SoCC 2010) on the records of make-content.sh.
+
+They read whole records, and update one field of a record.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ FIELDS = 10
 
 
 def ycsb(name: str, count: int, size: int, update_share: float) -> Population:
-    """Reads and updates of `count` hashes of `size` bytes in all."""
+    """Return reads and updates of `count` hashes of `size` bytes each."""
     keys = numbered(name, count)
     # The first field names the record, so that a mixed-up reply is noticed: it stays.
     fields = [f"field{1 + place % (FIELDS - 1)} {size // FIELDS}" for place in range(count)]

@@ -1,4 +1,4 @@
-"""Searches for a word, in the front end's page."""
+"""Searches for a word, by the front end's page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS = Path(__file__).parents[1] / "mariadb" / "titles.txt"  # of the same dict
 
 
 def searches() -> Population:
-    """One for each word."""
+    """Return one search for each word."""
     return Population(
         tuple(Operation(word, f"/?q={quote(word)}", f"<title>{word}:") for word in lines_of(WORDS)),
         PAGE_ZIPF,

@@ -1,4 +1,4 @@
-"""Searches for a word, with excerpts, put to Solr itself."""
+"""Requests to Solr for a word, with excerpts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SELECT = f"/solr/dictionary/select?echoParams=explicit&{EXCERPTS}&q="
 
 
 def selects() -> Population:
-    """One for each word."""
+    """Return one request for each word."""
     return Population(
         tuple(Operation(word, SELECT + quote(word), f'"q":"{word}"') for word in lines_of(WORDS)),
         PAGE_ZIPF,

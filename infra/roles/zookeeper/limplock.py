@@ -1,7 +1,7 @@
-"""Limplock's rows on ZooKeeper: who leads, what is asked of whom, what a server tells.
+"""Limplock's rows on ZooKeeper: its leader, the client's target, and the metrics of a server.
 
-Parts and metrics are those of the four-letter word `mntr`, and its JVM's, asked over the control
-network, which no limping card is on.
+Parts and metrics come from the four-letter word `mntr` and from the JVM, over the control network,
+which no limping card serves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOLD = (
 
 
 class ZooKeeper(LeaderFollower):
-    """An ensemble; the row's client asks a follower that does not limp, as the paper's did."""
+    """An ensemble; as in the paper, the row's client asks a follower that does not limp."""
 
     port, operations, made_by = _PORT, ("get", "set"), "create"
     sources = ("ZooKeeperClient.java",)
@@ -44,7 +44,7 @@ class ZooKeeper(LeaderFollower):
         self._queued: dict[str, list[float]] = {}
 
     def parts(self, row: Row) -> Parts:
-        """The leader, and the followers that it has synced."""
+        """Return the leader, and its followers once all are synced; raises NotStable before."""
         del row
         told = {name: self._monitored(name) for name in self.nodes}
         found = {part: _of(told, part) for part in _PARTS}
@@ -55,13 +55,13 @@ class ZooKeeper(LeaderFollower):
         return parts
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The znodes that the row and its probes get and set."""
+        """Make the znodes of the row and its probes."""
         own = self.operation(row, row.workload, count, next(iter(self.nodes)))
         self.make(clients, own.size, own.keys)
         super().prepare(row, count, clients)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """The numbers of `mntr`, the queue for followers, and the heap."""
+        """Read the numbers of `mntr`, the queue for followers, and the heap."""
         told = self._monitored(node)
         found = {key: float(told[f"zk_{key}"]) for key in _TOLD if f"zk_{key}" in told}
         seen = [_sum(told, f"zk_{word}_") for word in ("sum", "cnt")]
@@ -71,7 +71,7 @@ class ZooKeeper(LeaderFollower):
         return found | look_at_jvm(self.nodes[node].control) if told else {}
 
     def _monitored(self, node: str) -> dict[str, str]:
-        """Keys and values of `mntr`; empty where it does not serve."""
+        """Read keys and values of `mntr`; empty if the server does not answer."""
         try:
             answer = _word("mntr", self.nodes[node].control)
         except OSError:
@@ -81,7 +81,7 @@ class ZooKeeper(LeaderFollower):
 
 
 def _sum(told: Mapping[str, str], start: str) -> float:
-    """Over all followers: what the leader's queue to each counted so far."""
+    """Sum the leader's counters of its queues over all followers."""
     mine = (value for key, value in told.items() if key.startswith(start) and _QUEUE in key)
     return sum(float(value) for value in mine)
 
@@ -91,7 +91,7 @@ def _of(told: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
 
 
 def _word(word: str, host: str) -> str:
-    """The answer of a server to a four-letter word."""
+    """Return a server's answer to a four-letter word."""
     found = b""
     with socket.create_connection((host, _PORT), timeout=_WORD_S) as connection:
         connection.sendall(word.encode())

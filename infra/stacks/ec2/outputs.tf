@@ -32,7 +32,7 @@ locals {
 }
 
 output "fleet" {
-  description = "The inventory: every machine with a node agent, and where the service answers. Nothing else may know how a platform made a machine."
+  description = "The inventory: every machine with a node agent, and the service's addresses. Other software needs no knowledge of the platform."
   value       = local.fleet
 }
 
@@ -43,7 +43,7 @@ output "identity" {
 }
 
 output "load" {
-  description = "The machines that make load: instance, control address and price of each, the runner, which `aws ssm start-session --target` reaches, and the bucket with the fleet's own prefix in it."
+  description = "The machines that generate load: instance, control address and price of each; the runner, for `aws ssm start-session --target`; and the bucket with the fleet's prefix."
   value = {
     runner = aws_instance.this[local.runner].id
     bucket = local.bucket

@@ -12,7 +12,7 @@ variable "region" {
 
 variable "expires" {
   type        = string
-  description = "When the fleet ends, in UTC, such as 2026-11-22T21:00:00Z: machines end themselves, and AWS's schedules end what does not."
+  description = "When the fleet ends, in UTC, such as 2026-11-22T21:00:00Z: machines terminate themselves, and AWS's schedules remove the rest."
 
   validation {
     condition     = can(regex("^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ$", var.expires)) && can(timeadd(var.expires, "0s"))
@@ -23,7 +23,7 @@ variable "expires" {
 variable "ttl_hours" {
   type        = number
   default     = 4
-  description = "How far from now expires may be at an apply [h]."
+  description = "Largest time from an apply to expires [h]."
 
   validation {
     condition     = var.ttl_hours > 0 && var.ttl_hours <= 168
@@ -34,18 +34,18 @@ variable "ttl_hours" {
 variable "spot" {
   type        = bool
   default     = false
-  description = "Spot machines: cheaper, and AWS may take one away. For the scheme cloud, which replaces it."
+  description = "Use spot machines: cheaper, but AWS may reclaim them. Only for the scheme cloud, which replaces them."
 
   validation {
     condition     = !var.spot || var.scheme == "cloud"
-    error_message = "Expected spot only with scheme cloud: on-prem stops machines and starts them again, a spot machine cannot. Came scheme ${var.scheme}."
+    error_message = "Expected scheme \"cloud\" with spot: on-prem stops and starts machines, which spot machines do not support (got \"${var.scheme}\")."
   }
 }
 
 variable "placement" {
   type        = string
   default     = null
-  description = "Placement group of the tiers' machines and arbiters: cluster (near each other, one zone), spread (no two on one rack, at most seven a zone) or none."
+  description = "Placement group of the tiers' machines and arbiters: cluster (one zone, short distances), spread (separate racks, at most seven a zone) or none."
 
   validation {
     condition     = var.placement == null ? true : contains(["cluster", "spread"], var.placement)
@@ -56,7 +56,7 @@ variable "placement" {
 variable "load_machines" {
   type        = number
   default     = 1
-  description = "Machines that make load. The first is the runner: Locust's master, and the only one that reaches the agents; the others are workers."
+  description = "Machines that generate load. The first is the runner: Locust's master, and the only one with access to the agents; the others are workers."
 
   validation {
     condition     = var.load_machines >= 1 && var.load_machines <= 20 && floor(var.load_machines) == var.load_machines
@@ -67,7 +67,7 @@ variable "load_machines" {
 variable "load_instance_type" {
   type        = string
   default     = "c6i.large"
-  description = "Instance type of the machines that make load."
+  description = "Instance type of the machines that generate load."
 }
 
 variable "helper_instance_type" {
@@ -79,7 +79,7 @@ variable "helper_instance_type" {
 variable "ami" {
   type        = string
   default     = null
-  description = "Image of every machine: Debian 12, amd64. By default Debian's newest when the fleet is made, and the same from then on."
+  description = "Image of every machine: Debian 12, amd64. By default Debian's newest at the creation of the fleet, which is kept."
 }
 
 variable "disk_gb" {
@@ -102,7 +102,7 @@ variable "usd_per_hour" {
 variable "vpc_cidr" {
   type        = string
   default     = "10.80.0.0/16"
-  description = "Range of the fleet's own VPC, a /16 of 10.0.0.0/8: load machines send to no other."
+  description = "Range of the fleet's own VPC, a /16 of 10.0.0.0/8. Load machines send only to it."
 
   validation {
     condition     = can(regex("^10\\..*/16$", var.vpc_cidr)) && try(cidrhost(var.vpc_cidr, 0) == split("/", var.vpc_cidr)[0], false)
@@ -113,7 +113,7 @@ variable "vpc_cidr" {
 variable "runner_cidr" {
   type        = string
   default     = null
-  description = "A network besides the runner that reaches agents, arbiters' admin and InfluxDB: one that is joined to the VPC. None by default."
+  description = "A further network with access to agents, admin APIs of arbiters and InfluxDB, which is joined to the VPC. None by default."
 
   validation {
     condition     = var.runner_cidr == null ? true : can(cidrhost(var.runner_cidr, 0)) && !endswith(var.runner_cidr, "/0")
@@ -124,7 +124,7 @@ variable "runner_cidr" {
 variable "session_manager_key" {
   type        = string
   default     = null
-  description = "File with the public key that AWS signs Session Manager's agent with (its documentation shows it, and changes it every year or two). Without it no machine has the agent."
+  description = "File with AWS's public key of the signature of Session Manager's agent (from its documentation; it changes every year or two). Without it no machine has the agent."
 
   validation {
     condition     = var.session_manager_key == null ? true : can(regex("^-----BEGIN PGP PUBLIC KEY BLOCK-----", file(var.session_manager_key)))

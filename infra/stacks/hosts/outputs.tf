@@ -1,5 +1,5 @@
 output "fleet" {
-  description = "The inventory: every machine with a node agent, and where the service answers. Nothing else may know how a platform made a machine."
+  description = "The inventory: every machine with a node agent, and the service's addresses. Other software needs no knowledge of the platform."
   value = {
     experiment = var.experiment
     platform   = "hosts"

@@ -1,7 +1,7 @@
-"""Why the plan costs what it costs, and what would change it.
+"""The reasons of a plan's cost, and the changes that would lower it.
 
-`reasons.py`: what binds, and what would have to give way (`relaxation.py`). `curve.py`: the cost as
-a step function of one limit, which `marginal.py` and `pareto.py` walk. `sensitivity.py`: other
-inputs; `load.py`: more load; `current_fleet.py`: the fleet that is there. `report.py`,
-`assumptions.py`, `warnings.py`: what a plan says of itself; `figures.py` draws.
+`reasons.py`: binding limits; `relaxation.py`: limits to relax. `curve.py`: the cost as a step
+function of one limit, for `marginal.py` and `pareto.py`. `sensitivity.py`: other inputs; `load.py`:
+more load; `current_fleet.py`: the current fleet. `report.py`, `assumptions.py`, `warnings.py`:
+texts of a plan; `figures.py`: charts.
 """

@@ -136,7 +136,7 @@ def _stated(case: Case, present: Present) -> _CurrentTier:
 
 
 def _measured(asked: PlanRequest, tier: TierFit, number: int) -> _CurrentTier | None:
-    """Its own type; else the cheapest that has its cores and memory."""
+    """Return its own instance type, else the cheapest with its cores and memory."""
     spec, case = tier.spec, asked.case
     if not spec.nodes or spec.cpus is None:
         return None

@@ -280,7 +280,7 @@ class Curve:
             walk = not walk
 
     def closed(self, stretch: Stretch) -> bool:
-        """True where C just below this stretch is known: no cheaper fleet than the next one
+        """True if C just below this stretch is known: no cheaper fleet than the next one
         there."""
         x = self.axis.below(stretch.tight)
         index = self.known.index(stretch)

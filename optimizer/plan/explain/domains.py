@@ -1,4 +1,4 @@
-"""Placement of a plan's machines, what is left when a domain is gone, and what the rules cost.
+"""Placement of a plan's machines, their service without a domain, and the cost of the rules.
 
 What is left is looked at for the worst domain of each level, gone for all tiers at once.
 """
@@ -19,7 +19,7 @@ from optimizer.plan.solve.problem import Path, in_ms
 def domains_of(
     case: Case, path: Path | None, tried: tuple[Without, ...]
 ) -> dict[str, object] | None:
-    """For plan.json; None where no domains are stated."""
+    """Return the domains for plan.json; None without stated domains."""
     if not case.domains:
         return None
     body: dict[str, object] = {

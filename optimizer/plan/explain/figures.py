@@ -78,7 +78,7 @@ def _row(limit: str, point: Mapping[str, Any]) -> Row:
 
 
 def _domain(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> list[float]:
-    """From a little before the least to a little after the greatest x; a latency on a log scale."""
+    """Return the bounds of x with a small margin, which is a factor for a latency."""
     values = [p["x"] for p in points] + ([] if slo is None else [slo])
     low, high = min(values), max(values)
     if limit == "availability":

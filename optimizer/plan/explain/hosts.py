@@ -1,4 +1,4 @@
-"""The least servers of one's own that hold a fleet which keeps the limits, beside the plan."""
+"""The cheapest set of own servers for a fleet that keeps the limits, beside the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variants of a plan, what they mean for users, and what keeping wrong answers rare costs."""
+"""The variants of a plan, their wrong answers, and the cost of the integrity SLO."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def _none_keeps(
 
 
 def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
-    """Which tier takes the most, and whether more injections could show that it is enough."""
+    """The tier with the most wrong answers, and if more injections could show that it is good
+    enough.
+    """
     shares = [offers.corrupt_share(variant).high for variant in mix]
     by_page = offers.slo.wrong_per_million is not None
     visits = visits_of(case.tiers) if by_page else [1.0] * len(mix)

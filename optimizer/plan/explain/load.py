@@ -1,7 +1,8 @@
-"""Load that a plan holds, and the time it stops holding: the same fleet asked with more load.
+"""The highest load that a plan carries, and the time until then: the same fleet with more load.
 
-Everything but the load stays: machines, replicas, failure rates, neighbours. Availability does not
-depend on the load while the needed nodes carry it, so utilisation or latency gives way.
+Everything except the load stays: machines, replicas, failure rates, neighbours. Availability does
+not depend on the load while the needed nodes carry it, so utilisation or latency reaches its limit
+first.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _broken(case: Case, path: Path, factor: float) -> list[str]:
 
 
 def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, object]:
-    """For plan.json: what was planned for, up to where it holds, until when, hour by hour.
+    """Return the planned load, its headroom and its hours, for plan.json.
 
     Parameters: now_per_s, pages a second today, on average over the day [1/s].
     """

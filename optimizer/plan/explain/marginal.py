@@ -1,9 +1,9 @@
 """Price of a little more or less of a limit: the steps next to the plan, and the next nine.
 
-The least cost is a step function of a limit (see `curve.py`), so it has no derivative: here are
-the exact steps, where the cost changes and by how much. `usd_per_nine` and `usd_per_ms` are the
-slope from the plan's own point of the front to the neighbouring one: what a nine or a millisecond
-costs if the whole step is bought.
+The least cost is a step function of a limit (see `curve.py`), so it has no derivative. This module
+gives the exact steps: their places and changes of cost. `usd_per_nine` and `usd_per_ms` are the
+slope from the plan's point of the front to the neighbouring one: the cost of a nine or a
+millisecond if the whole step is bought.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _next_nine(curve: Curve, here: Stretch, asked: float) -> NextNine:
 
 
 def _step(curve: Curve, asked: float, other: Stretch | None) -> Step | None:
-    """From the plan's point of the front to that of the neighbour `other`, if there is one."""
+    """Return the step from the plan's point of the front to its neighbour `other`, if any."""
     if other is None:
         return None
     axis, here = curve.axis, curve.at(asked)

@@ -1,8 +1,8 @@
 """The front of cost against a limit, all other limits kept: every point a proved optimum.
 
-The epsilon-constraint method (Haimes 1971) on the curve of `curve.py`: each solve asks just below
-what a known point reaches, or half way down where steps are small and the unknown is wide. So a
-front that is cut, by the number of points or by time, is spread over its whole range.
+The epsilon-constraint method (Haimes 1971) on the curve of `curve.py`: each solve asks just below a
+known point, or half way down if steps are small and the unknown range is wide. So a front that is
+cut off, by the number of points or by time, covers its whole range.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Gap:
 
     @property
     def width(self) -> float:
-        """On a log scale."""
+        """Width on a log scale."""
         if math.isinf(self.high):
             return math.inf
         return math.log(self.high / max(self.low, self.high / FAR))

@@ -1,4 +1,4 @@
-"""Why a plan costs what it costs, or why there is none, in words and as data."""
+"""The reasons of a plan's cost, or of a missing plan, in words and as data."""
 
 from __future__ import annotations
 
@@ -76,10 +76,11 @@ class ExplainOptions:
 def explained(
     problem: Problem, found: Solution, source: Variants, wanted: ExplainOptions, deadline: Deadline
 ) -> dict[str, object]:
-    """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
+    """Return the requested `marginal`, `pareto` and `sensitivity` of a feasible plan, for
+    plan.json.
 
-    The prices, which come with every plan, end at the deadline. All three start from a proved
-    optimum; of a plan that is none, there are none of them.
+    The marginal prices, which every plan has, end at the deadline. All three need a proved optimum,
+    and are absent for other plans.
     """
     assert found.path is not None
     body: dict[str, object] = {}
@@ -209,7 +210,7 @@ def _text(one: Relaxation, how: str) -> str:
 
 
 def _can_bind(problem: Problem, family: str) -> bool:
-    """True where the limit is imposed and some option could break it."""
+    """True if the limit is imposed and some option could break it."""
     if family in ("utilisation", "collision"):
         limit = getattr(problem, f"{family}_max")
         return any((getattr(columns(tier), family) > limit).any() for tier in problem.options)

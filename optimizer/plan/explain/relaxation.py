@@ -1,10 +1,10 @@
-"""If nothing is feasible: the least that each limit alone would have to give way, or all together.
+"""If nothing is feasible: the least relaxation of each limit alone, or of all together.
 
-Every value is verified by solving with exactly that value, and is the least: a hair tighter (1e-9)
-is proved infeasible. The search for it is the same problem paid in another coin: in lost
-availability where that limit gives way, else in smallness, so that fast fleets are looked at first.
-Where no limit suffices alone, all are loosened by the least common factor, within 1 %: one way out
-of many, and it is said to be that.
+Every value is verified by solving with exactly that value, and is the least: a slightly tighter one
+(1e-9) is proved infeasible. The search solves the same problem with another objective: lost
+availability if that limit is relaxed, otherwise small size, so that fast fleets come first. If no
+limit suffices alone, all are relaxed by the least common factor, within 1 %; this is one of many
+ways, and is named as such.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Relaxation:
     path: Path
 
     def body(self, problem: Problem) -> dict[str, object]:
-        """For plan.json."""
+        """Return the relaxation for plan.json."""
         return {
             "limit": self.limit,
             "asked": self.asked,

@@ -1,10 +1,10 @@
-"""Cost of limping machines in a plan, and the cheapest way out: a remedy, spares, or more copies.
+"""Cost of limping machines in a plan, and the cheapest countermeasure: a remedy, spares, or copies.
 
-Planned again as if no machine limped: what the plan has beyond that (active machines, standbys,
-replicas, larger types) is what was bought against limping, and what no remedy may cost more than.
-Then planned again with each remedy, its fleet and its price together, with spares as the only way
-out, and with replication as the only one (`single_measures.py`). What is not decided in time says
-so; the plan stands whatever becomes of these.
+First a plan is made as if no machine limped. The difference of the plan to it (active machines,
+standbys, replicas, larger types) was bought against limping, and a remedy must cost less. Then
+plans are made with each remedy, its fleet and its price together, with spares alone, and with
+replication alone (`single_measures.py`). An undecided one is marked; the plan does not depend on
+these.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
 
 
 def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:
-    """By tier what the plan has more than the fleet for which nothing limps; tiers that differ."""
+    """Return the additions to the fleet without limping machines, for tiers that differ."""
     if plain is None or plan is None:
         return {}
     changed = {}

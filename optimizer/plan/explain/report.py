@@ -1,4 +1,4 @@
-"""Content of a plan: its tiers, what they are predicted to do, assumptions, inputs."""
+"""Content of a plan: its tiers, predictions, assumptions, inputs."""
 
 from __future__ import annotations
 

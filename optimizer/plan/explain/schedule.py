@@ -1,4 +1,4 @@
-"""The schedule beside a plan: machines by the hour, how they are paid for, and why so."""
+"""The schedule beside a plan: machines by the hour, their purchase options, and the reasons."""
 
 from __future__ import annotations
 

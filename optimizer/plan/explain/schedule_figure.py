@@ -1,4 +1,4 @@
-"""A schedule as SVG: machines by the hour and by the way they are paid for, beside the load."""
+"""A schedule as SVG: machines by the hour and by purchase option, beside the load."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sensitivity of cost and fleet to inputs that are not well known: each is changed, and planned
 again.
 
-A rate from a few crashes, an arrival rate that will grow, a neighbour that gets noisier: a plan
-that stays the same is safe against it, one that does not says where to measure better.
+For example a rate from a few crashes, a growing arrival rate, a noisier neighbour. If the plan
+stays the same, it is safe against the change; if not, that input should be measured better.
 """
 
 from __future__ import annotations

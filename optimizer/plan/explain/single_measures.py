@@ -1,15 +1,14 @@
-"""One way against limping by itself: spares without a copy more, or copies without a spare more.
+"""One measure against limping alone: spares without more copies, or copies without more spares.
 
-Both begin with the cheapest fleet that would do if no machine limped, of several equally cheap ones
-one with few copies, and keep its machine types.
+Both begin with the cheapest fleet that would be enough without limping, of equally cheap ones one
+with few copies, and keep its machine types.
 
-    spares        replicas are held. How many machines a tier has is free, and what they do: carry
-                  load, stand in (ara), stand by (pf). Were standbys alone free, the question would
-                  be answered before it is asked: a pool replaces crashed machines, no limping ones.
-    replication   the replicas of each tier may rise. Copies are load, so a tier that gets k times
-                  the copies may have k times the machines that carry it; there are no other
-                  machines more. What the machines do is free here too: where fewer carry load,
-                  more are spare.
+    spares        replicas are fixed. The number of machines of a tier is free, and their use: carry
+                  load, extra (ara), stand by (pf). Standbys alone would not help, because a pool
+                  replaces crashed machines, not limping ones.
+    replication   the replicas of each tier may rise. Copies are load, so a tier with k times the
+                  copies may have k times the machines that carry it; there are no further machines.
+                  The use of the machines is free here too: if fewer carry load, more are spare.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from optimizer.plan.solve.table import columns
 if TYPE_CHECKING:
     from optimizer.plan.solve.table import Columns
 Most = Callable[["Columns", Option], "Floats"]
-"""How many machines each option may have, beside the tier as it is if nothing limps."""
+"""Possible numbers of machines of each option, given the tier without limping."""
 
 
 def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:
@@ -64,12 +63,12 @@ def replication_alone(problem: Problem, plain: Path) -> Problem:
 
 
 def more_copies(plain: Path, path: Path) -> bool:
-    """True where a tier has more copies than in `plain`."""
+    """True if a tier has more copies than in `plain`."""
     return any(new.replicas > old.replicas for old, new in zip(plain, path, strict=True))
 
 
 def _no_spare_more(c: Columns, old: Option) -> Floats:
-    """So many that all machines beyond those of `old` carry the load of more copies."""
+    """Return machines such that those beyond `old` carry the load of additional copies."""
     times = c.upstream * c.replicas / (old.upstream * old.replicas)
     more = np.minimum(np.maximum(0, c.needed - old.needed), np.ceil((times - 1.0) * old.needed))
     return _machines(old) + more

@@ -1,5 +1,5 @@
-"""The tiers' data in a plan: after how long a machine serves again, what more machines do not
-take."""
+"""The tiers' data in a plan: the time until a machine serves again, and the load that more machines
+do not reduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons why a plan is undecided: its run does not count, or says too little."""
+"""Reasons for an undecided plan: its run is not valid, or has too little evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings that a reader of a plan needs before the figures: only where they apply."""
+"""Warnings for the reader of a plan, if they apply."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
 
 
 def of_unknown(arms: Sequence[str]) -> tuple[str, ...]:
-    """Which arms say nothing of the latency model, as it does not have their policy."""
+    """Arms that are no evidence for the latency model, because it does not have their policy."""
     if not arms:
         return ()
     known = " and ".join(POLICIES)
@@ -99,7 +99,7 @@ def of_unknown(arms: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
-    """Which latency limits are nearer than the law's error."""
+    """Latency limits that are nearer than the law's error."""
     if margin is None or slo.confidence is not None:
         return ()
     found = []

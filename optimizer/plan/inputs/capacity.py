@@ -1,10 +1,10 @@
-"""PCRAFT's two phases: what one node was measured to carry goes into the plan as it is.
+"""PCRAFT's two phases: the measured capacity of one node is an input of the plan.
 
 A tier of plan.toml may name a run of a capacity design instead of stating processing_s. A node is
 full at NodT, the rate at which its p95 passed the run's limit; the low end of its interval is used.
-A node of another size carries so much per core, which is an assumption and said. The limit of p95
-is in NodT already, so a plan with such a tier is not asked for latencies: the model would judge by
-the CPU alone what was measured with all that fills up.
+A node of another size carries the same per core, which is stated as an assumption. NodT already
+includes the limit of p95, so a plan with such a tier has no latency limits: the model would use the
+CPU alone, but the measurement includes all resources.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
             place,
             expected=f"a run that found NodT of {workload}",
             got=found.reason,
-            hint="Measure again; its report says what each step came to.",
+            hint="Measure again; its report has the result of each step.",
         )
     return NodeThroughput(
         experiment=head.experiment,
@@ -111,8 +111,10 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
 
 
 def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
-    """Of a workload without NodT its own reason tells, so the head's `valid` is not asked; this is
-    of what spoils all of them."""
+    """Raise InputError for a run that is disturbed or not valid as a whole.
+
+    A workload without NodT has its own reason, so `valid` of the head is not used.
+    """
     manifest = folder / "manifest.json"
     failed = against(read_json(manifest).values) if manifest.is_file() else ""
     spoilt = against(head) if head.get("disturbed") else failed

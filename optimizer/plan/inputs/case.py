@@ -1,7 +1,7 @@
 """A plan's case, complete and checked, and the optimization problem that follows.
 
-A case can be changed in one input and asked again: that is how the explanations find out what an
-uncertain input would do to the cost.
+A case can be changed in one input and solved again; the explanations use this to find the effect of
+an uncertain input on the cost.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Case:
 
     @property
     def limps(self) -> bool:
-        """True where machines that limp are planned with."""
+        """True if machines that limp are planned with."""
         degraded = self.slo.degraded
         return self.rates.limps or (degraded is not None and degraded.limping > 0)
 
@@ -213,9 +213,10 @@ class Case:
             return in_ms(dict.fromkeys(self.slo.latency_ms, math.inf))
 
     def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
-        """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
+        """Return an upper bound of the unavailability of a tier with these machines.
 
-        Parameters: rates in place of the case's.
+        It is 1 if the rules of its domains allow no placement. Parameters: rates in place of the
+        case's.
         """
         if self.domains:
             found = self.spread(one, rates)

@@ -1,4 +1,4 @@
-"""The service that is planned for: as plan.toml states it, or measured and partly overruled."""
+"""The service of a plan: stated in plan.toml, or measured and partly overridden."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _replaced(fit: TierFit, tier: DeclaredTier, said: list[str]) -> TierFit:
 
 
 def _is_declared(missing: str, replaced: list[str]) -> bool:
-    """True where what the fit misses is among the stated figures."""
+    """True if what the fit misses is among the stated figures."""
     for text in replaced:
         tier, _, key = text.removeprefix("tiers.").rpartition(".")
         phrase = _PHRASES.get(key)

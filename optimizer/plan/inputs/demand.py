@@ -1,6 +1,6 @@
-"""From a fitted service to the tiers' demands, as the latency law and the options need them.
+"""The tiers' demands from a fitted service, for the latency law and the options.
 
-The slowdown under interference is seen in latencies, which hold queueing too: the speed that
+The slowdown under interference is measured in latencies, which include queueing, so the speed that
 explains them is solved for.
 """
 
@@ -60,7 +60,7 @@ def stated(value: float | None) -> Estimate:
 
 
 def is_stated(estimate: Estimate) -> bool:
-    """True where the figure was stated, not measured."""
+    """True if the figure was stated, not measured."""
     return estimate.least == 0
 
 

@@ -1,4 +1,4 @@
-"""Disks and traffic between zones in plan.toml: prices of `[prices]` times what a tier states.
+"""Disks and traffic between zones in plan.toml: prices of `[prices]` times the amounts of a tier.
 
 disk      (disk_gb x USD/GB + iops x USD) a month, of each machine, standbys included
 traffic   requests/s x kbit_per_copy x share that crosses x USD/GB, a month of mean load

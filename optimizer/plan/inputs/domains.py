@@ -1,8 +1,8 @@
-"""[[domains]] of plan.toml: zones, racks, hosts, which fail as a whole, and how tiers use them.
+"""[[domains]] of plan.toml: zones, racks and hosts, which fail as a whole, and their use by tiers.
 
-From the widest to the narrowest, each `count` times in every domain of the one before. How often a
-domain fails is stated outright, or as a share `beta` of a machine's crashes that are its domain's
-(the other crashes are then so much rarer).
+From the widest to the narrowest, each `count` times in every domain of the previous level. The
+failure rate of a domain is stated directly, or as the share `beta` of a machine's crashes that its
+domain causes (the other crashes are then correspondingly rarer).
 """
 
 from __future__ import annotations

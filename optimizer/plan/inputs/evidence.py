@@ -1,12 +1,12 @@
 """Error of the latency model against measurements, and a plan's percentiles corrected by it.
 
-Where the model comes out below a measured arm, it is multiplied by measured / modelled of that arm,
-per percentile. A factor below one is not carried over: what the model exaggerates at the measured
-load another fleet may not have. An arm's factor serves all fleets with its replicas; other replicas
-get the geometric mean.
-A percentile with fewer than ten samples beyond it is thin: it is said, and its factor is not below
-the arm's better known ones. A prediction is called measured only if the planned fleet is the
-measured one (replicas, policy, nodes and cores), and then it is the measurement; else it is model.
+If the model is below a measured arm, it is multiplied by measured / modelled of that arm, per
+percentile. A factor below one is not used, because the model may not exaggerate for another fleet.
+An arm's factor applies to all fleets with its replicas; other replicas get the geometric mean. A
+percentile with fewer than ten samples beyond it has little evidence: it is marked, and its factor
+is not below the arm's better known ones. A prediction is called measured only if the planned fleet
+is the measured one (replicas, policy, nodes and cores), and is then the measurement; otherwise it
+is called model.
 """
 
 from __future__ import annotations

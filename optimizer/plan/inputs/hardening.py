@@ -1,4 +1,4 @@
-"""From `[slo.integrity]` and `[[tiers.variants]]` to what a plan may choose from, runs read."""
+"""The choices of a plan from `[slo.integrity]` and `[[tiers.variants]]`, with runs read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
     if faults is None:
         raise file.source.error(
             "slo", "integrity", expected="[transient_faults] beside it", got="none",
-            hint="State how often faults strike a node, and where that is from.",
+            hint="State the rate of faults of a node, and its source.",
         )  # fmt: skip
     stated = {tier.name: (number, tier.variants) for number, tier in enumerate(plan.tiers)}
     offered = [_offered(file, *stated.get(tier.name, (0, []))) for tier in tiers]

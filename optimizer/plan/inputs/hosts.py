@@ -1,4 +1,4 @@
-"""[[hosts]] of plan.toml: servers of one's own that the machines of several tiers share."""
+"""[[hosts]] of plan.toml: own servers that the machines of several tiers share."""
 
 from __future__ import annotations
 

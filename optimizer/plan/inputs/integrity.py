@@ -1,8 +1,8 @@
 """`[slo.integrity]`, `[transient_faults]` and `[[tiers.variants]]` of plan.toml, as stated.
 
-A variant is a way to build a tier's software (native, hardened): what its nodes carry beside native
-ones, and what a transient fault does to it. Both have a source: a run, counts with where they are
-from, or PCRAFT's Table I.
+A variant is a way to build a tier's software (native, hardened), with the capacity of its nodes
+relative to native ones, and the effect of a transient fault. Both have a source: a run, counts with
+their source, or PCRAFT's Table I.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Capacity of a limping machine, as a run of kind limplock measured it.
+"""Capacity of a limping machine, from a run of kind limplock.
 
 In plan.toml `limp_capacity` and `limp_speed` are numbers, or name a scenario of a run of a limplock
-design: where the row's operation takes S times longer, a limping machine counts as 1 / S of one.
-S is the upper bound of the slowdown, so that a plan does not rest on the lucky end; where waits
-were cut short there is none, and a limping machine counts as nothing.
+design: if the row's operation takes S times longer, a limping machine counts as 1 / S of one. S is
+the upper bound of the slowdown, which is the safe side. If waits were cut short there is no upper
+bound, and a limping machine counts as nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""[load] of plan.toml: how the load goes up and down over a day, and grows by the month."""
+"""[load] of plan.toml: the load over a day, and its growth by the month."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Load(Strict):
         return self.highest * max(1.0, grown)  # a load that falls has to be carried today
 
     def months_until(self, factor: float) -> float | None:
-        """When the highest hour is `factor` times today's mean; None if it does not grow to it."""
+        """Time until the highest hour is `factor` times today's mean; None if it does not grow to
+        it.
+        """
         if self.growth_per_month <= 0:
             return None
         return math.log(factor / self.highest) / math.log1p(self.growth_per_month)

@@ -1,9 +1,10 @@
-r"""Distance of the truth above a predicted percentile, and a plan that keeps its limits all the
-same.
+r"""Distance of the truth above a predicted percentile, and a plan that keeps its limits in spite
+of it.
 
-The law is off by E = true / predicted, ln E taken as Student's t around 0. Its spread is that of
-what the law was held against (the table of `optimizer/README.md`, as `RECORDED`), with the weight
-of `_WEIGHT` observations, and of a run's own arms, each predicted from the others and measured:
+The error of the law is E = true / predicted; ln E is taken as Student's t around 0. Its spread
+comes from earlier comparisons (the table of `optimizer/latency/README.md`, here `RECORDED`), with
+the weight of `_WEIGHT` observations, and from a run's own arms, each predicted from the others and
+measured:
 
     s^2 = (w s_0^2 + sum_j ln(measured_j / predicted_j from the others)^2) / (w + n),  w + n degrees
           of freedom; the standard error of the calibrating arms' percentiles comes on top
@@ -19,12 +20,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# predicted / true: both ends of each row of the README's table
+# predicted / true: both ends of each row of the README's table, except that of drawn pages
 RECORDED: dict[int, tuple[float, ...]] = {
     95: (1.01, 1.08, 1.00, 1.08, 1.23, 1.48, 0.94, 1.44, 1.42, 0.80),
     99: (0.97, 0.99, 0.83, 1.03, 1.16, 1.40, 0.95, 1.92, 1.48, 0.72),
 }
-_WEIGHT = 2.0  # observations that the record is worth beside a run's own
+_WEIGHT = 2.0  # the record counts as so many observations of a run
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Overrides from the command line for a run's own SLO, or for what a plan.toml asks."""
+"""Overrides from the command line, for a run's SLO or for a plan.toml."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
     own = (read_manifest(run_dir).get("spec") or {}).get("slo")
     if not isinstance(own, Mapping):
         place = f"{run_dir / 'manifest.json'}: spec.slo"
-        raise InputError(place, expected="the SLO that the run was held to", got=repr(own))
+        raise InputError(place, expected="the SLO of the run", got=repr(own))
     return {key: own[key] for key in _SLO if own.get(key) is not None}
 
 

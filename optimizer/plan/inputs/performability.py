@@ -1,15 +1,15 @@
 r"""Bounds on users' losses in a year of faults, from a run of kind performability that measured
 each.
 
-The run says what a year of its faults leaves of requests (goodput g), how many demerits a request
-has (d), and how much of that faults take (lost l, added a), with n machines in the struck tier.
-With m of them faults come m / n times as often. Each takes at most what it took of n: all, where
-one machine stops the tier, and n / m of that, where it takes its own share of requests. So
+The run gives the share of good requests in a year of its faults (goodput g), the demerits of a
+request (d), and the parts of both by faults (lost l, added a), with n machines in the faulty tier.
+With m machines faults are m / n times as frequent. Each costs at most as much as with n: the same
+if one machine stops the tier, and n / m of it if it loses its own share of requests. So
 
     g(m) >= g - l (max(1, m / n) - 1),    d(m) <= d + a (max(1, m / n) - 1),
 
-and the largest m that keeps what is asked of them bounds the tier, standbys included: those may be
-in use.
+and the largest m that keeps the limits bounds the tier, standbys included, because they may be in
+use.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Bound:
 
     @property
     def remark(self) -> str:
-        """For people."""
+        """Remark for printing."""
         year, asked = self.year, self.asked
         most = "any number" if self.machines is None else f"at most {self.machines}"
         return (
@@ -155,6 +155,6 @@ def _read(folder: Path, arm: str, place: str) -> Year:
     if arm not in year.arms:
         raise InputError(
             place, expected=f"one of its arms ({', '.join(year.arms)})", got=arm,
-            hint="Name the arm that is planned for.",
+            hint="Name the arm of the plan.",
         )  # fmt: skip
     return Year(result.run, max(year.machines.values()), **year.arms[arm].model_dump())

@@ -1,7 +1,7 @@
-"""plan.toml: what is asked of a plan, and the service in figures where no run measured it.
+"""plan.toml: the limits of a plan, and the service in figures if no run measured it.
 
-`example.toml` is the whole schema, with comments. With a results folder beside it, a figure that
-plan.toml states replaces the measured one, and all others stay the run's.
+`example.toml` has the whole schema, with comments. With a results folder, a figure in plan.toml
+replaces the measured one; all others are the run's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""[[prices.purchase]] and [[prices.speeds]] of plan.toml: other ways to pay for a rented machine
-than on demand, and machines whose cores are of another speed.
+"""[[prices.purchase]] and [[prices.speeds]] of plan.toml: purchase options of a rented machine
+other than on demand, and machines whose cores have another speed.
 
 A reserved machine or one under a savings plan is the same machine at a lower price, which is paid
-whether it runs or not. A spot machine is cheaper still and is taken away now and then: that is a
-crash more, and what is taken away together (`common_cause`) has to be stated. Each way makes every
-type once more, and the planner chooses. Discounts are the user's own: no book has them.
+if it runs or not. A spot machine is still cheaper, and is interrupted at times: each interruption
+is a further crash, and interruptions together (`common_cause`) must be stated. Each option adds
+every type once more, and the planner chooses. Discounts are the user's own: no book has them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""[[remedies]] of plan.toml: what could be done against limping machines, and its price.
+"""[[remedies]] of plan.toml: measures against limping machines, with their prices.
 
-A detector that takes slow cards out sooner, hedged reads, a shorter time-out: each changes how
-often a machine limps, for how long, or what it still does, and costs something a month. What it
-still does may be a run's of kind limplock (limping.py), of the arm that has the remedy.
+A detector that removes slow cards sooner, hedged reads, a shorter time-out: each changes the rate,
+the duration or the remaining capacity of limping, and has a price per month. The remaining capacity
+may come from a run of kind limplock (limping.py), from the arm with the remedy.
 """
 
 from __future__ import annotations

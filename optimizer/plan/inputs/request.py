@@ -1,4 +1,4 @@
-"""The ways to a checked question: a service that was measured, a plan.toml, or both."""
+"""Checked requests: from a measured service, a plan.toml, or both."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _request(
             file.source.place("slo", "confidence") if file is not None else "slo.confidence",
             expected="an uncertain input: a latency limit, observed rates, the demand",
             got="exact inputs only",
-            hint="Leave it out, or state what was observed (plan.toml [rates], [load] spread).",
+            hint="Leave it out, or state the observations (plan.toml [rates], [load] spread).",
         )
     planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
     case = Case(
@@ -363,7 +363,7 @@ def _idle(stated: Mapping[str, Any], scheme: str) -> tuple[str, ...]:
 
 
 def _from_failovers(given: Mapping[str, Any]) -> list[str]:
-    """Which times are samples, and what a run's own repairs are worth."""
+    """Times that are samples, and the use of a run's own repairs."""
     found = []
     for key in ("failover_s", "repair_s"):
         value = given.get(key)
@@ -382,7 +382,7 @@ def _certain(rates: FailureRates) -> UncertainRates:
 
 
 def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
-    """Without one arm that was asked often enough there is nothing to calibrate the latency by."""
+    """Report that no arm has enough requests to calibrate the latency."""
     if measured is None or not slo.latency_ms:
         return []
     most = max((arm.requests for arm in measured.arms), default=0)

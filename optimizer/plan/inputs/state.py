@@ -1,5 +1,5 @@
-"""The data of a tier in plan.toml: `state`, `data_gb`, `writes`, `reads_of_one`, `primary`; what
-they rule out."""
+"""The data of a tier in plan.toml: `state`, `data_gb`, `writes`, `reads_of_one`, `primary`; the
+refused combinations."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-r"""Variants of a tier, and the wrong answers that they mean: PCRAFT Fig. 2 in a plan.
+r"""Variants of a tier, and their wrong answers: PCRAFT Fig. 2 in a plan.
 
 Of the answers of a node under f faults per 30 d, in the long run this share is wrong:
 
-    c = x / (1 + x),   x = f p_corrupt T_sdc     (Corrupt over Correct, whatever crashes)
+    c = x / (1 + x),   x = f p_corrupt T_sdc     (Corrupt over Correct, for any crash rate)
 
 A page asks tier t k_t times (copies do not add: one answer is used), so it is right with at least
 
     prod_t (1 - c_t)^{k_t}
 
-whichever nodes answer. More nodes change nothing: all corrupt alike. So the limits of integrity are
-limits on the variants alone, and crashes by faults (f p_crash) come on top of a node's own.
+for any answering nodes. More nodes change nothing, because all corrupt data alike. So the limits of
+integrity are limits on the variants alone, and crashes by faults (f p_crash) are added to a node's
+own.
 
 A counted figure is taken at its upper bound (Clopper, Pearson 1934; Garwood 1936 for the rate), at
-the level confidence^(1/m) of m counted figures, which are independent. Few injections have a high
-bound: what was not looked at long enough does not pass.
+the level confidence^(1/m) of m counted figures, which are independent. With few injections the
+bound is high, so a variant with too little evidence does not pass.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Figure:
         return self.of is not None
 
     def bounds(self, level: float) -> Bounds:
-        """With one-sided bounds at `level` each."""
+        """Return the value with one-sided bounds at `level` each."""
         if self.of is None:
             return Bounds(self.value, self.value, self.value)
         from scipy.special import betaincinv, gammaincinv
@@ -135,7 +136,7 @@ class Hardening:
         return itertools.product(*self.offered)
 
     def corrupt_share(self, variant: Variant) -> Bounds:
-        """Of the answers of a node, the share that is wrong."""
+        """Share of a node's answers that are wrong."""
         faults, corrupt = self.faults.bounds(self.level), variant.corrupt.bounds(self.level)
 
         def share(f: float, p: float) -> float:

@@ -1,4 +1,4 @@
-"""A plan's fleets simulated: `decide` finds the cheapest that keeps the whole SLO."""
+"""Simulation of a plan's fleets: `decide` finds the cheapest that keeps the whole SLO."""
 
 from optimizer.plan.simulate.search import Decided, decide, not_simulated
 

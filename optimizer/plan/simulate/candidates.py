@@ -1,9 +1,9 @@
 """Fleets in order of cost: all that keep the limits other than latency, the cheapest first.
 
-A best-first search over the layered graph of `solve.model`: a partial path is worth its cost and
-the least that the tiers behind it can cost, so whole paths come out in order. Two options of a tier
-that differ in nothing but what waits in the pool are one to a simulation: of them the cheapest that
-the budget of availability allows is taken, as dearer ones of the same kind come later.
+A best-first search over the layered graph of `solve.model`: the bound of a partial path is its cost
+plus the least cost of the tiers behind it, so whole paths come in order. Two options of a tier that
+differ only in their pool are equal in a simulation: the cheapest that the budget of availability
+allows is taken.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _options(pool: Pool) -> dict[int, list[tuple[Option, float]]]:
 def _rest(
     tiers: list[dict[int, list[tuple[Option, float]]]],
 ) -> list[Mapping[int, tuple[float, float]]]:
-    """By tier and level: the least cost and the least loss from there to the back."""
+    """Return the least cost and the least loss of the remaining tiers, by tier and level."""
     found: list[dict[int, tuple[float, float]]] = []
     levels: dict[int, tuple[float, float]] | None = None  # behind the last tier nothing is left
     for tier in reversed(tiers):

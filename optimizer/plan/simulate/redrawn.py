@@ -1,4 +1,4 @@
-"""A planned fleet as scenarios: a run of it under neighbours and faults that are drawn anew.
+"""A planned fleet as scenarios: runs of it under newly drawn neighbours and faults.
 
 Run number n has the same arrivals, the same figures of the service and the same neighbours at the
 same machine for every fleet (common random numbers). Neighbours and faults come to each machine of
@@ -71,7 +71,7 @@ class Redrawn:
 
     @property
     def has_faults(self) -> bool:
-        """True where faults come to the machines beside neighbours."""
+        """True if faults come to the machines beside neighbours."""
         return any(one.is_fault for tier in self._visits for one in tier)
 
     def scenario(
@@ -123,7 +123,7 @@ class Redrawn:
     def _spans(
         self, index: int, place: int, servers: int, number: int, end_s: float
     ) -> list[list[tuple[float, float]]]:
-        """By server, when the disturbance at `place` is there."""
+        """Return the times of the disturbance at `place`, by server."""
         own = self._visits[index][place]
         first = place if own.with_place is None else own.with_place
         one = self._visits[index][first]
@@ -180,7 +180,7 @@ def _visits(arms: Sequence[Arm], tier: str, law: Law) -> list[_Visits]:
 
 
 def _together(windows: Sequence[Window], names: set[str], kind: str, other: str) -> bool:
-    """True where nearly each visit of a kind begins with one of another at another machine."""
+    """True if nearly each visit of a kind begins with one of another at another machine."""
     own, others = (
         [w for w in windows if w.kind == one and w.machine in names] for one in (kind, other)
     )

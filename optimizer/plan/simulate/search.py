@@ -2,10 +2,10 @@
 
 The law and the solver propose, the simulator decides: fleets in order of cost (`candidates`), each
 simulated until it is known to keep the SLO in enough runs, or not to (`sequential`), up to the
-first that does. A run keeps it as the verdict of a real one does: of its pages no larger share may
-take longer than a limit, or fail, than is allowed; what fails counts with its time-out, and faults
-are part of it. Where the simulator misses what the measured run says of itself
-(`fidelity.crossed`) nothing is claimed: the law's fleet stands, undecided.
+first that keeps it. A run keeps it by the rule of a real verdict: at most the allowed share of
+pages is beyond a limit or fails; failures count with their time-out, and faults are included. If
+the simulator does not predict the measured run (`fidelity.crossed`) nothing is claimed: the law's
+fleet stands, undecided.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def idle_cores(service: ServiceFit) -> dict[str, float]:
 
 
 def not_simulated(reason: str) -> Decided:
-    """No simulation, and why."""
+    """Return the absence of a simulation, with its reason."""
     return Decided({"verdict": "not-simulated", "reason": reason})
 
 

@@ -1,13 +1,13 @@
-"""Sequential tests of a fleet: does a run of it keep the SLO with at least a given probability?
+"""Sequential tests of a fleet: if a run of it keeps the SLO with at least a given probability.
 
-Each simulated run keeps it or not. After each of a few looks the count of those that do is held
-against the binomial law at that probability, both ways, with the error divided over all fleets and
-looks (Bonferroni): with at least 1 - KEPT_ERROR no fleet is called kept that keeps it more rarely
-than that, and with at least 1 - BROKEN_ERROR none is called broken that keeps it as often. The
-tests are exact for any number of runs, and need no independence between fleets, so that common
-random numbers are allowed. Sources: Clopper and Pearson 1934 for the tails; Kim and Nelson 2006 for
-procedures that spend the error over fleets and looks. Theirs take means for normal; the share of
-runs that keep an SLO is not.
+Each simulated run keeps it or not. At each of a few looks the count of keeping runs is compared
+with the binomial law at that probability, both ways, with the error divided over all fleets and
+looks (Bonferroni): with probability 1 - KEPT_ERROR at least no fleet is called kept that keeps it
+less often, and with 1 - BROKEN_ERROR at least none is called broken that keeps it at least as
+often. The tests are exact for any number of runs, and need no independence between fleets, so that
+common random numbers are allowed. Sources: Clopper and Pearson 1934 for the tails; Kim and Nelson
+2006 for procedures that spend the error over fleets and looks. Theirs take means for normal; the
+share of runs that keep an SLO is not.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ class KeepingTest:
         return Verdict.broken if is_rare else Verdict.undecided
 
     def futile(self, kept: int, of: int) -> bool:
-        """True where more runs are not worth their time: fewer keep it than have to. This gives up
+        """True if more runs are not worth their time: fewer keep it than have to. This gives up
         power, and takes nothing from the guarantee."""
         return of >= _FUTILE and kept < self.confidence * of

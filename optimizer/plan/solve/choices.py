@@ -1,8 +1,8 @@
-"""The cheapest of several problems: one per choice that is no number, such as a tier's software.
+"""The cheapest of several problems, one per choice that is no number, such as a tier's software.
 
-Each problem is solved with the cheapest plan so far as what is known, so nothing dearer is looked
-at; the cheapest of all optima is the optimum of all. Where a search met its bound, what it proved
-of its own cost bounds the whole: no plan of any choice costs less than the least of these.
+Each problem is solved with the cheapest plan so far as a ceiling; the cheapest of all optima is the
+optimum of all. If a search ended at its time limit, its proved bound applies: no plan of any choice
+costs less than the least of these bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from optimizer.plan.solve.problem import Problem
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which of the problems has the plan (None: none has), and that plan; `gap` is over all."""
+    """The problem that has the plan (None: none has), and that plan; `gap` is over all."""
 
     number: int | None
     problem: Problem | None

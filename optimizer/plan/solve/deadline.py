@@ -31,7 +31,7 @@ class Deadline:
         return max(0.0, self._until_s - self.clock())
 
     def over(self) -> bool:
-        """True where no time is left."""
+        """True if no time is left."""
         return self.clock() >= self._until_s
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
-r"""Servers of one's own that the tiers' machines share: the fleet and its places, in one program.
+r"""Own servers that the tiers' machines share: the fleet and its placement, in one program.
 
-Which fleet is cheapest depends on how it packs: a slice's price takes servers for filled. So the
+The cheapest fleet depends on its packing, because a slice's price assumes full servers. So the
 options of the tiers are chosen together with the servers that hold them.
 
     minimise    sum_h c_h u_h                         c_h: USD a month of a server in use
@@ -11,10 +11,10 @@ options of the tiers are chosen together with the servers that hold them.
     sum_tv M_t p_tvh <= R_h u_h                       memory
     u_h >= u_(h+1)  of alike ones                     p, u, x binary
 
-One machine of a tier on a server: a server that dies takes one of each, and the models' crashes,
-independent within a tier, stay what they are. Options that need no less room than another one, with
-no less loss and no faster, are left out. What is proposed is evaluated whole, and places are
-counted, outside of the solver.
+At most one machine of a tier is on a server: a dead server costs each tier one machine, and crashes
+stay independent within a tier, as in the models. Options that need at least as much room as another
+one, with at least as much loss and no higher speed, are left out. Proposals are evaluated whole,
+and places are counted, outside of the solver.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A first plan that keeps every limit: cheap, not proved to be the cheapest. It bounds the search.
 
 Availability gets a price (`screen.best_price` and multiples of it), which picks the redundancy for
-each size. On each route through the levels, the cheapest first: up all tiers' sizes together until
-the page is fast enough, by bisection; then each tier changed alone tells what its options do to the
-page, and the best sum of such changes is tried (a knapsack; effects are taken to add up, which is
-checked). `thinned` leaves of each group only what is best at that price for its speed.
+each size. On each route through the levels, the cheapest first, all tiers' sizes are raised
+together until the page is fast enough, by bisection. Then each tier is changed alone to find the
+effect of its options on the page, and the best sum of such changes is tried (a knapsack; effects
+are assumed to add up, which is checked). `thinned` keeps of each group only the best option at that
+price for its speed.
 """
 
 from __future__ import annotations

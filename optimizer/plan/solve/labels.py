@@ -1,18 +1,18 @@
 r"""The cheapest plan under latency limits for long chains of tiers: labels, route by route.
 
 Cuts of the kind "this fleet is too slow, and so are all smaller ones" prove little each: with six
-tiers thousands are needed. But a tier sees what lies below it only by the law of the time spent
-there, a few numbers of which none may grow for the tiers above to be no slower (`problem.Chain`).
+tiers thousands are needed. But a tier depends on the tiers below it only by the law of the time
+spent there, a few numbers; if none of them grows, the tiers above are no slower (`problem.Chain`).
 So on a route (replicas r_1 ... r_N) only those ways to build the tiers t..N count that no other one
 beats in cost, loss of log availability, and each of these numbers.
 
-Labels are built from the back to the front. A label goes if with the cheapest tiers above it costs
-more than a known plan, if its loss does not fit, or if even the largest tiers above it are too
-slow. What is left at the front is tried in the order of its cost, and evaluated whole, like every
-plan; a fleet that is too slow takes all pairs with it that are no faster.
+Labels are built from the back to the front. A label is removed if with the cheapest tiers above it
+costs more than a known plan, if its loss does not fit, or if even the largest tiers above it are
+too slow. The remaining ones at the front are tried in the order of their cost, and evaluated whole,
+like every plan; a fleet that is too slow removes all pairs that are no faster.
 
-Routes are taken in the order of the least they can cost. A first round among few options (the best
-for their speed at a price of availability) finds a cheap plan, the second proves the optimum.
+Routes are taken in the order of their least possible cost. A first round among few options (the
+best for their speed at a price of availability) finds a cheap plan, the second proves the optimum.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Labels:
         return self.usd, self.loss, self.law, self.row, self.below
 
     def keep(self, which: Ints | Mask) -> Labels:
-        """These of the labels."""
+        """Return the selected labels."""
         return Labels(*(column[which] for column in self.columns()))  # type: ignore[arg-type]
 
 
@@ -338,7 +338,7 @@ class _Route:
             yield Labels(usd[which], loss[which], laws, same, which)
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
-        """True where a plan with this from tier t on costs little enough and loses little
+        """True if a plan with this from tier t on costs little enough and loses little
         enough."""
         fits: Mask = usd + self._above_usd[t] <= self._most + USD_ROUNDING
         if math.isfinite(self._budget):
@@ -437,8 +437,10 @@ def _before(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
 
 
 def _best_of_each(law: Ints, table: Floats) -> Ints:
-    """Of the rows of each law those that none matches or undercuts; table has one or two columns,
-    of which the last one falls from row to row of what is kept."""
+    """Return the rows of each law that no other row of it matches or undercuts.
+
+    The table has one or two columns. The last one decreases from row to row of the result.
+    """
     order = np.lexsort((*(table.T[::-1]), law))
     ranks = np.unique(table[order, -1], return_inverse=True)[1].reshape(-1)
     groups = np.cumsum(np.diff(law[order], prepend=law[order[:1]]) != 0)

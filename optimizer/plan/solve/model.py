@@ -5,20 +5,20 @@ level a with r replicas is an arc from (t, a) to (t + 1, a r); a plan is one pat
 upstream replicas multiply, needs no products of variables: it is in the options of each level.
 
     minimise    sum_o c_o x_o                                    x_o binary
-    subject to  one option in the first tier; what enters a level leaves it
+    subject to  one option in the first tier; each path that enters a level leaves it
                 sum_o u_o x_o <= 1        u_o = log(1 - U_o) / log(A): availabilities multiply
                 latency cuts
 
-The limits of a single tier (utilisation, collision, what it has to stand when degraded) are kept by
-leaving out the options that break them.
+The limits of a single tier (utilisation, collision, degraded conditions) are kept by leaving out
+the options that break them.
 
-The tail of a sum is not a sum of tails: latency stays outside. A plan that the solver proposes is
-evaluated whole; if it is too slow, so is every plan with the same replicas and in no tier more
-nodes or more vCPUs, and the cut says that, pushed as far as it holds. The first plan that passes is
-the cheapest: cuts remove only plans that fail. Long chains need too many cuts; if the latency has
-the structure of a chain, the first plan that is too slow is the last that HiGHS is asked for:
-`labels` finds the cheapest then. Availability is scaled by its budget, because a tolerance of 1e-6
-would swallow the nines, and everything is checked again outside the solver.
+The tail of a sum is not a sum of tails, so latency is outside of the program. A plan that the
+solver proposes is evaluated whole. If it is too slow, so is every plan with the same replicas and
+in no tier more nodes or more vCPUs; the cut removes them, extended as far as it holds. The first
+plan that passes is the cheapest, because cuts remove only plans that fail. Long chains need too
+many cuts: if the latency has the structure of a chain, HiGHS is not asked again after the first
+plan that is too slow, and `labels` finds the cheapest. Availability is scaled by its budget,
+because a tolerance of 1e-6 would hide nines, and everything is checked again outside of the solver.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Solution:
 
     @property
     def proved(self) -> bool:
-        """True where this is the optimum, or there is none."""
+        """True if this is the optimum, or there is none."""
         return self.gap == 0.0
 
 
@@ -136,8 +136,11 @@ def attempt(
     limit_s: float,
     clock: Clock = time.monotonic,
 ) -> Solution:
-    """As `solve`, of what is asked beside a plan: a search that ends without an answer is no error,
-    but a solution without a path that is not `proved`."""
+    """Solve a problem beside the plan, as `solve` does.
+
+    A search without an answer is no error, but returns a solution without a path that is not
+    `proved`.
+    """
     try:
         return solve(problem, known, limit_s=limit_s, clock=clock)
     except PlannerError:
@@ -145,7 +148,7 @@ def attempt(
 
 
 def _least(problem: Problem, pools: Sequence[Pool]) -> float:
-    """No plan of these costs less, whatever the latency."""
+    """Return a lower bound of the cost of a plan, for any latency."""
     price = best_price(problem, pools)
     return bounds(pools, weights_at(problem, pools, price)).least - price
 
@@ -159,7 +162,7 @@ def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -
     if best is None:
         raise OutOfTimeError(
             "plan",
-            expected="a plan, or the proof that there is none, within the search's bounds",
+            expected="a plan, or a proof that none exists, within the search's bounds",
             got=f"neither after {solves} solves and {cuts} cuts",
             hint="Lower max_nodes or max_replicas, or give it more time.",
         )
@@ -187,7 +190,7 @@ class _Search:
         self._cuts = self._solves = 0
 
     def run(self) -> Solution:
-        """Until the proposed plan passes, nothing is left, or a bound is met."""
+        """Search until the proposed plan passes, nothing is left, or a bound is met."""
         while not self._deadline.over() and self._cuts < _CUTS_MAX:
             try:
                 chosen = self._proposed()

@@ -1,8 +1,9 @@
-"""Hold a solved problem against what its proof rests on: more nodes or vCPUs are no slower.
+"""Check of the assumption of a solved problem's proof: more nodes or vCPUs are no slower.
 
-The law of a page is made so (`optimizer.latency.below`). It is looked at all the same, around the
-plan that was found and around the largest fleets of its route: in each tier all other nodes or
-vCPUs in turn. Where a larger tier is slower there, leaving out, labels and cuts prove nothing.
+The law of a page has this property by construction (`optimizer.latency.below`). It is checked
+nevertheless, around the found plan and around the largest fleets of its route: in each tier with
+all other nodes or vCPUs in turn. If a larger tier is slower there, dominance, labels and cuts prove
+nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _slower(problem: Problem, path: Path, t: int, line: Sequence[Option]) -> str
 
 
 def _percentiles(problem: Problem, path: Path, t: int) -> dict[str, float]:
-    """On a good day, and while that tier is degraded if that is asked."""
+    """Return the percentiles without faults, and with that tier degraded if this is requested."""
     found = _named(problem, problem.latency, path, "p{}")
     degraded, latency = problem.degraded, problem.latency_degraded
     if degraded is not None and latency is not None:

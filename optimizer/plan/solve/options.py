@@ -1,8 +1,9 @@
-"""Options of a tier (type, nodes, mechanism, standbys, replicas) and what follows from them.
+"""Options of a tier (type, nodes, mechanism, standbys, replicas) and their figures.
 
-An option is complete by itself: cost, unavailability, utilisation and collision probability depend
-on nothing but the option and the amplification `upstream` (the product of the replicas above it).
-Only the page's latency depends on several tiers at once. `table` holds a tier's options in columns.
+An option is independent of others: cost, unavailability, utilisation and collision probability
+depend only on the option and on the amplification `upstream` (the product of the replicas above
+it). Only the page's latency depends on several tiers at once. `table` holds a tier's options in
+columns.
 """
 
 from __future__ import annotations
@@ -77,13 +78,16 @@ class TierDemand:
 
     @property
     def has_state(self) -> bool:
-        """True where data or writes are planned with."""
+        """True if data or writes are planned with."""
         state = self.state
         return bool(self.latency.unspread or state.data_gb or state.primary)
 
     def load(self, instance: Instance, upstream: int, replicas: int) -> float:
-        """Of a single machine that serves all reads of the tier: of its cores or of its card,
-        whichever is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
+        """Return the load of a single machine that serves all reads of the tier.
+
+        It is that of its cores or of its card, whichever is higher. Neighbours take cores (sPARE
+        Eq. 4, 4.2).
+        """
         read = self.request_per_s * (1.0 - self.latency.unspread)
         return read * upstream * replicas * self._busy_s(instance)
 
@@ -166,7 +170,9 @@ class Degraded(Strict):
         return min(option.needed, option.nodes - self.nodes_down)
 
     def utilisation(self, option: Option) -> float:
-        """Of what is left, in [0, inf]; infinite where the replicas cannot be placed."""
+        """Return the utilisation of the remaining machines, in [0, inf]; inf if the replicas do not
+        fit.
+        """
         left = self.servers(option)
         capacity = left - self.limping * (1.0 - self.limp_speed)
         if left < max(option.replicas, self.limping, 1) or capacity <= 0:

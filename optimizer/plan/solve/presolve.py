@@ -1,9 +1,9 @@
-"""Presolve: drop options that break a limit, are beaten, or too dear, before the solver runs.
+"""Presolve: removes options that break a limit, are dominated, or too expensive, before the solver.
 
-An option is out if it breaks a limit of its own tier, if another one of its kind (same level, same
-replicas) is as good in all that still counts, or if the cheapest plan that holds it costs more than
-a plan that is known. That cheapest plan is bounded from below over the layered graph, with
-availability priced in:
+An option is removed if it breaks a limit of its own tier, if another one of its kind (same level,
+same replicas) is as good in all remaining respects, or if the cheapest plan with it costs more than
+a known plan. That cheapest plan is bounded from below over the layered graph, with a price for
+availability:
 
     LB(o) = max over price >= 0 of  min over paths through o of  sum (c + price * u)  -  price
 
@@ -43,7 +43,7 @@ class Pool:
         return len(self.rows)
 
     def keep(self, which: Ints | Mask) -> Pool:
-        """These of the rows that are left."""
+        """Return the pool with the selected rows."""
         return Pool(self.options, self.rows[which], self.columns.take(which))
 
     def option(self, i: int) -> Option:

@@ -1,4 +1,4 @@
-"""A plan's problem: the options, the limits, and whether a plan keeps them."""
+"""A plan's problem: the options, the limits, and their checks for a plan."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def loss(option: Option) -> float:
 
 
 def stands(problem: Problem, option: Option) -> bool:
-    """True where the tier itself carries the load in the degraded condition, if one is asked
+    """True if the tier itself carries the load in the degraded condition, if one is asked
     for."""
     return problem.degraded is None or problem.degraded.utilisation(option) < 1.0
 
 
 def too_slow(problem: Problem, path: Path) -> bool:
-    """True where a percentile of the whole plan is above its limit, on a good day or degraded.
+    """True if a percentile of the whole plan is above its limit, on a good day or degraded.
 
     In the degraded condition every tier has to stand by itself (`stands`)."""
     if not problem.latency_ms_max:

@@ -1,14 +1,14 @@
-r"""A tier's machines over the hours of a day or a week: its designs, and the least that each costs.
+r"""A tier's machines over the hours of a day or a week: its designs, and the least cost of each.
 
-The machines of a tier follow the load. A design says how far: which machines it may be made of
-(types and ways to pay, here together one machine j), how many are needed in each period p, and how
-many more run beside them. In units of its smallest machine's capacity, a period asks for
+The machines of a tier follow the load. A design states how: its possible machines (types and ways
+to pay, here together one machine j), the number needed in each period p, and the number of extra
+ones. In units of its smallest machine's capacity, a period asks for
 
     q_p = load_p / (rho capacity_min) + e largest            e: the extra machines
 
-so that after the loss of any e machines the rest carry the load. A design of machines of one size
-is counted: q_p = n_p + e, n_p whole. With it comes a mean unavailability over the periods,
-that of n_p needed and e extra machines: with larger machines fewer are needed, and fewer fail.
+so that after the loss of any e machines the rest carry the load. For a design of machines of one
+size q_p = n_p + e, with n_p whole. Its mean unavailability over the periods is that of n_p needed
+and e extra machines; with larger machines fewer are needed, and fewer fail.
 
 The least cost of a design alone is found by load duration and screening curves (Masse and Gibrat
 1957, of power plants): the unit of capacity at height l of the load is needed hours(l) of the H
@@ -16,8 +16,8 @@ hours, so it costs
 
     min_j (standing_j + running_j hours(l)) / capacity_j,    summed over all l
 
-where standing_j is paid whether the machine runs or not, running_j for each hour. Where machines
-are of one size and nothing ties hours or tiers together, that is the exact cost; else a bound.
+where standing_j is paid in any case, running_j for each hour. If machines are of one size and
+nothing connects hours or tiers, that is the exact cost; otherwise a bound.
 """
 
 from __future__ import annotations
@@ -121,11 +121,11 @@ class HourlyProblem:
 
     @property
     def tied(self) -> bool:
-        """True where hours or tiers are tied together by more than availability and latency."""
+        """True if hours or tiers are tied together by more than availability and latency."""
         return bool(self.quotas) or self.starting_h > 0 or self.run_h_min > 1
 
     def share(self, period: int) -> float:
-        """Of a month's hours."""
+        """Return the share of a month's hours."""
         return self.periods[period].hours / self.hours
 
 
@@ -150,7 +150,7 @@ USD, NODES, ENERGY = Measure("usd"), Measure("nodes"), Measure("energy")
 
 
 def committed(machine: Instance) -> bool:
-    """True where it is paid whether it runs or not."""
+    """True if it is paid whether it runs or not."""
     return machine.usd_per_month_off == machine.usd_per_month
 
 
@@ -287,7 +287,7 @@ def _of_neighbouring_sizes(
 
 
 def _adds_up(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
-    """True where a few of machine i are as much as one j, and no dearer: then j is never needed."""
+    """True if a few of machine i are as much as one j, and no dearer: then j is never needed."""
     one, other = tier.machines[i], tier.machines[j]
     ratio = tier.carried_per_s[j] / tier.carried_per_s[i]
     times = round(ratio)
@@ -387,7 +387,7 @@ def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -
 
 
 def exact(problem: HourlyProblem, design: Design) -> bool:
-    """True where `least_cost` is what the design costs."""
+    """True if `least_cost` is what the design costs."""
     return design.counted and not problem.tied
 
 

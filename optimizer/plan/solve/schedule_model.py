@@ -1,4 +1,4 @@
-r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over what is left in.
+r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over the remaining items.
 
     y_td      1: tier t follows design d                                             binary
     x_tgjp    machines j of group g that run in period p                             integer
@@ -18,9 +18,9 @@ r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over wh
                 sum_t sum_(d in B_t) y_td <= T - 1                   latency cuts
                 measure <= cap                                       points of a front
 
-A group holds the designs of one tier that are made of the same machines, so that there is no
-"if" with a large number: what a design does not take is zero as soon as its y is. Where the cost of
-each design is exact by itself (`schedule.exact`) y alone is left: c_d y_td is the objective.
+A group has the designs of one tier that are made of the same machines, so no condition with a large
+constant is needed: the machines of a design are zero as soon as its y is. If the cost of each
+design is exact alone (`schedule.exact`), only y is left, and c_d y_td is the objective.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ScheduleModel:
 
 
 def _alone(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> bool:
-    """True where what each design costs by itself is all that counts."""
+    """True if what each design costs by itself is all that counts."""
     return not caps and all(exact(problem, one) for pool in pools for one in pool)
 
 

@@ -1,13 +1,13 @@
-"""The search for the cheapest schedule: bounds, screening, HiGHS, and cuts of what is too slow.
+"""The search for the cheapest schedule: bounds, screening, HiGHS, and cuts of slow ones.
 
 A design's least cost by itself (`schedule.least_cost`) and its unavailability bound every schedule
-from below: with a price lambda of the availability budget, the sum over the tiers of the least
-cost + lambda U / budget, less lambda (weak duality). A first schedule bounds it from above, and a
-design that is dearer than that with all others at their least goes. HiGHS decides among the rest.
+from below: with a price lambda of the availability budget, the sum over the tiers of the least cost
++ lambda U / budget, less lambda (weak duality). A first schedule bounds it from above, and a design
+that costs more than that, with all others at their least, is removed. HiGHS decides among the rest.
 
-Latency is evaluated outside, period by period. Designs that are too slow together in a period are
-cut off with all that have, in that period, no more servers and no more vCPUs in any tier, raised as
-far as that holds, and so in all periods with no less load.
+Latency is evaluated outside of the program, by period. Designs that are too slow together in a
+period are cut off with all that have, in that period, no more servers and no more vCPUs in any
+tier, extended as far as that holds, and in all periods with at least that load.
 """
 
 from __future__ import annotations
@@ -137,8 +137,10 @@ def pools_of(
 
 
 def _undominated(problem: HourlyProblem, found: Sequence[Design]) -> list[Design]:
-    """Without the designs whose machines and sizes another one has too, for no more loss and no
-    more machines in any period."""
+    """Remove designs that another one dominates.
+
+    The other one has their machines and sizes, no more loss and no more machines in any period.
+    """
     if problem.slow is not None:
         return list(found)
     kept: list[Design] = []
@@ -149,7 +151,7 @@ def _undominated(problem: HourlyProblem, found: Sequence[Design]) -> list[Design
 
 
 def _covers(other: Design, one: Design) -> bool:
-    """True where every fleet of `one` is one of `other`, which loses no more."""
+    """True if every fleet of `one` is one of `other`, which loses no more."""
     return (
         other.extra == one.extra
         and other.unavailability <= one.unavailability
@@ -189,7 +191,7 @@ def best_price(pools: Sequence[Pool]) -> tuple[float, float]:
 
 
 def _affordable(pools: Sequence[Pool], price: float, most: float) -> list[Pool]:
-    """Without designs that no schedule below `most` can have."""
+    """Remove designs that no schedule below `most` can have."""
     if math.isinf(most):
         return list(pools)
     weights = [
@@ -276,8 +278,11 @@ def _first_fast(
     measure: Measure,
     deadline: Deadline,
 ) -> Schedule | None:
-    """Of each number of vCPUs the cheapest design for its speed, raised together until no period is
-    too slow."""
+    """Return a schedule of the cheapest designs for their speed that meets the latency.
+
+    There is one design for each number of vCPUs. All are raised together until no period is too
+    slow.
+    """
     best: Schedule | None = None
     for factor in (1.0, 10.0):
         ladders = [_ladder(pool, price * factor) for pool in pools]
@@ -362,7 +367,7 @@ class _Search:
         self._caps = caps
 
     def run(self) -> FoundSchedule:
-        """Until a proposed schedule keeps all limits, none is left, or a bound is met."""
+        """Search until a proposed schedule keeps all limits, none is left, or a bound is met."""
         large = counts_of(self._problem, self._pools, self._caps or {}) > _COUNTS_MAX
         if self._deadline.over() or large:
             return self._end(proved=False)
@@ -488,7 +493,7 @@ def _stands(
     period: int,
     running: Sequence[float],
 ) -> bool:
-    """True where the tier carries the load of a period without any `extra` of its machines."""
+    """True if the tier carries the load of a period without any `extra` of its machines."""
     left = sorted(running)[: max(0, len(running) - design.extra)]
     load = tier.request_per_s * problem.periods[period].load / problem.utilisation_max
     enough = math.fsum(left) >= load * (1.0 - LOG_ROUNDING)

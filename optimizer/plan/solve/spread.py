@@ -1,9 +1,9 @@
-"""Spread of a tier's machines over domains: the best way that the rules allow, all tried.
+"""Spread of a tier's machines over domains: the best of all placements that the rules allow.
 
-A placement costs nothing, and only the unavailability and the rules look at it. So each option of
-a tier gets the placement of least unavailability among all that keep the rules, and is left out
-where none does: the search over options stays what it was, and its optimum is the optimum over
-options and placements.
+A placement costs nothing, and affects only the unavailability and the rules. So each option of a
+tier gets the placement of least unavailability among all that keep the rules, and is left out if
+none does. The search over options is unchanged, and its optimum is the optimum over options and
+placements.
 
 `survive` asks for `needed` machines, standbys included, outside of any one domain. The limits on
 utilisation, collision and latency are kept by `needed` machines, so they are kept without that
@@ -51,7 +51,7 @@ class Rule:
         return min(found, replicas - 1) if self.copies_apart and replicas > 1 else found
 
     def allowed(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
-        """Which placements do what is asked: the machines of their fullest domain, domains used."""
+        """Allowed placements: the machines of their fullest domain, the number of used domains."""
         found: Mask = used >= (self.min_domains or 1)
         return found & (machines - largest >= needed) if self.survive else found
 
@@ -94,9 +94,10 @@ class Spreads:
     def best(
         self, needed: int, extra: int, rates: FailureRates, mechanism: str, replicas: int
     ) -> Spread | None:
-        """Of least unavailability, of these the most even one; None where the rules allow none.
+        """Return the most even of the placements with the least unavailability.
 
-        In the cloud a pool is no machine that stands anywhere: `extra` does not count there.
+        None if the rules allow no placement. In the cloud a pool has no place, so `extra` does not
+        count.
         """
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             extra = 0

@@ -1,4 +1,4 @@
-"""Options of a tier with data: who serves after a loss, and what writes cost.
+"""Options of a tier with data: the serving machines after a loss, and the cost of writes.
 
 | state  | a machine that takes a lost one's place |
 |---|---|
@@ -33,19 +33,19 @@ class TierState:
 
     @property
     def spare_serves(self) -> bool:
-        """True where a cold machine that starts can take a lost one's place."""
+        """True if a cold machine that starts can take a lost one's place."""
         return self.kept != "own"
 
     @property
     def copy_s(self) -> float:
-        """Until a machine that joins has the data [s]: 0 where it comes with its volume."""
+        """Time until a joining machine has the data [s]; 0 if its volume has it."""
         if not self.data_gb or self.kept in ("own", "volume") or self.copy_mb_per_s is None:
             return 0.0
         return MB_PER_GB * self.data_gb / self.copy_mb_per_s
 
     @property
     def dies_with_its_copies(self) -> bool:
-        """True where the data comes from the tier's other machines alone."""
+        """True if the data comes from the tier's other machines alone."""
         return self.kept == "copied" and self.data_gb > 0.0
 
     def scheme(self, scheme: str) -> str:
@@ -60,7 +60,9 @@ class TierState:
         return replace(rates, failover_s=rates.failover_s + more, repair_s=repair_s)
 
     def takes_over_s(self, rates: FailureRates) -> float | None:
-        """Until another machine takes writes; None: never. A volume's spare is primary itself."""
+        """Time until another machine takes writes [s]; None: never. A spare of a volume is primary
+        itself.
+        """
         if self.promote_s is not None:
             return self.promote_s
         return rates.failover_s if self.kept == "volume" else None

@@ -65,7 +65,7 @@ class Columns:
             return -np.log1p(-self.unavailability)
 
     def take(self, rows: Ints | Mask) -> Columns:
-        """These rows."""
+        """Return the selected rows."""
         return Columns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 

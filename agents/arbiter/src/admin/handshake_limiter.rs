@@ -1,6 +1,6 @@
-//! Handshakes of the admin API, so many at a time. With `[admin_tls]` only clients with a certificate
-//! of its authority are let in; others get a refused handshake and nothing else. Without it, anybody
-//! is.
+//! Handshakes of the admin API, limited in number. With `[admin_tls]` only clients with a
+//! certificate of its authority are admitted; others get a refused handshake. Without it, every
+//! client is admitted.
 
 use std::future::pending;
 use std::io;

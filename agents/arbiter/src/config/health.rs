@@ -1,5 +1,5 @@
-//! `[health_check]` (TCP): each `interval_ms` a connection is made to every living server, and a server
-//! that does not take it is not well.
+//! `[health_check]` (TCP): each `interval_ms` a connection is made to every living server; a server
+//! that does not accept it fails the check.
 
 use std::time::Duration;
 

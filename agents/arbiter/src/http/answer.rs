@@ -1,5 +1,5 @@
-//! The end of an exchange: the last bytes to the client, its place in the counters, and what becomes
-//! of the connection.
+//! The end of an exchange: the last bytes to the client, the counters, and the further use of the
+//! connection.
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;

@@ -1,5 +1,5 @@
-//! The end of a message's body. Bytes pass through as they are, chunk framing included; this only
-//! follows them, strictly, so that no peer can be led to see another end than we do.
+//! The end of a message's body. Bytes pass through unchanged, chunk framing included; this module
+//! only follows them, strictly, so that no peer can see another end than the arbiter.
 
 use std::io;
 

@@ -1,8 +1,8 @@
-//! The digest of a reply: status, fields, and the data of the body, read as it comes.
+//! The digest of a reply: status, fields, and the data of the body, computed while it arrives.
 //!
-//! Left out: how the body is delimited (a body in chunks and one of a length may be the same), the
-//! connection's own fields, those that may differ (`compare.ignored_fields`), the reason phrase,
-//! trailers, interim replies. A body is taken as it is coded: servers that compress differently
+//! Left out: the framing of the body (a chunked body and one with a length may be equal), the
+//! connection's fields, fields that may differ (`compare.ignored_fields`), the reason phrase,
+//! trailers, interim replies. A body is used in its coding, so servers with different compression
 //! differ.
 
 use std::sync::Arc;

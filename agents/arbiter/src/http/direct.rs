@@ -1,8 +1,8 @@
 //! A request to one server, up to the first head of its reply that is not for the arbiter.
 //!
-//! A server that cannot be reached is passed over for the next, each at most once; so is one that
-//! breaks off before its reply, where the request is a read. Other requests are not sent twice. A
-//! client that goes away ends its request: the server's connection is closed.
+//! If a server cannot be reached, the next one is tried, each at most once; the same if it breaks
+//! off before its reply and the request is a read. Other requests are not sent twice. A client that
+//! goes away ends its request: the server's connection is closed.
 
 use policy::ServerId;
 use tokio::time::{timeout_at, Instant};

@@ -1,7 +1,7 @@
-//! `Expect: 100-continue`: the server says whether it wants the body (RFC 9110, 10.1.1).
+//! `Expect: 100-continue`: the server decides about the body (RFC 9110, 10.1.1).
 //!
-//! The server is asked with the head alone. Once it wants the body its token goes back, since from
-//! then on it waits for the client; it is asked for again when the body is here.
+//! The server first gets the head alone. When it wants the body its token is returned, because it
+//! then waits for the client; the token is requested again when the body has arrived.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A head's fields: what they say of the connection, the body and the way, and which of them go on.
+//! A head's fields: their meaning for connection, body and route, and the ones that are passed on.
 
 use super::body::Framing;
 use super::target::is_host;

@@ -1,10 +1,11 @@
-//! Request and response heads: parsed with httparse, then held to stricter rules, then rewritten.
+//! Request and response heads: parsed with httparse, then checked by stricter rules, then
+//! rewritten.
 //!
-//! A proxy and its server that disagree on where a message ends can be made to see different
-//! messages (request smuggling). So whatever could be read in two ways is refused: both
-//! `Content-Length` and `Transfer-Encoding`, a repeated or odd length, any transfer coding but
-//! `chunked`, bare line feeds, folded lines, spaces before a colon. Hop-by-hop fields are not
-//! passed on, and every message goes on as HTTP/1.1, whatever its version was.
+//! If a proxy and its server disagree on the end of a message, an attacker can make them see
+//! different messages (request smuggling). So ambiguous messages are refused: both `Content-Length`
+//! and `Transfer-Encoding`, a repeated or odd length, any transfer coding except `chunked`, bare
+//! line feeds, folded lines, spaces before a colon. Hop-by-hop fields are not passed on, and every
+//! message is passed on as HTTP/1.1.
 
 use std::mem::MaybeUninit;
 

@@ -1,23 +1,23 @@
 //! The HTTP/1.1 arbiter.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `head` | parsing request and response heads, what is refused, what is passed on |
-//! | `fields` | what a head's fields say, and which go on |
-//! | `body` | where a body ends: length, chunks, end of connection |
+//! | `head` | request and response heads: parsed, checked, rewritten |
+//! | `fields` | the meaning of a head's fields, and the ones that are passed on |
+//! | `body` | the end of a body: length, chunks, end of connection |
 //! | `pool` | idle connections to the servers |
 //! | `exchange` | one request sent to one server, up to the reply's head |
 //! | `single_server` | one server: the reply is streamed |
-//! | `direct` | its part of the exchange, up to the reply's head |
+//! | `direct` | the exchange with one server, up to the reply's head |
 //! | `upload` | a request's body, read before a server is asked for |
-//! | `expect` | `Expect: 100-continue`: the server says whether it wants the body |
-//! | `target` | the request's target, its host, how often it may be forwarded |
+//! | `expect` | `Expect: 100-continue`: the server decides about the body |
+//! | `target` | the request's target, its host, its `Max-Forwards` |
 //! | `race` | r servers: the first complete good reply wins, the losers are drained |
 //! | `replica` | one of these replicas, to the end of its reply |
-//! | `digest` | what a reply says, to be compared with others |
+//! | `digest` | the digest of a reply, for the comparison with others |
 //! | `relay` | a reply's way to the client |
-//! | `waiting` | what its client has not taken yet of it |
-//! | `answer` | what ends an exchange |
+//! | `waiting` | the part of a reply that its client has not taken yet |
+//! | `answer` | the end of an exchange |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 

@@ -1,8 +1,9 @@
 //! Idle connections to the servers, the last used first; bounded per server.
 //!
-//! A server may close an idle connection just when it is used again. A read is then sent once more; what
-//! is no read could not be, so it gets only what has been idle for less than a second, which is well
-//! within the time that servers keep connections, and of a server that has closed one sooner, none.
+//! A server may close an idle connection at the moment of its next use. A read is then sent once
+//! more. Other requests cannot be repeated, so they use only connections that were idle for less
+//! than a second, which is well within the time that servers keep connections; and none of a server
+//! that closed one sooner.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Mutex;

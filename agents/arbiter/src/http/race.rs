@@ -1,18 +1,19 @@
 //! A read at r > 1: sent to r servers, the first complete good reply wins (sPARE section 4.1.2).
 //!
-//! The replicas run in the client's task, each with its own lease, until one has won; only then do
-//! those that are left move to a task of their own, where they are drained off the client's path,
-//! give their connections back and only then their tokens. Replies are held until they are complete
-//! (a server that dies in mid-reply has not won); one that outgrows the buffer wins by that and is
-//! streamed; so does one that finds no memory. What says something of the server and not of the
-//! request (5xx, 408, 421, 425, 429) does not win while another replica may. A replica whose turn
-//! comes after the answer is not sent. One that broke off before its reply makes place for another.
-//! A client that goes away ends all of them.
+//! The replicas run in the client's task, each with its own lease, until one has won. Then the
+//! others move to a separate task, which reads their replies to the end without delaying the
+//! client, returns their connections and then their tokens. Replies are held until they are
+//! complete, so a server that dies in mid-reply has not won. A reply that exceeds the buffer, or
+//! for which there is no memory, wins and is streamed. A status about the server and not about the
+//! request (5xx, 408, 421, 425, 429) does not win while another replica may. A replica that gets
+//! its token after the answer is not sent. A replica that broke off before its reply is replaced by
+//! another. A client that goes away ends all of them.
 //!
-//! With comparison (`comparing`) each reply casts a vote. To count, the losers that have their
-//! server are sent and read to their end, off the client's path as ever. To refuse, a good reply is
-//! held until a majority of `r` gave the same; where those that were asked do not agree, others are
-//! asked, and then the client gets an error: what is too large to be held is refused too.
+//! With comparison (`comparing`) each reply casts a vote. In the mode `count` the losers that have
+//! their server are sent and read to their end, without delaying the client. In the mode `refuse` a
+//! good reply is held until a majority of `r` gave the same; if the servers do not agree, others
+//! are asked, and then the client gets an error. A reply that is too large to be held is refused
+//! too.
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};

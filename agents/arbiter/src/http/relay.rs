@@ -1,9 +1,9 @@
-//! The way of a server's reply to the client: streamed as it comes, or whole.
+//! The delivery of a server's reply to the client: streamed, or whole.
 //!
-//! A server is read from as fast as it sends, whatever its client takes: what the client has not
-//! taken yet waits here (`waiting`), as much as may be held. Beyond that the server waits for the
-//! client, which is no work of its own, so that its token goes back already then; else with the last
-//! byte that it sent.
+//! A server's reply is read as fast as the server sends. The part that the client has not taken yet
+//! waits here (`waiting`), up to the limits of held memory. Beyond them the server waits for the
+//! client; that is no work of the server, so its token is returned then. Otherwise it is returned
+//! with the server's last byte.
 
 use std::time::Duration;
 

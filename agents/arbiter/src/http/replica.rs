@@ -1,5 +1,5 @@
-//! One replica of a read: sent to one server, and its reply taken to its end, or until it wins by its
-//! size.
+//! One replica of a read: sent to one server, with its reply read to the end, or until it wins by
+//! its size.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;

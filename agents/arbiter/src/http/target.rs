@@ -1,9 +1,9 @@
-//! A request's target: its resource and its host (RFC 9112, 3.2), and how often it may still be
-//! forwarded (RFC 9110, 7.6.2).
+//! A request's target: its resource and its host (RFC 9112, 3.2), and its `Max-Forwards` (RFC 9110,
+//! 7.6.2).
 //!
-//! Two readers that take a target or a host for different ones can be led to answer for the wrong
-//! one, and a cache before them to keep it. So what the grammar does not know is refused, but for
-//! some characters that browsers and scripts send as they are (`|`, `"`, `[`, ...), which mean nothing.
+//! If two programs read a target or a host differently, one may answer for the wrong resource, and
+//! a cache may keep that answer. So everything outside of the grammar is refused, except some
+//! characters without meaning that browsers and scripts send unescaped (`|`, `"`, `[`, ...).
 
 use std::borrow::Cow;
 

@@ -1,9 +1,8 @@
-//! The body of a request: read before a server is asked for, so that a client that sends slowly
-//! holds nothing of the tier.
+//! The body of a request: read before a server is requested, so that a slow client holds no server.
 //!
-//! The memory held is bounded, for each client and for all together. A body beyond that is passed on as
-//! it comes, with a server waiting for it: then it has to come at a least rate, and to be there
-//! within `streaming_ms_max`. What is held has to come at that rate while memory is scarce.
+//! The held memory is limited, for each client and for all together. A larger body is passed on as
+//! it arrives, while a server waits for it: then it must arrive at the minimum rate, and within
+//! `streaming_ms_max`. Held bodies must arrive at that rate while memory is scarce.
 
 use std::io;
 use std::time::Duration;

@@ -1,15 +1,15 @@
 //! One connection to a server that all clients share.
 //!
-//! Batches are written in the order in which they were queued, many with one system call; replies
-//! are matched in that order. A reply is handed over when its batch is complete, so that a server
-//! that dies in mid-reply has said nothing. Whatever breaks the order (bytes that nobody asked for,
-//! bytes that are not of the protocol, silence for longer than a request may take) ends the link
-//! and fails all that wait on it. Silence is what the server does not say while something is due of
-//! it: a queue that is long, and moves, is no reason to throw away what is in it.
+//! Batches are written in the order of the queue, many with one system call, and replies are
+//! matched in that order. A reply is delivered when its batch is complete, so a server that dies in
+//! mid-reply delivers nothing. Anything that breaks the order (unexpected bytes, bytes outside of
+//! the protocol, silence for longer than a request may take) ends the link and fails all batches
+//! that wait on it. Silence counts only while a reply is due: a long queue that moves is no reason
+//! to drop its batches.
 //!
-//! A server is given no more than it answers soon (`window`). What waits here for half of what a
-//! request may take is dropped, and its client told that nothing was sent: were it sent then, it would
-//! be answered too late, and make others late.
+//! A server gets no more commands than it can answer soon (`window`). A batch that waits here for
+//! half of a request's time limit is dropped, and its client is told that nothing was sent, because
+//! it would be answered too late, and would delay others.
 
 use std::future::Future;
 use std::pin::{pin, Pin};

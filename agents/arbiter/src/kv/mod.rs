@@ -1,19 +1,19 @@
 //! Shared parts of the Redis and the memcached arbiter: one connection per server for all clients.
 //!
-//! Commands of many clients travel on a shared connection (a *link*) and replies come back in the
-//! same order, so that a system call serves many clients. What a client pipelines of one kind is
-//! one *batch*: one choice of servers, one place in the link's queue, one answer. A client's
-//! batches run one after the other, each answered before the next is sent: order is kept.
+//! Commands of many clients share a connection (a *link*), and replies return in the same order, so
+//! one system call serves many clients. A run of pipelined commands of one kind is a *batch*: one
+//! choice of servers, one place in the link's queue, one answer. A client's batches are sequential,
+//! each answered before the next is sent, so the order is kept.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | `link` | one shared connection: writes what is queued, matches replies in order |
-//! | `queue` | what waits on a link |
-//! | `window` | how many commands a server is given before it answers |
+//! | `queue` | the batches that wait on a link |
+//! | `window` | the number of unanswered commands of a server |
 //! | `front` | the links to all servers |
-//! | `slot` | where a client waits: the first good reply of a race, or all replies |
+//! | `slot` | a client's place to wait for the first good reply of a race, or for all replies |
 //! | `round` | one batch: to r servers, to one, or to all |
-//! | `client` | what every client's connection has |
+//! | `client` | common parts of a client's connection |
 //! | `socket` | a client's socket, without a buffer while it is idle |
 
 pub mod client;

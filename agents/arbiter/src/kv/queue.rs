@@ -1,4 +1,4 @@
-//! The queue of a link: batches that the server was given, and behind them those that wait.
+//! The queue of a link: batches that were sent to the server, and behind them those that wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

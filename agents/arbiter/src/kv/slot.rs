@@ -1,7 +1,7 @@
 //! A client's place to wait for its batch. Links put replies in, the client takes them out.
 //!
-//! A round has a ticket; whatever comes with an older one is late, and wasted. Buffers stay with
-//! the slot from round to round.
+//! A round has a ticket; a reply with an older ticket is late, and wasted. Buffers stay with the
+//! slot from round to round.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};

@@ -1,11 +1,11 @@
-//! How many commands a server is given before it has answered them.
+//! The number of unanswered commands of a server.
 //!
-//! Requests that it has, or that the kernel has on the way to it, cannot be taken back. A server that is
-//! slower than its clients ask would be given all that they ask, work off what nobody waits for any
-//! more, and be late with everything for as long as they ask. So what it cannot answer soon stays
-//! here, from where it is dropped when its time is up: the window halves while the server answers, and
-//! yet the oldest command that it was given waits for two ticks, and grows by every command that it
-//! answers sooner. (The rule of congestion windows: Jacobson 1988, with delay in the place of loss.)
+//! Requests at the server, or in the kernel on the way to it, cannot be taken back. Without a limit
+//! an overloaded server would get all requests, work on those for which no client waits any more,
+//! and be late with everything. So commands that it cannot answer soon stay here, and are dropped
+//! when their time is over. The window halves while the server answers but its oldest command waits
+//! for two ticks, and grows with every command that it answers sooner. (The rule of congestion
+//! windows: Jacobson 1988, with delay instead of loss.)
 
 /// Far more than any server needs to be busy.
 const SIZE_MAX: u64 = 8_192;

@@ -1,5 +1,5 @@
-//! A client's connection. What it pipelined is split into runs of commands of one class; each run
-//! is a batch, answered before the next is sent.
+//! A client's connection. Its pipeline is split into runs of commands of one class; each run is a
+//! batch, answered before the next is sent.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,8 +1,8 @@
-//! A client's commands: their ends, their classes, and what is refused.
+//! A client's commands: their ends, their classes, and refused ones.
 //!
-//! Stricter than memcached, which skips the item of a storage command only where it has understood
-//! the line: a line that it might not understand is refused here, since otherwise an item could be
-//! read as commands.
+//! Stricter than memcached, which skips the item of a storage command only if it understood the
+//! line. A line that memcached might not understand is refused here, because otherwise the item
+//! could be read as commands.
 
 use std::ops::Range;
 

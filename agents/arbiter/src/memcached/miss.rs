@@ -1,5 +1,5 @@
-//! A miss asked of another server (`memcached.miss = "ask"`): which reads missed something, and what
-//! two servers' replies to the same reads say together.
+//! A miss that is requested from another server (`memcached.miss = "ask"`): reads with a miss, and
+//! the combination of two servers' replies to the same reads.
 
 use std::collections::HashSet;
 

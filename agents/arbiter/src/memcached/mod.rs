@@ -1,19 +1,18 @@
 //! The memcached arbiter: text commands and meta commands.
 //!
-//! The tier is one cache that every server holds as a whole. Reads go to r servers, the first good
-//! reply wins; writes go to all servers, in the same order, and the client gets the answer of the
-//! first one in the file that is alive (the *reference*). A replica may miss a key but must not hold
-//! an old value: where a server answers a write otherwise than the reference, the key is deleted
-//! there, and a server that may have missed a write is emptied before it is used again. CAS values
-//! are of one server, so that what deals in them is decided by the reference alone, and deleted
-//! elsewhere.
+//! Every server holds the whole cache. Reads go to r servers, and the first good reply wins. Writes
+//! go to all servers, in the same order, and the client gets the answer of the first living one in
+//! the file (the *reference*). A replica may lack a key but must not hold an old value: if a server
+//! answers a write differently from the reference, the key is deleted there, and a server that may
+//! have missed a write is emptied before it is used again. CAS values belong to one server, so
+//! commands with them are decided by the reference alone, and the key is deleted elsewhere.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `command` | where a command ends, what it is, what is refused |
-//! | `reply` | where a server's reply ends |
+//! | `command` | the end and class of a command; refused commands |
+//! | `reply` | the end of a server's reply |
 //! | `client` | a client's connection |
-//! | `miss` | what one server lacks and another has |
+//! | `miss` | keys that one server lacks and another has |
 
 pub mod client;
 pub mod command;

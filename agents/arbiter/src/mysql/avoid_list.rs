@@ -1,4 +1,4 @@
-//! Servers that a session does without for a while, since they kept it waiting.
+//! Servers that a session avoids for a while, because they made it wait.
 
 use std::time::Duration;
 

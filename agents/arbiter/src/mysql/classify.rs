@@ -2,7 +2,7 @@
 //! or something for one server.
 //!
 //! The default is the safe one: what is not known to be a read goes to one server, and the session
-//! stays there (`Pin`), because it may have left state behind. Table in `agents/arbiter/README.md`.
+//! stays there (`Pin`), because it may have left state behind. The table is in `docs/arbiter.md`.
 
 use smallvec::SmallVec;
 

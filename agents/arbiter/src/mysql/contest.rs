@@ -1,8 +1,7 @@
-//! One command sent to several servers, and who answers it.
+//! One command sent to several servers, and the server that answers it.
 //!
-//! Every server that got the command tells exactly once: it won, it failed, or it is lost. A ticket
-//! that is dropped without a word (its connection died, its queue was thrown away) tells that it is
-//! lost.
+//! Every server with the command reports exactly once: it won, it failed, or it is lost. A ticket
+//! that is dropped (its connection died, its queue was discarded) reports that it is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! A command that nobody waits for any more, and a server that still works on it.
+//! A command without a waiting client, on which a server still works.
 //!
-//! Left alone the server would go on, to the end of a `SLEEP(600)`, say. It is told to stop by
-//! `KILL QUERY`, on another connection with the arbiter's own login, and what it then says is read to
-//! its end; the token returns when the server is free. Where it cannot be told the connection is
-//! closed, and the token returns at once. In neither case is the connection used again: a kill that
-//! came late would end the next client's query.
+//! Otherwise the server would continue, for example to the end of a `SLEEP(600)`. It is stopped by
+//! `KILL QUERY`, on another connection with the arbiter's own login, and its reply is read to the
+//! end; the token returns when the server is free. If that is impossible, the connection is closed,
+//! and the token returns at once. In neither case is the connection used again, because a late kill
+//! would end the next client's query.
 
 use std::sync::Arc;
 

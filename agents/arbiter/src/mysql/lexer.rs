@@ -1,4 +1,4 @@
-//! Splits a statement into words, quoted texts and symbols; just enough to tell what it is.
+//! Splits a statement into words, quoted texts and symbols, as far as its class needs.
 
 /// A piece of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! A session's connection to one server: a task with a queue of commands, run strictly in order.
 //!
-//! A slow server lags behind without holding the client up. When it gets to a read that another has
-//! answered it skips it; a statement that changes the session it always runs. Each command takes a
-//! token, and gives it back with its reply's last byte, unless there are locks (see `passthrough`). When the
-//! session ends, or gives this server up, what is being run is drained (stopped, where nobody has
-//! answered it: its client is gone), the rest of the queue is thrown away, and the connection is
-//! reset and kept for another client.
+//! A slow server lags behind without delaying the client. It skips a read that another server has
+//! answered, and always runs a statement that changes the session. Each command takes a token, and
+//! returns it with its reply's last byte, unless there are locks (see `passthrough`). When the
+//! session ends, or gives up this server, the current command is read to its end (or stopped, if it
+//! has no answer because its client is gone), the rest of the queue is discarded, and the
+//! connection is reset and kept for another client.
 
 use std::io;
 use std::pin::pin;

@@ -4,23 +4,23 @@
 //! authenticated connection to each of those servers. Reads go to all of them, the first complete
 //! reply wins; session statements go to all; anything else to one, and the session stays there.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `packet`, `reply` | framing; where a reply ends |
+//! | `packet`, `reply` | framing; the end of a reply |
 //! | `handshake`, `login` | the connection phase |
-//! | `lexer`, `classify` | what a statement is: the table of `agents/arbiter/README.md` |
+//! | `lexer`, `classify` | the class of a statement: the table of `docs/arbiter.md` |
 //! | `server_pool` | authenticated connections to the servers: opened, kept, reset |
 //! | `contest` | one command, several servers, one answer |
 //! | `link` | one server of one session: a queue of commands, run in order |
-//! | `replay` | what a server that joins later must be told |
+//! | `replay` | session statements for a server that joins later |
 //! | `replicated` | the servers of one session, at r > 1 |
 //! | `passthrough` | the server of one session, at r = 1 |
-//! | `avoid_list` | servers that a session does without for a while |
+//! | `avoid_list` | servers that a session avoids for a while |
 //! | `statements` | the prepared statements of a client |
 //! | `session` | the servers of a client: those it reads from, the one it writes to |
 //! | `passing` | one command, its server, its reply, at r = 1 |
-//! | `types` | how a session begins, where a command goes, what became of it |
-//! | `kill_query` | a command whose client is gone: stopped |
+//! | `types` | the start of a session, the targets and results of commands |
+//! | `kill_query` | the end of a command whose client is gone |
 //! | `client` | a client's connection |
 
 mod avoid_list;

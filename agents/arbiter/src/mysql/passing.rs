@@ -1,4 +1,5 @@
-//! A command of a session with one server, and its reply: passed on as it comes, watched at both ends.
+//! A command of a session with one server, and its reply: passed on as it arrives, watched at both
+//! ends.
 
 use std::io::{self, ErrorKind::TimedOut};
 use std::time::Duration;

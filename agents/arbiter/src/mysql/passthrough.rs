@@ -2,7 +2,8 @@
 //! or a queue between client and server and without a copy.
 //!
 //! The session keeps its server, and has a token from the begin of a command to the end of the
-//! server's reply. While its server's tokens are out, a session that can goes on at another server.
+//! server's reply. If its server has no free token, a session continues at another server if it
+//! can.
 //!
 //! Locks at the server (an open transaction's, those of `LOCK TABLES` and the like) keep the token
 //! from one command to the next: otherwise who holds the lock and who waits for it could deadlock on
@@ -10,8 +11,8 @@
 //! time-out gives the token back nevertheless, and what it sends then goes with a token if one is
 //! free, else without.
 //!
-//! As in `replicated`: a server that dies between commands is replaced, and the next one is first brought
-//! to the session's state; one that dies in mid-command takes the session with it.
+//! As in `replicated`: a server that dies between commands is replaced, and the next one is first
+//! brought to the session's state; if it dies in mid-command the session ends.
 
 use std::sync::Arc;
 use std::time::Duration;

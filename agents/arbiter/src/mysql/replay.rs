@@ -1,4 +1,4 @@
-//! Statements for a server that joins a session later, to bring it to where the others are.
+//! Statements that bring a server which joins a session later to the session's state.
 
 use super::classify::Effect;
 use super::packet::Packet;

@@ -4,9 +4,9 @@
 //! later is brought to the same state by replaying the session statements, and only then gets
 //! reads. A server that dies between commands is replaced in the same way.
 //!
-//! With a policy that delays replicas (`hedge`) a session holds one server. One that comes to help with
-//! a read that is late is brought to the session's state too, and whoever answers is the one that
-//! is held from then on.
+//! With a policy that delays replicas (`hedge`) a session holds one server. A server that is added
+//! for a late read is brought to the session's state too, and the session keeps the one that
+//! answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;

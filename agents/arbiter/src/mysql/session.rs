@@ -1,10 +1,10 @@
 //! The servers of a client: those that it reads from (one, or r), and, where the tier has a primary, the
 //! one that it writes to, from the first write on.
 //!
-//! Each of the two is brought to the state of the other: what one has been told of the session the
-//! other is told too, or, where it is not there yet, when it comes. While a transaction that has
-//! written, or may and reads there, is open, or something is left that only the primary has, everything goes
-//! there. A transaction that began at the readers is the writer's from its first write on.
+//! Both have the same session state: session statements go to both, or are replayed when the second
+//! one is added. While a transaction is open that has written, or that may write and reads at the
+//! primary, or while the primary has state of its own, everything goes there. A transaction that
+//! began at the readers belongs to the writer from its first write on.
 
 use std::convert::Infallible;
 use std::sync::Arc;

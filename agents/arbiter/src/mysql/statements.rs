@@ -1,9 +1,9 @@
-//! A client's prepared statements: by which numbers it knows them, and where they go.
+//! A client's prepared statements: their numbers, and their targets.
 //!
-//! Every server of the session prepares each statement, and gives it a number of its own; the client
-//! knows it by one of the arbiter's. A client says the types of a statement's parameters once, and a
-//! server remembers them of the last time that it was asked: since not every server is asked each time,
-//! they are said each time here.
+//! Every server of the session prepares each statement with its own number; the client gets a
+//! number of the arbiter's. A client sends the types of a statement's parameters once, and a server
+//! remembers them from its last execution. Not every server executes each time, so the arbiter
+//! sends them each time.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! The words between a client's connection and its session: how it begins, where a command goes and
-//! what became of it.
+//! The types between a client's connection and its session: its start, the targets and results of
+//! commands.
 
 use bytes::Bytes;
 use policy::Refused;

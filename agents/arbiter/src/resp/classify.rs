@@ -1,4 +1,4 @@
-//! The class of a Redis command: the table of `agents/arbiter/README.md`.
+//! The class of a Redis command: the table of `docs/arbiter.md`.
 
 use super::command::arguments;
 

@@ -1,6 +1,6 @@
-//! The end of a client's command. Stricter than Redis: what it would take in another way than we
-//! do (a line end that is none, a length with a sign or zeros before it) is refused, since bytes of
-//! one client travel beside those of others.
+//! The end of a client's command. Stricter than Redis: input that Redis would read differently (a
+//! wrong line end, a length with a sign or leading zeros) is refused, because clients share
+//! connections.
 
 use thiserror::Error;
 

@@ -1,14 +1,14 @@
-//! A client with a connection of its own to the primary: what it says passes command by command,
-//! what the server says as it comes, until one of the two closes, it has been `idle` for too long, or
-//! nothing holds the client there any more (`hold`). So transactions, blocking commands, subscriptions
-//! and pushes are Redis' own.
+//! A client with its own connection to the primary: its commands pass one by one, the server's
+//! bytes as they arrive, until one of the two closes, the connection is `idle` for too long, or
+//! nothing holds the client there any more (`hold`). So Redis itself handles transactions, blocking
+//! commands, subscriptions and pushes.
 //!
-//! A client that is free again keeps its connection for a moment: who has just ended a transaction
-//! often begins another.
+//! A client that is free again keeps its connection for a moment, because it often begins another
+//! transaction.
 //!
-//! Commands that the arbiter refuses of others it refuses of these too. Replies are not held here,
-//! so that the error has to come from the server to be in its place: it gets, in place of the command, one
-//! that it does not have.
+//! The arbiter refuses the same commands as of other clients. Replies are not held here, so the
+//! error must come from the server to have the right place: the server gets a command that it does
+//! not know instead.
 
 use std::io;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Places for clients with a connection of their own: so many in all, and so many for the clients of
-//! one address, so that one host leaves some to the others.
+//! The number of clients with their own connection, limited in total and for each address, so that
+//! one host leaves some to the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
-//! Reasons for a client's pin: the state that its commands have left in its own connection, as far as
-//! the server's replies say that they were done. A client is free again when nothing is left.
+//! Reasons for a client's pin: the state that its commands have left in its own connection, by the
+//! server's replies. A client is free again when nothing is left.
 //!
-//! The default is the safe one: what is not known holds for good, unless the server says that it does
-//! not know it either.
+//! The default is the safe one: an unknown command holds for good, unless the server does not know
+//! it either.
 
 use super::classify::{classify, Class};
 use super::command::arguments;

@@ -1,10 +1,9 @@
-//! When a connection of a client's own is idle, to be closed as Redis' own `timeout` does, and when
-//! its client needs it no more, because nothing holds it (`hold`).
+//! The times when a client's own connection is idle and is closed, as by Redis' `timeout`, and when
+//! its client no longer needs it, because nothing holds it (`hold`).
 //!
-//! It is not while a reply is due (a blocking command waits so), while a transaction is open, or once
-//! the client has asked for what comes by itself (`SUBSCRIBE`, `MONITOR`) or for no replies at all:
-//! then replies tell nothing of commands any more. A client that neither speaks nor takes what it is
-//! told is idle all the same.
+//! It is not idle while a reply is due (a blocking command), while a transaction is open, or after
+//! the client asked for messages (`SUBSCRIBE`, `MONITOR`) or for no replies: then replies no longer
+//! belong to commands. A client that neither sends nor takes anything is idle nevertheless.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

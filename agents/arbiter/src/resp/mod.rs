@@ -6,17 +6,17 @@
 //! blocks, or is not known pins the client: while that state is there it has a connection of its own
 //! to the primary, and its commands pass through, but for those that are refused of everybody.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `command` | where a client's command ends; what is refused |
-//! | `classify` | what a command is: the table of `agents/arbiter/README.md` |
-//! | `reply` | where a server's reply ends |
+//! | `command` | the end of a client's command; refused commands |
+//! | `classify` | the class of a command: the table of `docs/arbiter.md` |
+//! | `reply` | the end of a server's reply |
 //! | `client` | a client's connection |
-//! | `read_your_writes` | which replicas have what a client wrote |
-//! | `dedicated` | a client with a connection of its own |
-//! | `dedicated_quota` | how many may have one |
-//! | `hold` | what of its commands holds it there |
-//! | `idle` | when such a connection is to be closed, or needed no more |
+//! | `read_your_writes` | the replicas that have a client's writes |
+//! | `dedicated` | a client with its own connection |
+//! | `dedicated_quota` | the limits of their number |
+//! | `hold` | the reasons that hold a client there |
+//! | `idle` | the end of such a connection |
 
 pub mod classify;
 pub mod client;

@@ -1,12 +1,13 @@
-//! Read your writes: which replicas have what was written before a moment.
+//! Read your writes: the replicas that have all writes before a moment.
 //!
 //! While clients write, the primary is asked for its replication offset, round after round. A write
 //! that was answered before a round began is within that round's offset; a replica that has applied as
 //! much, of the same history, has the write. So a client that has written remembers the round that
 //! begins next, and its reads go to the primary and to replicas that have that round.
 //!
-//! A replica of which the connection breaks has nothing until it is asked again: it may come back with
-//! less. A primary that comes back with less than it answered has lost writes, for everybody.
+//! A replica whose connection breaks counts as having nothing until it is asked again, because it
+//! may return with less. A primary that returns with less than it acknowledged has lost writes for
+//! every client.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

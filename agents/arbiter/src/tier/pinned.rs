@@ -1,5 +1,5 @@
-//! A client whose reads go to one server only, because of what it has asked: counted, so that it is
-//! seen how much of the traffic is not replicated.
+//! A client whose reads go to one server only, because of its commands; counted to show the part of
+//! the traffic that is not replicated.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Which servers can be reached: by failed connections, by probes, and by who knows better.
+//! Reachability of servers: by failed connections, by probes, and by the admin API.
 //!
-//! Every connection to a server is made by [`Tier::dial`]. What fails for want of a descriptor, a
-//! port or memory on this machine says nothing of the server, and is tried again. A connection that
-//! is late does not either, as long as the server answers others: its queue is full because many
-//! ask at once, and whoever takes it for dead then turns a burst into an outage.
+//! Every connection to a server is made by [`Tier::dial`]. A connection that fails because this
+//! machine has no descriptor, port or memory says nothing about the server, and is tried again. A
+//! late connection says nothing either while the server answers others: its queue is full because
+//! many connect at once, and to treat it as dead would turn a burst into an outage.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,5 @@
-//! Requests whose bodies are passed on as they come hold tokens while their clients send. So they may
-//! have half of them only: the others are for work.
+//! Requests whose bodies are passed on as they arrive hold tokens while their clients send. So they
+//! may have at most half of the tokens; the others are for work.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

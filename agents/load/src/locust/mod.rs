@@ -11,8 +11,8 @@
 //! exception, quit                                 quit   the same, and the worker ends
 //! ```
 //!
-//! What is sent is the plan's, whatever the number of users is. Of several workers with one plan each
-//! sends its share: the master says how many there are (`--expect-workers`).
+//! The plan decides what is sent, whatever the number of users. Of several workers with one plan
+//! each sends its share; the master reports their number (`--expect-workers`).
 
 mod message;
 mod session;

@@ -1,5 +1,5 @@
-//! Page views over HTTP/1.1. Good is a complete answer of status 200 that contains what the page
-//! must; any other status is `bad_status`.
+//! Page views over HTTP/1.1. A good answer is complete, has status 200 and contains the page's
+//! text; any other status is `bad_status`.
 
 use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;

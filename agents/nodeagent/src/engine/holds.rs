@@ -1,9 +1,9 @@
-//! Acts of the runner that are no faults: a role's service is stopped, its settings are changed.
+//! Actions of the runner that are no faults: a stopped service, changed settings.
 //!
-//! Each is held as a fault is, listed with them, renewed and undone by its id: the undo record is on
-//! disk first, the lease is finite. One of a kind is held at a time; where another follows, the first
-//! record stays, which knows what was before. Settings go on after a restart of the agent for as long
-//! as their lease does: a machine that is crashed on purpose comes back as the arm has it.
+//! Each is held like a fault, listed with them, renewed and undone by its id: the undo record is on
+//! disk first, the lease is finite. One of each kind is held at a time; if another follows, the
+//! first record stays, because it has the original state. Settings outlive a restart of the agent
+//! until their lease ends, so a machine that is crashed on purpose returns with its arm's settings.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The dose of a fault, found by looking again and again at what the kernel counts.
+//! The dose of a fault, from repeated readings of the kernel's counters.
 
 use std::time::Duration;
 

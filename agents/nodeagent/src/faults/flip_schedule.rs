@@ -1,5 +1,5 @@
-//! When a flaky link goes down and comes up again: a schedule drawn from a seed, the same wherever
-//! the seed is.
+//! The schedule of a flaky link, down and up, drawn from a seed; equal on all machines with the
+//! same seed.
 
 use rand::rngs::SmallRng;
 use rand::SeedableRng;

@@ -1,4 +1,5 @@
-//! The faults, one per file or family, behind one small trait. `agents/README.md` tells how to add one.
+//! The faults, one per file or family, behind one small trait. `README.md` of the crate tells how to
+//! add one.
 
 pub mod dose;
 mod flip_schedule;

@@ -1,10 +1,11 @@
-//! Folders that a role finds closed: the agent's programs, settings, records and cgroups, and its own scripts.
+//! Folders that are read-only for a role: the agent's programs, settings, records and cgroups, and
+//! the role's own scripts.
 //!
-//! A role that is root could write there, and whoever writes the agent's program, or an undo record,
-//! has what the agent has. Before it gives up its capabilities the role's first process therefore
-//! makes a mount name space of its own in which these folders are read-only; the calls that would
-//! change it are refused from then on (`system_calls`), and what it inherits from the agent, such as
-//! the store, it has from its start.
+//! A role that is root could write there, and with the agent's program or an undo record it would
+//! get the agent's rights. So the role's first process, before it gives up its capabilities, makes
+//! its own mount name space in which these folders are read-only. Calls that would change this are
+//! refused from then on (`system_calls`). Mounts that it inherits from the agent, such as the
+//! store, are there from its start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

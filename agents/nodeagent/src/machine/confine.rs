@@ -1,8 +1,10 @@
-//! The privileges of a role's programs: less than the agent, who is root with what faults take.
+//! The privileges of a role's programs: fewer than those of the agent, which is root with the
+//! capabilities for faults.
 //!
-//! The role's first process gives up all but `KEPT` before it runs `start.sh`, for itself and for
-//! whatever it starts: a capability outside the bounding set comes back by no program, setuid ones
-//! included. `no_new_privs` does the same for what a setuid bit or a file's capability would give.
+//! The role's first process gives up all capabilities except `KEPT` before it runs `start.sh`, for
+//! itself and all its children: no program, not even a setuid one, regains a capability outside of
+//! the bounding set. `no_new_privs` does the same for the rights of a setuid bit or of a file's
+//! capability.
 
 use anyhow::{Context, Result};
 use rustix::thread::{

@@ -1,4 +1,5 @@
-//! System calls that a role's programs are refused: no server makes them, and attacks on a kernel do.
+//! System calls that are refused for a role's programs: no server makes them, but attacks on a
+//! kernel do.
 //!
 //! Docker's own filter lets most of them pass here, for a machine has `SYS_ADMIN`; on a host of one's
 //! own there is none. What a capability guards is gone with it, and is named where a user name space

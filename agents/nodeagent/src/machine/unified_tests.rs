@@ -1,7 +1,8 @@
 //! cgroup v2 for real: limits that the kernel takes, keeps and enforces on a hierarchy of its own.
 //!
 //! Needs root and a kernel whose `cpu`, `io` and `memory` controllers are on v2 and not on v1;
-//! elsewhere it prints why it is skipped. `agents/README.md` says how to run it on any Linux host.
+//! elsewhere it prints why it is skipped. `README.md` of the crate says how to run it on any Linux
+//! host.
 
 use std::fs;
 use std::path::{Path, PathBuf};

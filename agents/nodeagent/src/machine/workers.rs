@@ -1,4 +1,4 @@
-//! Threads that carry a fault on while it is held, by the fault's id; its undo ends them.
+//! Threads that maintain a fault while it is held, by the fault's id; its undo ends them.
 
 use std::any::Any;
 use std::collections::BTreeMap;

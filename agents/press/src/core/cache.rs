@@ -1,4 +1,4 @@
-//! Pages in memory: the least recently used goes first, counted in bytes.
+//! Pages in memory: the least recently used is removed first, counted in bytes.
 
 use lru::LruCache;
 

@@ -1,4 +1,4 @@
-//! The pages that other nodes have in memory, as they have said.
+//! The pages that other nodes have in memory, by their messages.
 
 use std::collections::HashMap;
 

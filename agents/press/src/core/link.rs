@@ -1,6 +1,7 @@
-//! One side of a kept connection. A sender has a window: so many messages may be on their way until
-//! the receiver says that it has taken some. What comes beyond waits here, in order. The receiver takes
-//! whatever comes, also while it waits for others, so two nodes never wait for each other.
+//! One side of a kept connection. A sender has a window: the number of messages in flight until the
+//! receiver reports that it has taken some. Further messages wait here, in order. The receiver
+//! always takes messages, also while it waits for other nodes, so two nodes never wait for each
+//! other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

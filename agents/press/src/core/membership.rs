@@ -1,8 +1,8 @@
-//! The nodes that work together. The two configurations of PRESS differ here and nowhere else.
+//! The nodes that work together. The two configurations of PRESS differ only here.
 //!
 //! `Formed`: a cluster that is formed once, when every node is connected to every other. It watches
-//! nothing: a member is gone when its connection is, and nobody is let in later.
-//! `Monitored`: a cluster whose members are what its master says (`monitor`).
+//! no node: a member is gone when its connection is, and no node is admitted later. `Monitored`: a
+//! cluster whose master decides about its members (`monitor`).
 
 use super::members::Members;
 use super::monitor::Monitor;

@@ -1,15 +1,15 @@
-//! The protocol as a state machine: what happens goes in, what is to be done comes out. It knows no
-//! clock, no socket and no disk, so that a test can be all three of them (`tests/simulation.rs`).
+//! The protocol as a state machine: events are its input, actions its output. It uses no clock,
+//! socket or disk, so a test can replace all three of them (`tests/simulation.rs`).
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | `node` | one node: requests, cache changes, links |
 //! | `cache` | pages in memory, least recently used out first, by bytes |
-//! | `directory` | what the others have in memory |
+//! | `directory` | the pages in the other nodes' memories |
 //! | `link` | the window of a kept connection |
-//! | `membership` | whom the node works with: a cluster formed once, or a monitored one |
+//! | `membership` | the nodes that work together: a cluster formed once, or a monitored one |
 //! | `monitor` | heartbeats around the ring, the master, its queries |
-//! | `message` | what nodes say to each other |
+//! | `message` | messages between nodes |
 
 pub mod cache;
 pub mod directory;

@@ -1,13 +1,15 @@
-//! Failure detection: the nodes that are alive, and who decides that.
+//! Failure detection: the living nodes, and the node that decides about it.
 //!
-//! Members send heartbeats to the next around the ring of the current view. A node whose predecessor
-//! is silent tells the master; if that was the master, it takes its place. The master asks all nodes
-//! there could be, members or not, and each answers to all; who did not answer for `fail_after` is
-//! left out of the next view, who answers is in it. Views are ordered (`ViewId`): a master that hears
-//! of a newer view than its own stops being one, so two that meet become one. A node goes by the
-//! newest view that it is in; one that was left out keeps still until it is taken in again.
+//! Members send heartbeats to the next node around the ring of the current view. A node whose
+//! predecessor is silent tells the master; if that was the master, it takes its place. The master
+//! asks all possible nodes, members or not, and each answers. A node without an answer for
+//! `fail_after` is left out of the next view; one that answers is in it. Views are ordered
+//! (`ViewId`): a master that hears of a newer view stops being one, so two masters that meet become
+//! one. A node uses the newest view that it is in; a node that was left out is passive until it is
+//! admitted again.
 //!
-//! Why a ring beside queries: a dead master asks nobody, and its successor notices first.
+//! The ring is needed beside queries because a dead master asks no node, and its successor notices
+//! that first.
 
 use std::time::Duration;
 

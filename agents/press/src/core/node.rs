@@ -1,11 +1,10 @@
-//! One node: what a request needs, where it is, and who must be told.
+//! One node: the source of a requested page, and the messages to the other nodes.
 //!
-//! A page that a client wants is in memory; or another node has it, and it is fetched from there; or it
-//! is read from disk. Either way it is then in memory here too, and all others are told so at once. What
-//! a node has to tell and cannot send waits in a bounded queue. While one is full the node takes
-//! no requests (`stall`): whatever is asked may end in a change that all must be told of. So one
-//! peer that takes nothing stops those who have something to tell, and it is the
-//! membership's business, not the node's, whether anybody ends that.
+//! A requested page is in memory; or another node has it, and it is fetched from there; or it is
+//! read from disk. In each case it is then in memory here too, and all other nodes are told at
+//! once. Messages that cannot be sent yet wait in a bounded queue. While such a queue is full the
+//! node takes no requests (`stall`), because each may end in a change that all must be told of. So
+//! one peer that takes nothing stops the others; only the membership can end that.
 
 use std::collections::HashMap;
 use std::time::Duration;

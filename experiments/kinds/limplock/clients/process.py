@@ -309,7 +309,7 @@ def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
             f"the client of {jars.parent.name} {jars.name}",
             expected="to compile",
             got=(done.stdout + done.stderr)[-_TAIL_BYTES:].strip(),
-            hint="`ci/jars` has its jars; see whether they are there.",
+            hint="Check that `ci/jars` has fetched its jars.",
         )
     new.replace(target)
     return target

@@ -1,5 +1,5 @@
 """Locust as the engine: one process, or a master and several workers.
 
-Read `open_loop.py` first. The runner never imports anything of this: Locust patches the standard
-library.
+Read `open_loop.py` first. The runner never imports this package, because Locust patches the
+standard library.
 """

@@ -1,5 +1,5 @@
-"""The program: becomes Locust, the master of several workers, or the users of a Locust file, as
-the plan asks."""
+"""The program: Locust with an open loop, the master of several workers, or the users of a Locust
+file, by the plan."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A worker's clock beside the master's: monotonic clocks of two machines begin anywhere.
+"""The offset of a worker's clock from the master's: monotonic clocks of machines begin anywhere.
 
-The master asks for the time a few times; the answer that was back soonest tells the most (Cristian,
+The master asks for the time a few times; the quickest answer is the most precise (Cristian,
 Probabilistic clock synchronization, 1989): the worker read its clock somewhere between question and
 answer, so offset = its time - the middle of these, and half the time between is the uncertainty.
 
-Latency and lag are differences on one worker's clock and do not depend on this. What does is the
-common start, and where a request stands on the run's time line.
+Latency and lag are differences on one worker's clock and do not depend on the offset. The common
+start and the place of a request on the run's time line do.
 """
 
 from __future__ import annotations

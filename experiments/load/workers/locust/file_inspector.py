@@ -1,9 +1,9 @@
-"""The program that imports a Locust file and says what is in it, as JSON: users, tasks, weights.
+"""The program that imports a Locust file and prints its content as JSON: users, tasks, weights.
 
     python -m experiments.load.workers.locust.file_inspector FILE
 
 It sends nothing: the network is refused. `experiments/design/locustfile.py` starts it, with a time
-limit, and has the model of what it says.
+limit, and has the model of its output.
 """
 
 from __future__ import annotations

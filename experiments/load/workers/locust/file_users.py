@@ -3,9 +3,9 @@
     python -m experiments.load.workers.locust.file_users --plan FILE --records FILE --control-fd N
 
 Read `user_pool.py` first (a user waits for an arrival), then `request_events.py` (a request becomes
-a record). What the file does to the process is bounded: its import, on_start, each task, the hosts
-that it asks, and the time for which it lets no other greenlet run. Each ends the block with a
-sentence that names the place.
+a record). The effect of the file on the process is limited: its import, on_start, each task, its
+hosts, and the time in which no other greenlet can run. Exceeding a limit ends the block with a
+message that names the place.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FileLoop(Arrivals):
         self.finish(run.index, name, sent_s - run.lag_s - self._t0_s, sent_s, answer)
 
     def drain(self) -> None:
-        """Until each task has ended; its time-out ends it."""
+        """Wait for the end of each task, which its time-out guarantees."""
         assert self.pool is not None
         while self.pool.busy and not self._stopped and not self._defect:
             gevent.sleep(LOOK_EVERY_S)

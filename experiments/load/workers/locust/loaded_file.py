@@ -10,7 +10,9 @@ from locust.util.load_locustfile import load_locustfile
 
 
 def load_file(path: Path) -> tuple[dict[str, type[User]], list[LoadTestShape]]:
-    """Its user classes that get users, by name, and its shapes. Raises: what the file raises."""
+    """Return the user classes with a weight by name, and the shapes. Raises: the errors of the
+    file.
+    """
     users, shapes = load_locustfile(str(path))
     return {name: one for name, one in users.items() if one.weight > 0}, shapes
 

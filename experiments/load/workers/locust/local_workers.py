@@ -24,7 +24,7 @@ class LocalWorkers:
         ]
 
     def stop(self) -> None:
-        """Those of a master that has ended leave by themselves, for a moment."""
+        """Wait shortly for the end of the workers, which leave an ended master; then kill them."""
         end_s = time.monotonic() + _LEAVE_S
         for process in self._processes:
             try:

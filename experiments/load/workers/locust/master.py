@@ -1,10 +1,10 @@
-"""The master of several load workers: splits the plan, starts all at one instant, keeps what comes.
+"""The master of several load workers: splits the plan, starts all at one instant, keeps records.
 
 The runner starts it (generator.py) and talks to it as to the generator of one process. It is
-Locust's MasterRunner; what it says to the workers stands in `worker.py`. It sends no load itself.
+Locust's MasterRunner; `worker.py` has its messages to the workers. It sends no load itself.
 
 A worker that is gone (Locust heard no heartbeat for 4 s, or it said goodbye) does not end the
-block: what it had not reported is `lost` in the records, and a run with lost requests is not valid.
+block: its unreported requests are `lost` in the records, and a run with lost requests is not valid.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Member:
 
     @property
     def is_ready(self) -> bool:
-        """It only needs the word to go."""
+        """Tell whether it only waits for `go`."""
         return self.priority is not None and self.offset is not None
 
     def measured_offset(self) -> Offset:
@@ -202,7 +202,7 @@ class Master:
         self.halt()
 
     def _follow(self) -> None:
-        """Until each worker has finished or is gone, and the block's time is over."""
+        """Wait until each worker has finished or is gone, and the time of the block is over."""
         load = self._plan.load
         limit_s = self._end_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
         self._wait(lambda: all(m.finished or self._has_ended(m) for m in self._members), limit_s)

@@ -1,10 +1,10 @@
-"""The open loop: every request leaves at its own time, whatever became of those before it.
+"""The open loop: every request is sent at its own time, independent of earlier answers.
 
-Locust users wait for an answer before they go on, so a stalled server also stalls the arrivals, and
-the worst requests are never sent (coordinated omission). Here one Locust user runs the drawn
-schedule and starts a greenlet for each arrival; latency counts from the intended start. Of a
-session one greenlet sends all steps: its begin is drawn, each later step is intended for the end of
-the one before and the wait between them.
+Locust users wait for an answer before they continue, so a stalled server also stalls the arrivals,
+and the worst requests are never sent (coordinated omission). Here one Locust user runs the drawn
+schedule and starts a greenlet for each arrival; latency counts from the intended start. One
+greenlet sends all steps of a session: its begin is drawn, and each later step is intended for the
+end of the previous one plus the wait between them.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class OpenLoop(Arrivals):
         greenlet.start()
 
     def drain(self) -> None:
-        """Until each request has ended."""
+        """Wait for the end of each request."""
         gevent.joinall(list(self._flying))
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""One plan in this process: the open loop, what passes records on, and the CPU it takes."""
+"""One plan in this process: the open loop, the delivery of records, and its CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duties of every process of the load generator: settle, ask for the processor, count its time."""
+"""Common tasks of the load generator's processes: settling, priority, CPU time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Locust's request event as a record of the block: which arrival, how late, what came of it.
+"""Locust's request event as a record of the block: arrival, lateness, outcome.
 
-A request is due when its arrival is, or later by what the task did before it; so it is intended at
-the time of its send less the lateness of its arrival. Its latency is what Locust has measured and
-that lateness.
+A request is due with its arrival, or later by the task's work before it. So its intended time is
+the time of its send minus the lateness of its arrival, and its latency is Locust's plus that
+lateness.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RequestEvents:
         self._names: set[str] = set()
 
     def listen(self, environment: Environment) -> None:
-        """From now on."""
+        """Begin to listen."""
         environment.events.request.add_listener(self._on_request)
 
     def ended(self, run: TaskRun, seat: Seat) -> None:

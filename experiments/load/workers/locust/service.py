@@ -1,5 +1,7 @@
-"""A service that somebody else runs, as users of a Locust file ask it: by its name, at the address
-that was found before the run, with certificates checked as the plan says.
+"""A service that somebody else runs, for users of a Locust file.
+
+It is asked by its name, at the address that was resolved before the run, and its certificates are
+checked by the plan's rules.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def hosts_of(plan: LoadPlan) -> list[str]:
 
 
 def resolve(target: PlanTarget) -> None:
-    """From now on the target's name has its address in this process, whatever resolvers say."""
+    """Give the target's name its address in this process, independently of resolvers."""
     name = urlsplit(f"//{target.authority}").hostname
     resolver = gevent.get_hub().resolver
     ask = resolver.getaddrinfo

@@ -1,13 +1,12 @@
 """A block's plan, split over load workers: worker w of N gets arrivals w, w + N, w + 2 N, ...
 
-So of any N arrivals in a row each worker has one: all are busy at once and equally, in a burst too.
-Split by operation, the worker of the most popular one would have more to do (of YCSB's requests
-10 % are for one key). No order is lost by it: also within one process a request takes any idle
-connection and waits for none before it, so there is no order per connection or per key to keep.
+So of any N consecutive arrivals each worker has one, and all are equally busy, in a burst too. If
+operations were divided, the worker of the most popular one would have more work (10 % of YCSB's
+requests are for one key). No order is lost: also within one process a request takes any idle
+connection and waits for no earlier request, so there is no order per connection or per key.
 
-A plan with sessions has one worker: each session is of one user, whose values and cookies it keeps.
-
-`max_in_flight` is split as evenly; together the workers never have more in flight than it.
+A plan with sessions has one worker, because each session is of one user, whose values and cookies
+it keeps. `max_in_flight` is divided evenly; together the workers never exceed it.
 """
 
 from __future__ import annotations

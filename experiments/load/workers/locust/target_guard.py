@@ -1,9 +1,9 @@
-"""Requests of a locustfile go to the fleet that the plan names, and nowhere else.
+"""A guard that restricts requests of a Locust file to the fleet of the plan.
 
-Locust's clients, `requests`, `urllib` and plain sockets all end in Python's own socket calls, which
-it reports to an audit hook; what the hook raises, the call raises. So one place refuses them all,
-before a packet leaves, and counts them by the host's name. A library in C that opens sockets of its
-own is not seen, nor is a program that the file starts.
+Locust's clients, `requests`, `urllib` and plain sockets all use Python's socket calls, which it
+reports to an audit hook; an exception of the hook is raised by the call. So one place refuses all
+other hosts before a packet leaves, and counts them by name. A library in C with its own sockets is
+not detected, nor is a program that the file starts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TargetGuard:
         self._addresses = {address for address, _ in allowed}
 
     def watch(self) -> None:
-        """From now on, for the rest of the process: an audit hook cannot be taken away."""
+        """Begin to watch, for the rest of the process: an audit hook cannot be removed."""
         sys.addaudithook(self._hook)
 
     def words(self) -> str:

@@ -1,5 +1,5 @@
-"""Waits that end on time. gevent's own sleep counts in milliseconds (epoll's unit): it ends 0.6 ms
-late at the median, 1 ms at p99, on an idle core. A timer of the kernel ends within 0.1 ms.
+"""Precise waits. gevent's own sleep counts in milliseconds (epoll's unit): it ends 0.6 ms late at
+the median, 1 ms at p99, on an idle core. A timer of the kernel ends within 0.1 ms.
 
 Python has `os.timerfd_create` from 3.13 on; until then it is called through the C library.
 """

@@ -1,8 +1,8 @@
-"""Warm users of a Locust file, each of which does one task when an arrival comes.
+"""Warm users of a Locust file; an arrival starts one task of a free user.
 
-A user of Locust runs in a greenlet of its own: a task, `wait_time`, the next task. Here the wait
-lasts until an arrival, and that is all that is changed, so a user keeps its place in nested and
-sequential TaskSets, its session and its cookies. Before the first block each user has had its
+A user of Locust runs in its own greenlet: a task, `wait_time`, the next task. Here the wait lasts
+until an arrival, and nothing else is changed, so a user keeps its place in nested and sequential
+TaskSets, its session and its cookies. Before the first block each user has had its
 `on_start`, and those of the TaskSets that lead to its first task.
 
 A user that is gone (StopUser, a task beyond its time-out) is replaced by a new one. When no user of
@@ -174,7 +174,7 @@ class UserPool:
 
     @property
     def busy(self) -> list[Seat]:
-        """Those with a task under way."""
+        """The users with a task under way."""
         return [seat for seat in self.seats if seat.run is not None]
 
     def end_late(self) -> None:
@@ -203,7 +203,7 @@ class UserPool:
         gevent.killall(alive, block=True, timeout=_STOP_S)
 
     def next_run(self, seat: Seat) -> None:
-        """In a user's greenlet: its task has ended; return when the next arrival has come."""
+        """End a task, in a user's greenlet; returns when the next arrival has come."""
         user = seat.user
         assert user is not None
         if user._state == LOCUST_STATE_STOPPING:
@@ -221,7 +221,7 @@ class UserPool:
         seat.run.started_s = self._clock()
 
     def before_task(self, seat: Seat) -> None:
-        """In a user's greenlet, before a task that is no TaskSet: the first waits as others do."""
+        """Let a first task that is no TaskSet wait as others do; runs in the user's greenlet."""
         if not seat.ready:
             self.next_run(seat)
 

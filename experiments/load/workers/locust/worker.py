@@ -2,8 +2,7 @@
 
     python -m experiments.load.workers.locust.worker --master 10.0.1.5 --port 5557
 
-It is Locust's WorkerRunner with one user. What is said between master and workers are Locust's
-custom messages:
+It is Locust's WorkerRunner with one user. Master and workers exchange Locust's custom messages:
 
     worker                                        master
     hello     it listens; its host and kernel     share   its part of the plan
@@ -12,8 +11,8 @@ custom messages:
     lines     records, as they come
     finished  the end of it, its CPU share        halt    give up what is in flight
 
-A worker sends to nothing but the own fleet, whoever its master is: `plan.entry_url` refuses
-the rest. On a load machine a service starts it anew after each block.
+A worker sends to its own fleet only, whoever its master is: `plan.entry_url` refuses other hosts.
+On a load machine a service restarts it after each block.
 
 Exit codes: 0 the share was sent, whatever the answers; 1 it ended early; 3 no master was found.
 """

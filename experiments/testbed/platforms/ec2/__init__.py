@@ -78,7 +78,7 @@ class _Ec2:
         )
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
-        """From wherever there are credentials; on the first load machine the run goes on there."""
+        """Return a run on the first load machine; None if this is that machine."""
         from experiments.testbed.platforms.ec2 import attached, platform
         from experiments.testbed.platforms.ec2.bundle import pack
         from experiments.testbed.platforms.ec2.remote_run import RemoteRun

@@ -1,7 +1,7 @@
-"""A fleet on EC2 as its first load machine knows it: inside the network, and without Terraform.
+"""A fleet on EC2 from its first load machine: inside the network, and without Terraform.
 
-The stack leaves the inventory and the keys there in one file. What is measured there is not made
-there: the fleet stays, until `sparecraft down` where it was made, or the end of its time to live.
+The stack leaves the inventory and the keys there in one file. The fleet was made elsewhere, and
+stays until `sparecraft down` there, or until the end of its time to live.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AttachedFleet(Ec2Machines):
                 f"fleet {self.experiment}",
                 expected=f"the machines of {tfvars}",
                 got=f"none called {', '.join(missing)}",
-                hint="Take the design that the fleet was made of, or make the fleet anew.",
+                hint="Use the design of this fleet, or make the fleet again.",
             )
         progress("the fleet was made elsewhere, and stays")
         return self.inventory()
@@ -81,7 +81,7 @@ class AttachedFleet(Ec2Machines):
         return []
 
     def remaining(self) -> list[str]:
-        """Nothing of what was made here, for nothing was."""
+        """Return nothing, because this run made nothing."""
         return []
 
 

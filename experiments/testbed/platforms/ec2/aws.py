@@ -1,4 +1,4 @@
-"""AWS's APIs: clients whose waits are bounded, and errors that say what to do.
+"""AWS's APIs: clients with limited waits, and errors with a remedy.
 
     with answering("ec2 stop_instances i-1", aws.region):
         aws.client("ec2").stop_instances(InstanceIds=["i-1"])
@@ -33,7 +33,7 @@ _CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role), then call again."
 )
 _RENEW = "Log in again or renew the credentials; they must be of an account that uses this region."
-_PERMISSION = "Ask for this permission: infra/README.md lists what a fleet on EC2 needs."
+_PERMISSION = "Ask for this permission: infra/account/README.md lists what a fleet on EC2 needs."
 _QUOTA = (
     "The account's quota is used up. Ask for more (AWS console, Service Quotas, Amazon EC2: "
     "Running On-Demand or Spot instances, counted in vCPUs), take fewer or smaller machines, "

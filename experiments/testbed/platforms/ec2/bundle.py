@@ -1,4 +1,4 @@
-"""The bundle that instances are made of, packed by `ci/bundle` of the checkout."""
+"""The bundle for instances, packed by `ci/bundle` of the checkout."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def pack(stack: Path, design: Design, narrator: Narrator) -> None:
             "ci/bundle",
             expected="roles, agents and Python in build/bundle",
             got=done.stderr.strip()[-2000:] or f"exit code {done.returncode}",
-            hint="Mend what it names (`make build` makes the agents), then call again.",
+            hint="Correct the named problem (`make build` makes the agents), then call again.",
         )

@@ -1,10 +1,10 @@
-"""Cost of a planned fleet on EC2 in an hour, and the most that it can cost in its time to live.
+"""Cost of a planned fleet on EC2 per hour, and its highest cost in its time to live.
 
     bill(machines, quote, ttl_hours).usd_most
 
-The most: every machine, standbys too, runs until its time to live is over, with a public address
-and its disk. Not in it: traffic (between zones 0.01 USD/GB each way, out to the internet 0.09), and
-requests to S3, which are a few hundred.
+The highest cost assumes that every machine, standbys too, runs until its time to live ends, with a
+public address and its disk. Not included: traffic (between zones 0.01 USD/GB each way, out to the
+internet 0.09), and requests to S3, which are a few hundred.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Bill:
 
     @property
     def usd_most(self) -> float:
-        """Until the time to live is over, with every machine on."""
+        """Return the cost until the end of the time to live, with every machine on."""
         return self.ttl_hours * self._usd_per_hour(self.machines)
 
     @property

@@ -1,7 +1,7 @@
-"""EC2 as the platform's hand on its machines: stop, start, reboot, replace, look at the console.
+"""Operations on machines of EC2: stop, start, reboot, replace, read the console.
 
-A machine is found by its tags, the newest that is alive: in the scheme `cloud` auto-scaling groups
-make instances that no state knows.
+A machine is found by its tags, the newest one alive, because in the scheme `cloud` auto-scaling
+groups make instances that no state contains.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ec2Machines:
             self.start(machine)
 
     def running(self, machine: str) -> bool:
-        """True where the machine's power is on."""
+        """True if the machine's power is on."""
         found = self._newest(machine)
         return found is not None and found.state in _ON
 
@@ -91,7 +91,7 @@ class Ec2Machines:
         if not one.group:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
-                expected="an instance of an auto-scaling group, which makes it anew",
+                expected="an instance of an auto-scaling group, which replaces it",
                 got=f"{one.id}, which belongs to none",
                 hint="Only fleets of the scheme cloud replace machines; on-prem repairs them.",
             )
@@ -107,7 +107,7 @@ class Ec2Machines:
         )
 
     def _has_group(self, machine: str) -> bool:
-        """True where a group makes the machine anew, now that no instance of it is alive."""
+        """True if a group makes the machine anew, now that no instance of it is alive."""
         return bool(
             self.aws.pages(
                 "autoscaling",
@@ -127,11 +127,11 @@ class Ec2Machines:
         return max(0, len(self._load_machines()) - 1)
 
     def cpu_s(self) -> Mapping[str, float]:
-        """None of them: they have hosts of their own."""
+        """Return nothing: the machines are on other hosts."""
         return {}
 
     def _load_machines(self) -> dict[str, str]:
-        """Their ids by name."""
+        """Return the ids by name."""
         return {
             one.tags.get(resources.MACHINE, ""): one.id
             for one in reversed(resources.instances(self.aws, self.experiment))
@@ -139,9 +139,9 @@ class Ec2Machines:
         }
 
     def await_up(self, machines: Collection[str], timeout_s: float) -> None:
-        """Until EC2's own checks of each machine have passed.
+        """Wait until EC2's own checks of each machine have passed.
 
-        Raises EnvironmentMissing after `timeout_s` with what the first of them printed.
+        Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
         while waiting := self._not_up(machines):
@@ -158,9 +158,9 @@ class Ec2Machines:
             time.sleep(min(_POLL_S, timeout_s))
 
     def await_off(self, machines: Collection[str], timeout_s: float) -> None:
-        """Until each standby has stopped itself, which it does once it is made.
+        """Wait until each standby has stopped itself, which it does after its creation.
 
-        Raises EnvironmentMissing after `timeout_s` with what the first of them printed.
+        Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
         while waiting := [name for name in machines if self._one(name).state != "stopped"]:
@@ -231,7 +231,7 @@ class Ec2Machines:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
                 expected="an instance with its tags",
-                got="none that is alive",
+                got="no living one",
                 hint="`sparecraft list --platform ec2` shows what is there; its time to live may "
                 "be "
                 "over, or its group is making a new one.",

@@ -1,6 +1,6 @@
-"""The platform EC2: the stack `infra/stacks/ec2`, and boto3 for what happens to its machines.
+"""The platform EC2: the stack `infra/stacks/ec2`, and boto3 for operations on its machines.
 
-What Terraform no longer knows, or never knew, is found by its tags.
+Resources that are not in Terraform's state are found by their tags.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rental:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, region: str) -> JsonObject:
-        """As the stack's variables."""
+        """Return the variables of the stack."""
         expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             **self.more,
@@ -133,7 +133,7 @@ class Ec2Platform(Ec2Machines):
             error.place,
             expected=error.expected,
             got=f"{error.got}\nMade until then: {made}",
-            hint=f"{advice(error.got) or 'Mend what it names and call again.'} "
+            hint=f"{advice(error.got) or 'Correct the named problem and call again.'} "
             f"`sparecraft down {self.experiment} --platform ec2` removes what was made.",
         )
 

@@ -1,9 +1,8 @@
-"""A run on EC2 from wherever there are credentials: the fleet is made, its first load machine runs
-the experiment, and what it measured is brought here.
+"""A run on EC2 from any machine with credentials: the fleet is made, its first load machine runs
+the experiment, and the results are copied here.
 
-What is under way is noted beside Terraform's state. So where the connection is lost, or this
-machine goes down, the same command goes on from there; the fleet's time to live bounds what that
-can cost.
+The current step is noted beside Terraform's state. If the connection is lost, or this machine goes
+down, the same command continues from there; the fleet's time to live limits the cost.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ class RemoteRun:
     # the run
 
     def _follow(self, noted: RemoteRunState, limit_s: float | None = None) -> None:
-        """Until the run has ended: what it says is said here."""
+        """Print the output of the run until it ends."""
         shell, past, rest, heard = self._shell(), 0, "", time.monotonic()
         until = None if limit_s is None else heard + limit_s
         while True:
@@ -212,7 +211,7 @@ class RemoteRun:
             time.sleep(LOOK_S)
 
     def _end(self, noted: RemoteRunState, reason: str) -> None:
-        """As Ctrl-C there does, or `sparecraft halt` with its reason."""
+        """End the run as Ctrl-C does there, or `sparecraft halt` with its reason."""
         self._narrator.say("Ending the run there: faults are undone, what was measured is kept.")
         self._shell().ask(["end", noted.id, *(["--reason", reason] if reason else [])])
         self._follow(noted, _END_S)
@@ -307,7 +306,7 @@ class RemoteRun:
             f"run {noted.id} of {self._design.fleet.experiment} on EC2",
             expected=f"an answer of its load machine within {PATIENCE_S:.0f} s",
             got=got,
-            hint="It goes on there, and its fleet until its time to live is over: call the same "
+            hint="It continues there, and its fleet until its time to live ends: call the same "
             f"command again. `{self._down}` ends both.",
         )
 
@@ -315,8 +314,8 @@ class RemoteRun:
         return EnvironmentMissing(
             f"run of {self._design.fleet.experiment} on EC2",
             expected="results",
-            got="none: what it said is above",
-            hint="Mend what it names and call again.",
+            got="none; its output is above",
+            hint="Correct the named problem and call again.",
         )
 
     def _interrupted(self, folder: Path | None) -> Interrupted:
@@ -342,7 +341,7 @@ def _pack(design: Design, scratch: Path) -> Path:
             str(folder),
             expected=f"a design of at most {DESIGN_MAX // 1024**2} MB",
             got=f"{packed.stat().st_size / 1024**2:.0f} MB",
-            hint="Take out of its folder what is none of it.",
+            hint="Remove unrelated files from its folder.",
         )
     return packed
 
@@ -354,7 +353,7 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _placed(run: Path, into: Path, results: Path) -> Path:
-    """Its place in the results, `latest` pointing to it; one that is there already stays."""
+    """Move a run to its place in the results and point `latest` to it; an existing one is kept."""
     to = results / run.relative_to(into)
     to.parent.mkdir(parents=True, exist_ok=True)
     if not to.exists():

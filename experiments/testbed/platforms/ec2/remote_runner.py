@@ -83,7 +83,7 @@ class Run:
         write_json(self._code, code)
 
     def look(self, past: int) -> JsonObject:
-        """Its state, and what it said since the first `past` bytes."""
+        """Return its state, and its output after the first `past` bytes."""
         state = self._state()  # first: what is said before the end is in the log then
         said = b""
         if self.log.exists():
@@ -97,8 +97,10 @@ class Run:
         return {"state": state, "code": code, "said": text, "past": past + len(said)}
 
     def end(self, reason: str | None) -> None:
-        """As Ctrl-C does, or `sparecraft halt` with its reason: faults are undone, and what was
-        measured is kept."""
+        """End the run as Ctrl-C does, or `sparecraft halt` with its reason.
+
+        Faults are undone, and measurements are kept.
+        """
         until = time.monotonic() + _PID_S
         while self._state() == "goes on" and not self._pid.exists() and time.monotonic() < until:
             time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""Resources of a region that carry our tags, in the order in which they can be removed.
+"""Resources of a region with our tags, in the order of their removal.
 
-Machines first, then what they held on to, then the network, then schedules. Each
-kind is asked for by itself: a tag outlives what it was on, and some services have lists only.
+Machines first, then the resources that they used, then the network, then schedules. Each kind is
+listed separately, because a tag outlives its resource, and some services have lists only.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class TaggedResource:
 
     @property
     def experiment(self) -> str:
-        """Its owner."""
+        """The experiment that owns it."""
         return self.tags[EXPERIMENT]
 
     @property
     def expires(self) -> datetime | None:
-        """When its time is over; None where no tag says so, or no date is in it."""
+        """The end of its time to live; None without a tag, or without a date in it."""
         try:
             when = datetime.fromisoformat(self.tags.get(EXPIRES, ""))
         except ValueError:

@@ -1,6 +1,6 @@
-"""Commands on a machine, by AWS's Systems Manager: no port is open for them.
+"""Commands on a machine by AWS's Systems Manager, without an open port.
 
-Shell(aws, "i-1").ask(["look", "20261126T1200"])     # what `remote_runner.py` answers
+Shell(aws, "i-1").ask(["look", "20261126T1200"])     # the answer of `remote_runner.py`
 """
 
 from __future__ import annotations

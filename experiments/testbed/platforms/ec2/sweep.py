@@ -1,4 +1,4 @@
-"""Removes what `tagged.find` found: each thing once its users are gone, again without harm."""
+"""Removal of the resources that `resources.find` lists: each after its users; repeatable."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def remove(
             "removing what carries our tags",
             expected="nothing to be left",
             got="; ".join(f"{one}: {error.got}" for one, error in failed),
-            hint="Call again: what is gone is left out. If it stays, remove it in AWS's console.",
+            hint="Call again: removed resources are skipped. If it stays, use AWS's console.",
         )
 
 

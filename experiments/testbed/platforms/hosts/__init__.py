@@ -1,4 +1,4 @@
-"""Machines that are there, by ssh."""
+"""Existing machines, by ssh."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Hosts:
     )
 
     def for_run(self, experiment: str) -> Platform:
-        """On the hosts of the last `up`, or of hosts.toml."""
+        """Return the hosts of the last `up`, or of hosts.toml."""
         return _platform(experiment, None)
 
     def attached(self, inventory: Inventory, identity: Identity) -> Platform:
@@ -45,7 +45,7 @@ class _Hosts:
         )
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
-        """It goes on here."""
+        """Do nothing: the run continues here."""
 
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
         """At once: the hosts are there."""

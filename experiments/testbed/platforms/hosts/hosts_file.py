@@ -1,4 +1,4 @@
-"""hosts.toml: the machines that are there.
+"""hosts.toml: the existing machines.
 
 ttl_hours = 4
 key = "~/.ssh/fleet"            # optional: else ssh's own choice

@@ -1,5 +1,8 @@
-"""The platform `hosts`: machines that are there, by ssh. Terraform says which host is what, makes
-the certificates; here hosts are surveyed, taken, made and given back."""
+"""The platform `hosts`: existing machines, by ssh.
+
+Terraform assigns machines to hosts and makes the certificates. This module surveys, takes, installs
+and gives back hosts.
+"""
 
 from __future__ import annotations
 
@@ -183,8 +186,8 @@ class HostsPlatform:
         del progress
         raise EnvironmentMissing(
             f"machine {machine} of {self.experiment}",
-            expected="a platform that makes machines anew",
-            got="hosts, which are what is there",
+            expected="a platform that can replace machines",
+            got="hosts, which are existing machines",
             hint="Use the scheme on-prem.",
         )
 
@@ -193,14 +196,14 @@ class HostsPlatform:
         return 0
 
     def running(self, machine: str) -> bool:
-        """True where the host answers, and the machine's program runs there."""
+        """True if the host answers, and the machine's program runs there."""
         try:
             return self._of(machine).runs()
         except EnvironmentMissing:
             return False
 
     def cpu_s(self) -> Mapping[str, float]:
-        """None of them: they have hosts of their own."""
+        """Return nothing: the machines are on other hosts."""
         return {}
 
     def _switch_on(self, progress: Progress) -> None:
@@ -215,7 +218,7 @@ class HostsPlatform:
         self._await(note.machine for note in undone)
 
     def _await(self, hosts: Iterable[str]) -> None:
-        """Until they answer, or a machine might be ready; who asks next says who does not."""
+        """Wait at most `ready_timeout_s` until hosts answer; a later call reports silent ones."""
 
         def until(_: str, remote: Remote) -> None:
             deadline = time.monotonic() + self.ready_timeout_s
@@ -286,8 +289,10 @@ class HostsPlatform:
         return dict(self.stack.output("settings")) if self.stack.state_resources() else {}
 
     def _each(self, remotes: Mapping[str, Remote], hint: Callable[[str, Remote], None]) -> None:
-        """For all at once; each is carried to its end, then EnvironmentMissing tells all that
-        failed."""
+        """Call a function for all hosts at once, and wait for all.
+
+        Raises EnvironmentMissing with all failures.
+        """
         failed: list[EnvironmentMissing] = []
 
         def one(name: str) -> None:

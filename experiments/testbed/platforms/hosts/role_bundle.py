@@ -1,4 +1,4 @@
-"""The bundle holds every role with all its jars: here is what machines of one role are made of."""
+"""The part of the bundle that machines of one role need."""
 
 from __future__ import annotations
 

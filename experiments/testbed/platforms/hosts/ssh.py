@@ -1,4 +1,4 @@
-"""One host by OpenSSH's client: a host key that is not known is refused, nothing is asked."""
+"""One host by OpenSSH's client: an unknown host key is refused, and no question is asked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Remote:
         return held
 
     def runs(self) -> bool:
-        """True where the machine's program runs."""
+        """True if the machine's program runs."""
         return bool(self._survey()["program"])
 
     def _survey(self) -> JsonObject:

@@ -34,13 +34,13 @@ class _Local:
         return _platform(experiment, None)
 
     def attached(self, inventory: Inventory, identity: Identity) -> Platform:
-        """On the engine that `docker` finds."""
+        """Attach to the engine that `docker` finds."""
         from experiments.testbed.platforms.local.attached import AttachedLocalFleet
 
         return AttachedLocalFleet(inventory, identity)
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
-        """It goes on here."""
+        """Do nothing: the run continues here."""
 
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
         """At once: it costs nothing."""

@@ -1,7 +1,7 @@
-"""A fleet's addresses on this host: its address ranges, and the ports that show it to people.
+"""A fleet's addresses on this host: its address ranges, and its published ports.
 
-What `fleet.tfvars` states stands; what a fleet that is up has, it keeps; the rest is free ones, so
-that several fleets can be up at once.
+Values of `fleet.tfvars` are used as stated, and a fleet that is up keeps its own. Other values are
+chosen among the free ones, so that several fleets can be up at the same time.
 """
 
 from __future__ import annotations

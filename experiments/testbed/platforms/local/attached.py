@@ -1,4 +1,4 @@
-"""A fleet on this host's Docker engine that somebody else applied: measured as it is."""
+"""A fleet on this host's Docker engine that somebody else applied; it is not changed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class AttachedLocalFleet(LocalPlatform):
         return []
 
     def remaining(self) -> list[str]:
-        """Nothing of what this run made, for it made nothing."""
+        """Return nothing, because this run made nothing."""
         return []
 
     def replace(self, machine: str, progress: Progress) -> None:

@@ -32,11 +32,11 @@ class OwnedObject:
 
     @property
     def is_machine(self) -> bool:
-        """Not an end of a network over several hosts, which is a container too."""
+        """Tell whether it is a machine, and not the end of a network over several hosts."""
         return self.kind == "container" and not self.name.startswith(f"sc-{self.experiment}-vxlan-")
 
     def __str__(self) -> str:
-        """For a person; the host only where it is a named one."""
+        """Describe it, with the host if that has a name."""
         return f"{self.kind} {self.name}" + (f" on {self.on.name}" if self.on.address else "")
 
 
@@ -52,7 +52,7 @@ def state(container: str, on: Engine = HERE) -> str:
 
 
 def limits(container: str, on: Engine = HERE) -> tuple[float | None, float | None]:
-    """Its caps: CPUs, and MB (2^20 bytes) of memory; None for one that it has not."""
+    """Return its caps: CPUs, and memory in MB (2^20 bytes); None for a missing cap."""
     said = json.loads(run("inspect", "--format", "{{json .HostConfig}}", container, on=on))
     period, quota, memory = said["CpuPeriod"], said["CpuQuota"], said["Memory"]
     return quota / period if period and quota > 0 else None, memory / 2**20 if memory else None
@@ -92,7 +92,7 @@ def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
 
 
 def is_here(on: Engine = HERE) -> bool:
-    """True where the engine is this host's."""
+    """True if the engine is this host's."""
     return _address(on).startswith(_SOCKET)
 
 
@@ -155,7 +155,7 @@ def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
             f"docker {arguments[0]} {arguments[-1]}",
             expected=f"an end within {_TIMEOUT_S:g} s",
             got="none",
-            hint="See what keeps the engine busy; `sparecraft list` shows what runs, `sparecraft "
+            hint="Check the load of the engine; `sparecraft list` shows what runs, `sparecraft "
             "down` removes it.",
         ) from error
 
@@ -171,7 +171,7 @@ def run(*arguments: str, on: Engine = HERE) -> str:
             f"docker {arguments[0]} {arguments[-1]}",
             expected="success",
             got=said,
-            hint="Restart the Docker engine, which counts its endpoints anew (moby issue 42119), "
+            hint="Restart the Docker engine to reset its count of endpoints (moby issue 42119), "
             "then `sparecraft down`."
             if "has active endpoints" in said
             else "`sparecraft list` shows what runs; `sparecraft down` removes it.",

@@ -6,7 +6,7 @@ underlay_mtu = 1500                     # optional: of the network between the h
 name = "a"                              # the first builds images; a run is made on it
 address = "unix:///var/run/docker.sock" # or tcp://HOST:PORT with certificates, or ssh://USER@HOST
 underlay = "10.0.0.1"                   # IPv4 address by which the other hosts reach it
-domain = "rack-1"                       # optional: what fails together
+domain = "rack-1"                       # optional: hosts that fail together
 certificates = "certs/a"                # optional: folder of ca.pem, cert.pem and key.pem, for tcp
 """
 
@@ -75,7 +75,7 @@ def read(file: Path) -> JsonObject:
 
 
 def engines_of(variables: Mapping[str, Any]) -> tuple[Engine, ...]:
-    """Those that the stack was given, or this host's."""
+    """Return the engines of the stack, or this host's."""
     hosts = variables.get("hosts") or []
     named = (Engine(one["name"], one["address"], one["certificates"]) for one in hosts)
     return tuple(named) or (HERE,)

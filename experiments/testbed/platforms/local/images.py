@@ -1,4 +1,4 @@
-"""Images that Sparecraft built on this host's engine, and those of them that nothing uses."""
+"""Images that Sparecraft built on this host's engine, and the unused ones among them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Image:
 
     @property
     def superseded(self) -> bool:
-        """Without a name: a newer build has it, and no run can ask for this image again."""
+        """Tell whether a newer build has taken its name, so that no run can request it."""
         return not self.name
 
     @property

@@ -1,4 +1,4 @@
-"""Jars of roles that are Java programs: had from Maven when a fleet first needs them."""
+"""Jars of roles that are Java programs, downloaded by Maven when a fleet first needs them."""
 
 from __future__ import annotations
 

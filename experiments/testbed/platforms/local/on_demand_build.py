@@ -1,4 +1,4 @@
-"""Parts of images that are made on use: a script that makes it, or says why it cannot."""
+"""Parts of images that are made when they are needed, by a script or with its error."""
 
 from __future__ import annotations
 

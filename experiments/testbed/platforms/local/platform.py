@@ -68,7 +68,7 @@ class LocalPlatform:
 
     @property
     def on_this_host(self) -> bool:
-        """True where there is one engine, and it is this host's."""
+        """True if there is one engine, and it is this host's."""
         first, *others = self.engines
         return not others and docker.is_here(first)
 
@@ -216,9 +216,9 @@ class LocalPlatform:
         return 0
 
     def running(self, machine: str) -> bool:
-        """True where the container runs; a frozen one does."""
+        """True if the container runs; a frozen one does."""
         return self._state(machine) in ("running", "paused")
 
     def cpu_s(self) -> Mapping[str, float]:
-        """As engines count them that are this host's."""
+        """Return the CPU times that the engines on this host count."""
         return {k: v for on in self.engines for k, v in docker.cpu_s(self.experiment, on).items()}

@@ -1,4 +1,4 @@
-"""Hardened programs that a design's arms ask for: compiled when a fleet first needs them."""
+"""Hardened programs of a design's arms, compiled when a fleet first needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guides of agents/README.md and agents/arbiter/README.md, followed to the letter.
+"""The guides of agents/nodeagent/README.md and agents/arbiter/README.md, followed to the letter.
 
 A fault and a policy are added to a copy of the workspace, it is built, and the programs print them
 as ci/contracts would write them down.
@@ -17,15 +17,16 @@ import pytest
 from experiments.paths import ROOT
 
 AGENTS = ROOT / "agents"
-# Always the same place, so that a second build is of the changed crates alone.
+GUIDES = ("nodeagent/README.md", "arbiter/README.md")
+# Always the same place, so that a second build compiles only the changed crates.
 COPY = AGENTS / "target" / "guides"
 STEPS_MAX = 3
 
 
 def steps(title: str) -> list[str]:
-    """The numbered steps under a bold title of the READMEs, each on one line."""
-    text = "".join((AGENTS / path).read_text() for path in ("README.md", "arbiter/README.md"))
-    section = text.split(f"**{title}**", 1)[1].split("\n**", 1)[0]
+    """The numbered steps under a heading of the guides, each on one line."""
+    text = "\n".join((AGENTS / path).read_text() for path in GUIDES)
+    section = text.split(f"\n## {title}\n", 1)[1].split("\n#", 1)[0]
     found = re.findall(r"^\d\. (.*?)(?=^\d\. |\Z)", section, flags=re.DOTALL | re.MULTILINE)
     return [" ".join(step.split()) for step in found]
 
@@ -81,7 +82,7 @@ def printed(program: Path, argument: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("title", ["Add a fault.", "Add a policy."])
+@pytest.mark.parametrize("title", ["Add a fault", "Add a policy"])
 def test_a_guide_has_few_steps_and_names_files_that_are_there(title: str) -> None:
     found = steps(title)
     assert 1 <= len(found) <= STEPS_MAX

@@ -1,6 +1,6 @@
 """The stack of EC2, applied at moto by the real provider: both schemes, looked at, destroyed.
 
-What moto cannot show is in infra/README.md, "What the tests of EC2 prove".
+What moto cannot show is in infra/stacks/ec2/README.md, "What the tests of EC2 prove".
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ _WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"spot": True}, ["spot only with scheme cloud"]),
+        ({"spot": True}, ['Expected scheme "cloud" with spot']),
         ({"helper_instance_type": "t3.micro"}, ["three network interfaces"]),
         ({"tiers": _WITH_A_STOCK_IMAGE}, ["Expected no image for a tier of instances (db-1)"]),
         (

@@ -1,7 +1,7 @@
-"""The examples of agents/arbiter/README.md, run as they stand there.
+"""The examples of agents/arbiter/README.md and docs/arbiter.md, run as written.
 
-A line that begins with `$ ` is a command, what follows it is what it prints, `...` stands for
-anything. Each block is a shell of its own, in a folder of its own, with ports that are free.
+A line that begins with `$ ` is a command; the lines after it are its output, in which `...` stands
+for any text. Each block runs in its own shell and folder, with free ports.
 """
 
 import os
@@ -19,6 +19,7 @@ from experiments.paths import ROOT
 from experiments.tests.arbiters import ARBITER, EXAMPLES
 from experiments.tests.started import free_port
 
+PAGES = ("agents/arbiter/README.md", "docs/arbiter.md")
 PORTS = re.compile(r"\b(8080|8081|8082|9300|6379|6380|6381)\b")
 _BETWEEN = "\x1e\n"
 # What goes before a block's commands. `ready` waits until the last one in the background listens at
@@ -52,16 +53,16 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    """The fenced blocks of the README without a language, by the bold words before them."""
-    part = (ROOT / "agents" / "arbiter" / "README.md").read_text()
+    """The fenced blocks without a language of the two pages, by the heading before them."""
+    part = "".join((ROOT / page).read_text() for page in PAGES)
     for found in re.finditer(r"^```(\w*)\n(.*?)^```", part, flags=re.DOTALL | re.MULTILINE):
         if found[1]:
             continue
-        titles = re.findall(r"^\*\*(.+?)\*\*", part[: found.start()], flags=re.MULTILINE)
+        titles = re.findall(r"^#+ (.+)$", part[: found.start()], flags=re.MULTILINE)
         steps = re.split(r"^\$ ", found[2], flags=re.MULTILINE)[1:]
         lines = [step.splitlines() for step in steps]
         taken = tuple((words[0], tuple(words[1:])) for words in lines)
-        yield Block(titles[-1].rstrip(".") if titles else "It runs alone", taken)
+        yield Block(titles[-1], taken)
 
 
 ALL = list(blocks())

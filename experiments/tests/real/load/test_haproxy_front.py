@@ -1,4 +1,4 @@
-"""The HAProxy of agents/arbiter/README.md in front of an arbiter: TLS, HTTP/2, health, limits."""
+"""The HAProxy of docs/arbiter.md in front of an arbiter: TLS, HTTP/2, health, limits."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from experiments.paths import ROOT
 from experiments.tests.arbiters import ARBITER, EXAMPLES, started
 from experiments.tests.started import free_port
 
-README = ROOT / "agents" / "arbiter" / "README.md"
+PAGE = ROOT / "docs" / "arbiter.md"
 HAPROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def example() -> str:
-    found = re.search(r"^```haproxy\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    found = re.search(r"^```haproxy\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert found
     return found[1]
 

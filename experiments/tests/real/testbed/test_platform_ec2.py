@@ -185,7 +185,7 @@ def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(
     platform.stop("web-1")
     with pytest.raises(EnvironmentMissing, match=f"web-1 of {EXPERIMENT}, region {REGION}"):
         platform.start("web-1")
-    assert "none that is alive" in platform.machine_logs("web-1")
+    assert "no living one" in platform.machine_logs("web-1")
 
 
 def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(

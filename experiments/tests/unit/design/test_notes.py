@@ -113,7 +113,7 @@ VERDICTS = ("same", "approximated:", "not possible:")
 
 def _rows() -> dict[str, tuple[str, str]]:
     """kind: (what the table says of local, and of EC2)."""
-    text = (ROOT / "infra" / "README.md").read_text()
+    text = (ROOT / "infra" / "stacks" / "README.md").read_text()
     table = text.split("| kind | local | EC2 |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `([a-z._]+)` \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
     assert len(rows) == len({kind for kind, _, _ in rows})
@@ -131,7 +131,7 @@ def test_a_kind_is_where_its_row_says_by_the_platform_or_the_agent(kind: str) ->
     stand_in = Ec2Machines.through_agent.get(kind)
     assert stand_in is None or ec2.startswith(f"approximated: `{stand_in}` by the agent")
     assert local.startswith("agent") == (kind not in MACHINE_KINDS)
-    offered = (ROOT / "agents" / "README.md").read_text()
+    offered = (ROOT / "agents/nodeagent/README.md").read_text()
     by_agent = Ec2Machines.through_agent.get(kind, kind)
     if by_agent not in MACHINE_KINDS:
         assert f"`{by_agent}`" in offered

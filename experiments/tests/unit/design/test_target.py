@@ -1,4 +1,4 @@
-"""Which hosts may be asked by `--target`, and that a name is resolved once."""
+"""Hosts that `--target` allows, and the single resolution of a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hardened programs a design's arms ask for, and what is said where one cannot be had."""
+"""Hardened programs of a design's arms, and the message if one is not available."""
 
 from __future__ import annotations
 

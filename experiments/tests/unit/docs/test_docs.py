@@ -27,12 +27,12 @@ FROM_THE_ROOT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING.md", "docs/sty
                  "docs/adr/*"]  # fmt: skip
 READMES = ["README.md", "docs/concepts.md", "docs/testing.md", "docs/security.md"]
 NO_FILES = {
-    "agents/README.md": {"journal/broken/"},  # in a machine
+    "agents/nodeagent/README.md": {"journal/broken/"},  # in a machine
     "agents/lots/README.md": {"core/call", "core/phi", "core/recent", "core/rounds",
                               "lots/manager"},
     "agents/press/README.md": {"._-/"},
     "docs/reference/README.md": {"sparecraft/fleet"},
-    "experiments/load/README.md": {"infra/roles/R"},
+    "experiments/load/protocols/README.md": {"infra/roles/R"},
     "grafana/README.md": {"grafana/grafana"},
     "infra/README.md": {"sparecraft/fleet"},
     "infra/roles/README.md": {"roles/pages/"},  # of its example

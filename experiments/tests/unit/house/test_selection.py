@@ -1,4 +1,4 @@
-"""Which of the long tests CI runs: those that a change touches, and a share of the others."""
+"""The long tests that CI runs: those that a change touches, and a share of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large faults were, and when they were undone."""
+"""Sizes of faults, and the times of their undos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a comparison and an SLO are decided, by their intervals."""
+"""Decisions of a comparison and of an SLO by their intervals."""
 
 from __future__ import annotations
 

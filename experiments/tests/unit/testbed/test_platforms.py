@@ -115,7 +115,9 @@ def test_an_unknown_platform_is_refused_and_is_no_other(arguments: tuple[str, ..
 
 
 def test_each_platform_has_the_name_of_its_folder_and_a_column_of_faults() -> None:
-    table = (ROOT / "infra" / "README.md").read_text().split("| kind |")[1].split("\n")[0]
+    table = (
+        (ROOT / "infra" / "stacks" / "README.md").read_text().split("| kind |")[1].split("\n")[0]
+    )
     for one in platforms.entries():
         assert platforms.entry(one.name) is one
         assert f"| {one.name} |" in f"|{table}".lower()

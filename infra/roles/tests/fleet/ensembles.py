@@ -140,7 +140,7 @@ class Cql:
         self.connection.close()
 
     def answers(self, query: str, consistency: int, words: bytes = b"") -> bool:
-        """True where the query succeeds, with these words in its result."""
+        """True if the query succeeds, with these words in its result."""
         try:
             return words in self(query, consistency)
         except AssertionError:
@@ -240,7 +240,7 @@ class Lane:
         )
 
     def did(self, operation: str, target: str, count: int = 1, size: int = 0) -> bool:
-        """True where it was done so often within two minutes."""
+        """True if it was done so often within two minutes."""
         opened = "\t".join(["open", "0", target, operation, f"{count}\t{size}\t{count}\t0\t120000"])
         assert self._process.stdin
         assert self._process.stdout

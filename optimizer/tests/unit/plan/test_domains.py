@@ -307,7 +307,7 @@ def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(*_asked: Any, **_how: Any) -> None:
-        raise PlannerError("plan", expected="a plan, or the proof that there is none", got="none")
+        raise PlannerError("plan", expected="a plan, or a proof that none exists", got="none")
 
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     question = asked({"availability": 0.99999}, domains=[host], rates={"failover_s": 3_600.0})

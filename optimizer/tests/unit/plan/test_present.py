@@ -131,7 +131,7 @@ def test_a_present_fleet_that_was_not_decided_in_time_is_not_said_to_break_limit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(*_asked: Any, **_how: Any) -> None:
-        raise PlannerError("plan", expected="a plan, or the proof that there is none", got="none")
+        raise PlannerError("plan", expected="a plan, or a proof that none exists", got="none")
 
     present = {"instance_type": "c5.large", "nodes": 1}
     question = asked({"p99_ms": 145.0}, tier={"present": present})

@@ -430,7 +430,7 @@ def test_the_bootstraps_bound_holds_about_as_often_as_it_says(shape: float, leas
     ("count", "years", "prior", "named"),
     [(-1, 1.0, {}, "count"), (1.5, 1.0, {}, "count"), (True, 1.0, {}, "count"),
      (1, -1.0, {}, "node_years"), (1, math.nan, {}, "node_years"), (1, math.inf, {}, "node_years"),
-     (1, "2", {}, "node_years"), (3, 0.0, {}, "no time at all"),
+     (1, "2", {}, "node_years"), (3, 0.0, {}, "some time of observation"),
      (0, 1.0, {"prior_count": 0.0}, "prior_count"), (0, 1.0, {"prior_count": -0.5}, "prior_count"),
      (0, 1.0, {"prior_years": math.nan}, "prior_node_years")],
 )  # fmt: skip

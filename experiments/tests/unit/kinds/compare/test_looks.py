@@ -1,4 +1,4 @@
-"""When a run of a design that decides ends, what of it counts, and what is kept and shown of it."""
+"""The end of a run that decides: the blocks that count, and the kept and shown values."""
 
 from __future__ import annotations
 

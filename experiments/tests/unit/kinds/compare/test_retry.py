@@ -1,4 +1,4 @@
-"""Which blocks are measured again on a shared host, how often, and what then counts."""
+"""Blocks that are measured again on a shared host, their number, and the ones that count."""
 
 from __future__ import annotations
 
