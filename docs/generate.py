@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from docs.limplock import DATA, TABLE, made
 from docs.provider import provider_parts
 from experiments import kinds
+from experiments.design.cases import Case
 from experiments.design.contracts import COMPARE_MODES, KINDS, POLICIES, PROTOCOLS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
@@ -250,7 +251,12 @@ def pages() -> dict[str, str]:
     made = {
         "role.md": page("role.json", "What a role is.", *model_page(Role)),
         "fleet.md": page("fleet.tfvars", "The machines of an experiment.", *model_page(Fleet)),
-        "experiment.md": page("experiment.toml", "What is done to them.", *model_page(Experiment)),
+        "experiment.md": page(
+            "experiment.toml",
+            "What is done to them.",
+            *model_page(Experiment),
+            *model_page(Case, "cases"),
+        ),
         "nightly.md": page("nightly.toml", "A suite of nights.", *model_page(SuiteFile)),
         "roles.md": roles_page(),
         "kinds.md": kinds_page(),
