@@ -10,11 +10,11 @@ A case is called by its own name, as if it had a folder beside this one.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from core.config_file import ConfigFile, Strict, check, read_toml
 from core.errors import InputError
@@ -32,6 +32,8 @@ class Case(Strict):
     model_config = ConfigDict(extra="allow")
     name: Name
     """The name of the design and of its fleet."""
+    without: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Keys of the folder's that it has not, such as `load.utilisation`."""
 
 
 def names_in(root: Path) -> tuple[str, ...]:
@@ -50,15 +52,25 @@ def folder_of(name: str, root: Path) -> Path | None:
 def read_experiment(directory: Path, case: str | None) -> ConfigFile:
     """The experiment of a design's folder, as it is or as this case has it. Raises InputError."""
     toml = read_toml(directory / FILE)
-    values = {key: value for key, value in toml.values.items() if key != _CASES}
+    values = copy.deepcopy({key: value for key, value in toml.values.items() if key != _CASES})
     listed = toml.values.get(_CASES, [])
     for number, one in enumerate(listed if isinstance(listed, list) else []):
-        if case is not None and check(toml.part(one, _CASES, number), Case).name == case:
-            more = {key: value for key, value in one.items() if key != "name"}
-            if _ARMS in more:
-                values.pop(_ARMS, None)
+        source = toml.part(one, _CASES, number)
+        if case is not None and (asked := check(source, Case)).name == case:
+            more = asked.model_extra or {}
+            for key in (*asked.without, *({_ARMS} & more.keys() & values.keys())):
+                if not _drop(values, key.split(".")):
+                    expected = "keys of what stands above all cases"
+                    raise source.error("without", expected=expected, got=key)
             return toml.over((_CASES, number), merged(values, more))
     return toml.having(values)
+
+
+def _drop(values: JsonObject, path: Sequence[str]) -> bool:
+    """Take a key out; False where it is not there."""
+    for key in path[:-1]:
+        values = values.get(key) or {}
+    return values.pop(path[-1], None) is not None
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:

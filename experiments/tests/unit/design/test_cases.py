@@ -21,6 +21,7 @@ load.rate_per_s = 7
 
 [[cases]]
 name = "night"
+without = ["faults", "interference"]
 arms.alone.settings.web = { policy = "round-robin" }
 [cases.load]
 rate_per_s = 3
@@ -41,6 +42,7 @@ def test_a_case_is_its_folder_s_design_with_other_values_and_a_name_of_its_own(s
     assert night.fleet.model_copy(update={"experiment": base.fleet.experiment}) == base.fleet
     assert list(night.experiment.arms) == ["alone"], "its arms take the place of all others"
     assert (night.experiment.load.rate_per_s, base.experiment.load.rate_per_s) == (3, 5)
+    assert (night.experiment.faults, night.experiment.interference.pattern) == ((), "none")
     assert night.experiment.load.user == base.experiment.load.user
     assert night.experiment.design.seed == base.experiment.design.seed
     assert load_design(shop.parent / "day").experiment.arms == base.experiment.arms
@@ -63,10 +65,11 @@ def test_a_case_is_found_and_listed_as_if_it_had_a_folder(
 @pytest.mark.parametrize(
     ("old", "new", "line", "key"),
     [
-        ("rate_per_s = 3", "rate_per_s = -3", 10, "load.rate_per_s"),
-        ('order = "A"', 'order = "AB"', 12, "design.order"),
-        ('policy = "round-robin"', 'policy = "fastest"', 8, "arms.alone.settings.web.policy"),
+        ("rate_per_s = 3", "rate_per_s = -3", 11, "load.rate_per_s"),
+        ('order = "A"', 'order = "AB"', 13, "design.order"),
+        ('policy = "round-robin"', 'policy = "fastest"', 9, "arms.alone.settings.web.policy"),
         ('name = "night"', 'name = "Night"', 7, "cases.1.name"),
+        ('"faults"', '"fault"', 8, "cases.1.without"),
     ],
 )
 def test_what_is_wrong_in_a_case_is_told_with_its_own_line(
