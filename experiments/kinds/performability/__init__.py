@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.performability.section import FILLED_PER_S, PerformabilitySection
 from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.design.disturbance import Disturbance
-    from experiments.record.result import Findings
-    from experiments.testbed.testbed import Testbed
 
 
 class PerformabilityKind(Kind[PerformabilitySection]):
@@ -43,31 +38,6 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
         fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0
         return settle_s + blocks_s + rests * (section.rest_s + fill_s)
-
-    def measure(self, testbed: Testbed, section: PerformabilitySection) -> None:
-        """Every fault of every block."""
-        from experiments.kinds.performability.measure import measure
-
-        measure(testbed, section)
-
-    def analyse(self, folder: Path) -> Findings:
-        """Figures of each fault's phases, of the failures, and of the year."""
-        from experiments.kinds.performability.analysis import analyse
-
-        return analyse(folder)
-
-    def write_page(self, folder: Path) -> Path:
-        """Each fault over time; what users got, five ways; the year."""
-        from experiments.kinds.performability.page import write_page
-
-        return write_page(folder)
-
-    def print_result(self, result: Result, console: Console, page: Path) -> None:
-        """A line for each fault and arm, and the year."""
-        from experiments.kinds.performability.page import print_performability
-        from experiments.record.result import flat
-
-        print_performability(flat(result), console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """The longest failure, by arm [s]."""

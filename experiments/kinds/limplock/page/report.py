@@ -30,10 +30,10 @@ from experiments.kinds.limplock.windows import (
     read_windows,
 )
 from experiments.record.records import read_table
-from experiments.record.result import flat, stopped_words
+from experiments.record.result import flat
 from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.revert_time import revert_time_words
-from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.report.shell import render_run, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import MISSING, factor, number, plain
@@ -43,12 +43,6 @@ _MOODS = {
     "unread": "void",
 }  # fmt: skip
 _SHORT = {"insufficient": "?", "unread": "unread"}
-_QUESTIONS = {
-    "measurement": "Measured?",
-    "injection": "Faults as asked?",
-    "revert": "All undone?",
-    "cleanup": "Cleaned up?",
-}
 
 
 def write_page(folder: Path) -> Path:
@@ -58,14 +52,12 @@ def write_page(folder: Path) -> Path:
     asked = read_table(folder / ASKED_FILE, ASKED)
     whitebox = read_table(folder / WHITEBOX_FILE, WHITEBOX)
     doses = manifest.get("doses") or []
-    html = render_page(
-        "limplock.html.j2",
-        [Path(__file__).parent],
-        name=result["experiment"],
-        when=str(manifest.get("started_at") or ""),
+    html = render_run(
+        Path(__file__).with_name("limplock.html.j2"),
+        result,
+        manifest,
+        headline(result),
         about=f"{scale_words(left)} of the paper's operations",
-        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
-        verdicts=chips(result["verdicts"], _QUESTIONS),
         summary=summary_table(result),
         zones=zone_figures(result.get("zones") or (), result["arms"]),
         zone_table=zone_table(result.get("zones") or ()),
@@ -85,7 +77,6 @@ def write_page(folder: Path) -> Path:
         dose_notes=dose_notes(doses),
         undone=revert_time_words(result.get("undone")),
         abandoned=result["abandoned"],
-        repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
 
@@ -295,7 +286,7 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
     return Table("stream-table", "Every stream of probes", head, rows) if rows else None
 
 
-def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
+def print_result(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """Both tables, the verdicts that failed, and the page's path."""
     title = f"{result['experiment']}, run {result['run']}"
     tables = (summary_table(result), scenario_table(result), zone_table(result.get("zones") or ()))

@@ -7,10 +7,9 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
 from experiments.kinds.limplock.scenarios import Axis
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import factor, number
@@ -59,39 +58,18 @@ def _curve(one: Searched, colour: str, size: Size) -> Any:
     values = [row["value"] for row in waits]
     ends = [one["points"][0]["at"] / 1.05, one["points"][-1]["at"] * 1.05]
     domain = [min(0.7, min(values) / _MARGIN), max(2.0, max(values) * _MARGIN)]
-    x = alt.X(
-        "at:Q",
-        scale=alt.Scale(type="log", domain=ends, nice=False),
-        axis=alt.Axis(title=AXES[one["axis"]], values=log_ticks(ends), format="~g"),
-    )
-    y = alt.Y(
-        "value:Q",
-        scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(title="slowdown (log scale)", values=log_ticks(domain), format="~g"),
-    )
-    line = alt.Chart(data(medians)).mark_line(strokeWidth=1.2, stroke=colour).encode(x=x, y=y)
-    dots = (
-        alt.Chart(data(waits))
-        .mark_point(filled=True, size=36, opacity=0.85)
-        .encode(
-            x=x, y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None)
-        )
-    )
-    shades = [_shade([(z["low"], z["high"]) for z in one["zones"]], 0.28, x)]
-    shades.append(_shade(one["open"], 0.09, x))
-    layers = [*filter(None, shades), line, dots]
+    x = marks.logarithmic(alt.X, "at", AXES[one["axis"]], ends)
+    y = marks.logarithmic(alt.Y, "value", "slowdown (log scale)", domain)
+    zones = [(zone["low"], zone["high"]) for zone in one["zones"]]
+    layers = [
+        marks.shade([{"at": low, "high": high} for low, high in stretches], palette.FAULT.light,
+                    opacity, x=x, x2="high:Q")
+        for stretches, opacity in ((zones, 0.28), (one["open"], 0.09))
+        if stretches
+    ]  # fmt: skip
+    layers += [marks.line(medians, x, y, strokeWidth=1.2, stroke=colour),
+               marks.points(waits, x, y, 36, opacity=0.85)]  # fmt: skip
     return alt.layer(*layers).properties(width=size.plot_width, height=230 if size.small else 300)
-
-
-def _shade(stretches: Sequence[Sequence[float]], opacity: float, x: Any) -> Any | None:
-    rows = [{"at": low, "high": high} for low, high in stretches]
-    if not rows:
-        return None
-    return (
-        alt.Chart(data(rows))
-        .mark_rect(fill=palette.FAULT.light, opacity=opacity)
-        .encode(x=x, x2="high:Q")
-    )
 
 
 def zone_table(found: Sequence[Searched]) -> Table | None:
