@@ -13,7 +13,7 @@ import polars as pl
 from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import ROW, RunInputs, Window, later_bases
+from experiments.kinds.limplock.windows import ROW, RunInputs, Window, by_part, later_bases
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -36,8 +36,7 @@ def courses(
     """
     found = []
     mine = asked.filter(purpose=ROW, outcome="ok")
-    for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        some = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
+    for (arm, row, part), some in by_part(windows).items():
         bases = later_bases(some)
         for window in some:
             if window.scenario == BASE:

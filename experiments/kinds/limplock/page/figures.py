@@ -13,7 +13,7 @@ import polars as pl
 from core.chart_style import Rows, data
 from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window
+from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window, by_part
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -141,8 +141,7 @@ def course_figures(
 ) -> list[Figure]:
     """Of each row and arm the last repeat that has a scenario."""
     found = []
-    for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
+    for mine in by_part(windows).values():
         last = max((w.repeat for w in mine if w.scenario != BASE), default=None)
         if last is not None:
             course = sorted((w for w in mine if w.repeat == last), key=lambda w: w.start_s)
