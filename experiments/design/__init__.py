@@ -5,6 +5,6 @@ Read `design.py` first: `load_design` reads both files of a design, checks each 
 tiers (`roles.py`). `contracts.py` says what the agents can do, `text.py` writes both files.
 """
 
-from experiments.design.design import Design, designs_available, is_path, load_design
+from experiments.design.design import Check, Design, designs_available, is_path, load_design
 
-__all__ = ["Design", "designs_available", "is_path", "load_design"]
+__all__ = ["Check", "Design", "designs_available", "is_path", "load_design"]

@@ -6,7 +6,7 @@ A design that `sparecraft adopt` made from a plan has that `plan.json` too: the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -37,6 +37,8 @@ from experiments.design.workloads import Workload, find_workloads
 
 Section = TypeVar("Section", bound=Strict)
 
+Check = tuple[str, bool, str, str]
+"""A dotted key of experiment.toml, whether it is wrong, what was expected and what came."""
 DESIGNS = Path(__file__).resolve().parents[1] / "designs"
 
 
@@ -74,9 +76,23 @@ class Design:
 
         Raises InputError with file, line and key; a table that is not there is an empty one.
         """
-        source = self.source or ConfigFile(self.directory / "experiment.toml", {})
-        own = source.section(kind or self.experiment.kind)
+        own = self._source.section(kind or self.experiment.kind)
         return check(own.having({**own.values, **(options or {})}), model)
+
+    def error(self, key: str, expected: str, got: str, hint: str = "Correct it.") -> InputError:
+        """An InputError at a dotted key of experiment.toml."""
+        parts = (int(part) if part.isdigit() else part for part in key.split("."))
+        return self._source.error(*parts, expected=expected, got=got, hint=hint)
+
+    def refuse(self, checks: Iterable[Check], hint: str = "Correct it.") -> None:
+        """Raises InputError at the first key that is wrong."""
+        for key, wrong, expected, got in checks:
+            if wrong:
+                raise self.error(key, expected, got, hint)
+
+    @property
+    def _source(self) -> ConfigFile:
+        return self.source or ConfigFile(self.directory / "experiment.toml", {})
 
 
 def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:

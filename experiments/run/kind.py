@@ -48,10 +48,15 @@ class Kind(Generic[SectionT]):
     calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
     varies: ClassVar[bool] = False  # whether its load may have stages or a trace
     decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
+    is_open_ended: ClassVar[bool] = (
+        False  # whether it finds out while it measures how long it takes
+    )
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: SectionT) -> None:
-        """Raises InputError where design and section do not fit."""
+        """Raises InputError where design and section do not fit, as the section's own `check`."""
+        if (own := getattr(section, "check", None)) is not None:
+            own(design)
 
     def check_host(self, design: Design, section: SectionT, platform: Platform) -> None:
         """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
@@ -71,6 +76,8 @@ class Kind(Generic[SectionT]):
         from experiments.design.schedule import load_length_s
 
         del section
+        if self.is_open_ended:
+            return None
         return load_length_s(design.experiment) if self.needs_fleet else 0.0
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any] | None:

@@ -10,7 +10,6 @@ from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
     from core.runfiles.result import Result
-    from experiments.design import Design
 
 
 class CapacityKind(Kind[CapacitySection]):
@@ -19,14 +18,8 @@ class CapacityKind(Kind[CapacitySection]):
     name = "capacity"
     summary = "what one node carries within a limit of p95, step by step (PCRAFT V.B)"
     Section = CapacitySection
+    is_open_ended = True
     analyses = "result.analyse"
-
-    def check(self, design: Design, section: CapacitySection) -> None:
-        """One node, nothing that disturbs it."""
-        section.check(design)
-
-    def load_s(self, design: Design, section: CapacitySection) -> None:
-        """As many steps as it takes."""
 
     def levels(self, result: Result) -> Mapping[str, float]:
         """NodT of each workload [1/s], and the node's utilisation at it."""

@@ -26,10 +26,6 @@ class FailoverKind(Kind[FailoverSection]):
     Section = FailoverSection
     needs_load = False
 
-    def check(self, design: Design, section: FailoverSection) -> None:
-        """A tier whose role says how its clients are started, and a strategy for each arm."""
-        section.check(design)
-
     def disturbs(self, design: Design, section: FailoverSection) -> Sequence[Disturbance]:
         """Each fault, on the server in use."""
         from experiments.design.disturbance import of_fault

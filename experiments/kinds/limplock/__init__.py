@@ -26,15 +26,12 @@ class LimplockKind(Kind[LimplockSection]):
         "every operation ends at its limit, and one machine of a tier limps at a time"
     )
     Section = LimplockSection
+    is_open_ended = True
     measures = "measure.blocks.measure"
     analyses = "judge.result.analyse"
     draws = "page.report.write_page"
     prints = "page.report.print_result"
     needs_load = False
-
-    def check(self, design: Design, section: LimplockSection) -> None:
-        """Rows that are known, of systems that the fleet runs."""
-        section.check(design)
 
     def check_host(self, design: Design, section: LimplockSection, platform: Platform) -> None:
         """Memory for all machines and clients, where the machines are here."""
@@ -49,9 +46,6 @@ class LimplockKind(Kind[LimplockSection]):
         from experiments.kinds.limplock.dry_run import disturbances
 
         return disturbances(design, section)
-
-    def load_s(self, design: Design, section: LimplockSection) -> None:
-        """As long as the rows take."""
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """Operation, node and cluster of each row at its worst, as letters."""

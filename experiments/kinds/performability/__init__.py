@@ -21,10 +21,6 @@ class PerformabilityKind(Kind[PerformabilitySection]):
     summary = "what users get under each fault, phase by phase, and in a year of them"
     Section = PerformabilitySection
 
-    def check(self, design: Design, section: PerformabilitySection) -> None:
-        """Faults that end, with time before and after; nothing else that disturbs."""
-        section.check(design)
-
     def disturbs(self, design: Design, section: PerformabilitySection) -> Sequence[Disturbance]:
         """The operator's restarts where a tier does not recover."""
         return section.restarts(design)

@@ -19,6 +19,7 @@ class TuneKind(Kind[TuneSection]):
     name = "tune"
     summary = "the replication factors, found on the live fleet (sPARE Alg. 1)"
     Section = TuneSection
+    is_open_ended = True
     analyses = "result.analyse"
     calibrates = True
 
@@ -33,9 +34,6 @@ class TuneKind(Kind[TuneSection]):
         from experiments.kinds.tune.measure import tuning_design
 
         return tuning_design(design, section)
-
-    def load_s(self, design: Design, section: TuneSection) -> None:
-        """As many windows as it takes."""
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """The chosen r."""

@@ -256,5 +256,6 @@ def test_a_reference_that_cannot_be_is_refused_with_its_place(
     tmp_path: Path, design: str, was: str, now: str, got: str
 ) -> None:
     error = refused(tmp_path, design, was, now)
-    assert error.place == f"{tmp_path}/limplock-zookeeper/experiment.toml: limplock.reference"
+    assert error.place.startswith(f"{tmp_path}/limplock-zookeeper/experiment.toml:")
+    assert error.place.endswith(": limplock.reference")
     assert got in str(error)
