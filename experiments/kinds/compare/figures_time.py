@@ -158,10 +158,7 @@ def _slo_rules(limits: Mapping[str, float], domain: list[float], x: Any, y: Any)
     label = base.mark_text(
         align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11, fill=palette.MARKER.light
     )
-    return alt.layer(
-        rule.encode(y=y),
-        label.encode(x=x, y=y, text="label:N"),
-    )
+    return alt.layer(rule.encode(y=y), label.encode(x=x, y=y, text="label:N"))
 
 
 def _points(run: RunFolder, size: Size, x: Any, y: Any) -> Any:

@@ -100,11 +100,7 @@ def demerits_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) ->
 def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
     """Shares of requests above each threshold (Fig. 18)."""
     rows = [
-        {
-            "what": f"above {limit} s",
-            "value": share,
-            **_look(fault, arm, arms),
-        }
+        {"what": f"above {limit} s", "value": share, **_look(fault, arm, arms)}
         for fault in faults
         for arm, one in fault["arms"].items()
         for limit, share in one["failure"]["share_above_s"].items()

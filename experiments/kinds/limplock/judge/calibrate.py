@@ -125,9 +125,7 @@ SCENARIOS = (
         ("under-dosed", "under-dosed", "under-dosed"),
     ),
     Scenario(
-        "threads for each stage",
-        lambda rng: _cluster(rng, design="stages"),
-        ("yes", "no", "no"),
+        "threads for each stage", lambda rng: _cluster(rng, design="stages"), ("yes", "no", "no")
     ),
     Scenario(
         "threads for all, a crash",

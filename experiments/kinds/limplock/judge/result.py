@@ -270,10 +270,7 @@ def _cut(windows: Iterable[Window]) -> int:
 
 
 def _remedies(
-    windows: Sequence[Window],
-    found: Sequence[Mapping[str, Any]],
-    reference: str | None,
-    rule: Rule,
+    windows: Sequence[Window], found: Sequence[Mapping[str, Any]], reference: str | None, rule: Rule
 ) -> list[dict[str, object]] | None:
     """Of arms that are remedies, each side with its verdicts of node and cluster; None where the
     design does not say so.
@@ -386,11 +383,7 @@ def _json(found: Limplock) -> Judged:
             for one in found.nodes
         ],
         "streams": [
-            {
-                **asdict(one.stream),
-                **_judged(one.judgement),
-                "down": one.down,
-            }
+            {**asdict(one.stream), **_judged(one.judgement), "down": one.down}
             for one in found.streams
         ],
     }

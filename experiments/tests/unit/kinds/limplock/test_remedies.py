@@ -24,13 +24,7 @@ from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.windows import (
-    ASKED,
-    ASKED_FILE,
-    PROBE,
-    Window,
-    read_windows,
-)
+from experiments.kinds.limplock.windows import ASKED, ASKED_FILE, PROBE, Window, read_windows
 from experiments.record.records import read_table, write_json, write_table
 from experiments.record.result import flat
 from experiments.tests.limplock_fixture import (
