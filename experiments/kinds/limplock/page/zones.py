@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from experiments.kinds.limplock.page.words import bounds, slowed
 from experiments.kinds.limplock.scenarios import Axis
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
@@ -82,14 +83,12 @@ def zone_table(found: Sequence[Searched]) -> Table | None:
 
 def _zone(one: Searched, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
     ratio = zone["ratio"]
-    least = "at least " if ratio["at_least"] else ""
-    high = "" if ratio["high"] is None else f" to {number(ratio['high'])}"
     return (
         named(f"{one['row']}, {one['arm']}"),
         Cell(_between(one, (zone["low"], zone["high"]))),
         Cell(
-            f"{least}{factor(ratio['factor'])} {'slower' if zone['worse'] else 'faster'}",
-            about=f"{number(ratio['low'])}{high}" if high else f"{number(ratio['low'])} or more",
+            f"{slowed(ratio)} {'slower' if zone['worse'] else 'faster'}",
+            about=bounds(ratio),
             mood="bad" if zone["worse"] else "good",
         ),
         Cell(f"{number(zone['elasticity'])} or more"),
@@ -126,14 +125,10 @@ def _none(one: Searched) -> str:
         return f"Nothing was measured ({one['row']}, {one['arm']})."
     slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
             for key, choose in (("least", min), ("most", max))}  # fmt: skip
-    said = [_slowed(slow[key]["median"]) for key in ("least", "most")]
+    said = [slowed(slow[key]["median"], "seconds") for key in ("least", "most")]
     wide = " or between ".join(_between(one, stretch) for stretch in one["open"])
     return (
         f"No danger zone is shown between {_between(one, [points[0]['at'], points[-1]['at']])} "
         f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values"
         f"{f'; not decided between {wide}' if wide else ''}."
     )
-
-
-def _slowed(middle: Mapping[str, Any]) -> str:
-    return f"{'at least ' if middle['at_least'] else ''}{factor(middle['seconds'])}"
