@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -18,120 +19,108 @@ from experiments.report.figures import Figure, drawn
 from experiments.report.layout import Size
 
 _CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
+_NEVER = "No request was measured during a failure."
+
+Fault = Mapping[str, Any]
 
 
-def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Requests served, and time waited, while each failure lasted (Fig. 14)."""
-    rows = [
-        {"what": what, "value": value / one["repeats"], **_look(fault, arm, arms)}
-        for fault in faults
-        for arm, one in fault["arms"].items()
-        for what, value in (
-            ("requests answered well", one["failure"]["ok"]),
-            ("waited in all, s", waited_s(one["failure"])),
-        )
-    ]
-    caption = (
+@dataclass(frozen=True)
+class _Dots:
+    """A figure of an arm's values under each fault, a panel for each."""
+
+    identity: str
+    title: str
+    caption: str
+    values: Callable[[Mapping[str, Any]], Iterable[tuple[str, float | None]]]
+    top: float | None = None  # of the usual axis
+    without: bool = False  # a line of no fault too
+
+
+_DOTS = (
+    _Dots(  # Fig. 14
+        "totals",
+        "Throughput and latency in all",
         "While the failure lasted, which is not equally long: only arms under the same fault can "
-        "be compared. Means of repeats."
-    )
-    return _dots("totals", "Throughput and latency in all", caption, rows, arms, top=None)
-
-
-def averages_figure(
-    faults: Sequence[Mapping[str, Any]], before: Mapping[str, Any], arms: Sequence[str]
-) -> Figure:
-    """The same a second and a request, and without a fault (Fig. 15); standard deviations."""
-    none: Mapping[str, Any] = {"name": "no fault"}
-    asked = [(none, arm, one) for arm, one in before.items()]
-    asked += [(f, arm, one["failure"]) for f in faults for arm, one in f["arms"].items()]
-    rows = [
-        {"what": what, "value": value, **_look(fault, arm, arms)}
-        for fault, arm, one in asked
-        for what, value in (
-            ("answered well a second", one["goodput_per_s"]),
-            ("trimmed-mean latency, ms", one["trimmed_mean_ms"]),
-            ("standard deviation, ms", one["sd_ms"]),
-        )
-        if value is not None
-    ]
-    caption = (
+        "be compared. Means of repeats.",
+        lambda arm: (
+            ("requests answered well", arm["failure"]["ok"] / arm["repeats"]),
+            ("waited in all, s", waited_s(arm["failure"]) / arm["repeats"]),
+        ),
+    ),
+    _Dots(  # Fig. 15
+        "averages",
+        "Throughput and latency on average",
         "While the failure lasted. The mean is of the middle 95 % of all requests, failed ones at "
-        "the time-out; the standard deviation is of all."
-    )
-    return _dots("averages", "Throughput and latency on average", caption, rows, arms, top=None)
-
-
-def shares_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Goodput and punctuality of each failure (Fig. 15 and 16)."""
-    rows = [
-        {"what": what, "value": one["failure"][key], **_look(fault, arm, arms)}
-        for fault in faults
-        for arm, one in fault["arms"].items()
-        for what, key in (("goodput", "goodput"), ("punctuality", "punctuality"))
-        if one["failure"][key] is not None
-    ]
-    caption = (
+        "the time-out; the standard deviation is of all.",
+        lambda arm: (
+            ("answered well a second", arm["failure"]["goodput_per_s"]),
+            ("trimmed-mean latency, ms", arm["failure"]["trimmed_mean_ms"]),
+            ("standard deviation, ms", arm["failure"]["sd_ms"]),
+        ),
+        without=True,
+    ),
+    _Dots(  # Fig. 15 and 16
+        "shares",
+        "Goodput and punctuality during each failure",
         "While the failure lasted. Goodput: requests that were answered well, of all. Punctuality: "
         "the ideal mean latency over the measured one. 1 is as without a fault; "
-        "above 1: who fails at once does not wait."
-    )
-    return _dots("shares", "Goodput and punctuality during each failure", caption, rows, arms)
-
-
-def demerits_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Demerits of one fault (Fig. 19)."""
-    rows = [
-        {
-            "what": "demerits of one fault",
-            "value": one["cost"]["demerits"]["median"],
-            **_look(fault, arm, arms),
-        }
-        for fault in faults
-        for arm, one in fault["arms"].items()
-    ]
-    caption = (
+        "above 1: who fails at once does not wait.",
+        lambda arm: ((key, arm["failure"][key]) for key in ("goodput", "punctuality")),
+        top=1.0,
+    ),
+    _Dots(  # Fig. 19
+        "demerits",
+        "Demerits of each fault",
         "8 for a time-out, 2 for a connection given up, 1 for one refused or a wrong answer, 1 for "
-        "each second above the ideal; of all requests while the failure lasted, median of repeats."
-    )
-    return _dots("demerits", "Demerits of each fault", caption, rows, arms, top=None)
+        "each second above the ideal; of all requests while the failure lasted, median of repeats.",
+        lambda arm: [("demerits of one fault", arm["cost"]["demerits"]["median"])],
+    ),
+    _Dots(  # Fig. 18
+        "thresholds",
+        "How often a request exceeds a threshold",
+        "The share of all requests during the failure that took longer, failed ones included.",
+        lambda arm: (
+            (f"above {limit} s", share) for limit, share in arm["failure"]["share_above_s"].items()
+        ),
+        top=1.0,
+    ),
+)
 
 
-def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Shares of requests above each threshold (Fig. 18)."""
+def dots_figures(
+    faults: Sequence[Fault], before: Mapping[str, Any], arms: Sequence[str]
+) -> list[Figure]:
+    """All of `_DOTS`; `before` has the arms without a fault."""
+    none = {"name": "no fault", "arms": {arm: {"failure": one} for arm, one in before.items()}}
+    return [_dots(one, [none, *faults] if one.without else faults, arms) for one in _DOTS]
+
+
+def _dots(dots: _Dots, faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
     rows = [
-        {"what": f"above {limit} s", "value": share, **_look(fault, arm, arms)}
+        {"what": what, "value": value, **_look(fault, arm, arms)}
         for fault in faults
         for arm, one in fault["arms"].items()
-        for limit, share in one["failure"]["share_above_s"].items()
-        if share is not None
+        for what, value in dots.values(one)
+        if value is not None
     ]
-    caption = "The share of all requests during the failure that took longer, failed ones included."
-    return _dots("thresholds", "How often a request exceeds a threshold", caption, rows, arms)
+    if not rows:
+        return Figure(dots.identity, dots.title, "", (), {}, _NEVER)
+    return drawn(
+        dots.identity,
+        dots.title,
+        dots.caption,
+        marks.arm_keys(arms),
+        lambda size: _panels(rows, dots.top, size),
+    )
 
 
-def _look(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> Row:
+def _look(fault: Fault, arm: str, arms: Sequence[str]) -> Row:
     return {
         "fault": fault["name"],
         "arm": arm,
         "colour": palette.arm_colour(arms, arm).light,
         "shape": palette.arm_shape(arms, arm),
     }
-
-
-def _dots(
-    identity: str,
-    title: str,
-    caption: str,
-    rows: Rows,
-    arms: Sequence[str],
-    top: float | None = 1.0,
-) -> Figure:
-    """A panel for each `what`, a line for each fault, a point for each arm."""
-    if not rows:
-        return Figure(identity, title, "", (), {}, "No request was measured during a failure.")
-    legend = marks.arm_keys(arms)
-    return drawn(identity, title, caption, legend, lambda size: _panels(rows, top, size))
 
 
 def _panels(rows: Rows, top: float | None, size: Size) -> Any:
@@ -154,7 +143,7 @@ def _panels(rows: Rows, top: float | None, size: Size) -> Any:
     return marks.in_rows(panels, across)
 
 
-def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
+def box_figure(faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
     """Latencies during each failure: box from quartile to quartile, whiskers from 5 to 95 %
     (Fig. 17)."""
     rows = [
@@ -165,7 +154,7 @@ def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figu
     ]
     title = "Latency during each failure"
     if not rows:
-        return Figure("box", title, "", (), {}, "No request was measured during a failure.")
+        return Figure("box", title, "", (), {}, _NEVER)
     caption = (
         "Of all requests while the failure lasted, failed ones at the time-out. Box: the "
         "middle half, line: the median; whiskers: from 5 to 95 %; diamond: the mean."
@@ -199,7 +188,7 @@ def _boxes(rows: Rows, size: Size) -> Any:
     )
 
 
-def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
+def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:
     """The number of requests beyond any threshold: what the report would have drawn (5.5)."""
     rows = []
     for index, fault in enumerate(faults):
@@ -214,7 +203,7 @@ def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
                 rows += [{"ms": ms, "share": share, **look} for ms, share in pairs]
     title = "How often a request exceeds any threshold"
     if not rows:
-        return Figure("exceedance", title, "", (), {}, "No request was measured during a failure.")
+        return Figure("exceedance", title, "", (), {}, _NEVER)
     caption = (
         "The share of all requests during the failure that took longer, failed ones included; "
         "dotted: the thresholds above."

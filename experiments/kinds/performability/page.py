@@ -42,11 +42,7 @@ def write_page(folder: Path) -> Path:
         operator=run.section.operator,
         rates=tables.rates_table(year, faults) if year else None,
         merits=[
-            figures.totals_figure(faults, run.arms),
-            figures.averages_figure(faults, found.get("before", {}), run.arms),
-            figures.shares_figure(faults, run.arms),
-            figures.demerits_figure(faults, run.arms),
-            figures.thresholds_figure(faults, run.arms),
+            *figures.dots_figures(faults, found.get("before", {}), run.arms),
             figures.box_figure(faults, run.arms),
             figures.exceedance_figure(run, faults),
         ],
