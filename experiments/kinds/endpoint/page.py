@@ -105,8 +105,7 @@ def print_result(folder: Path, console: Console, page: Path) -> None:
     run = read_folder(folder)
     tables = [slo_table(run), whole_table(run.summary), stage_table(run), *operation_tables(run)]
     for table in tables:
-        if table is not None:
-            print_table(table, console)
+        print_table(table, console)
     print_reasons(run.summary.get("verdicts") or {}, console)
     for note in slo_notes(run):
         console.print(note, markup=False, highlight=False)

@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from core.chart_style import Rows, data
-from experiments.kinds.failover.analysis import PARTS
+from experiments.kinds.failover.client import PARTS
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size

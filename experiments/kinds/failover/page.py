@@ -139,8 +139,7 @@ def print_result(result: Mapping[str, Any], console: Console, page: Path) -> Non
     for matrix in tables.matrix_tables(result["rows"]):
         print_table(matrix, console)
     print_table(tables.parts_table(result["rows"]), console)
-    if calls := tables.calls_table(result["rows"]):
-        print_table(calls, console)
+    print_table(tables.calls_table(result["rows"]), console)
     if result["planned"]:
         print_table(tables.bought_table(result["rows"], result["planned"]["availability"]), console)
     print_reasons(result["verdicts"], console)
