@@ -45,6 +45,7 @@ from experiments.kinds.failover.section import FailoverSection
 from experiments.kinds.failover.tables import bought_table, calls_table
 from experiments.record.records import write_json, write_table
 from experiments.record.result import result_of
+from experiments.tests.manifest_fixture import made_manifest
 from experiments.tests.spec_fixture import refused
 
 EVERY_S = 4.0
@@ -240,12 +241,8 @@ def run_folder(
     )  # fmt: skip
     blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": index, "audit": audit}
               for index, arm in enumerate(("nothing", "open"))]  # fmt: skip
-    fine = {"ok": True, "reasons": []}
-    write_json(tmp_path / "manifest.json", {
-        "experiment": "failover", "run": "r", "blocks": blocks,
-        "spec": {"failover": section.model_dump(mode="json")},
-        "verdicts": dict.fromkeys(("measurement", "injection", "revert", "cleanup"), fine),
-    })  # fmt: skip
+    spec = {"failover": section.model_dump(mode="json")}
+    write_json(tmp_path / "manifest.json", made_manifest("failover", blocks=blocks, spec=spec))
     write_table(tmp_path / INVOCATIONS_FILE, invocations(), INVOCATIONS)
     write_json(tmp_path / STRIKES_FILE, list(struck))
     write_json(tmp_path / HISTORY_FILE, [])
