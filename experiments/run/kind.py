@@ -48,9 +48,7 @@ class Kind(Generic[SectionT]):
     calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
     varies: ClassVar[bool] = False  # whether its load may have stages or a trace
     decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
-    is_open_ended: ClassVar[bool] = (
-        False  # whether it finds out while it measures how long it takes
-    )
+    is_open_ended: ClassVar[bool] = False  # whether only the run tells how long it takes
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: SectionT) -> None:
