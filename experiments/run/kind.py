@@ -29,14 +29,15 @@ SectionT = TypeVar("SectionT", bound=Strict)
 
 class Kind(Generic[SectionT]):
     """One folder of kinds. Its `__init__.py` is read to list them, so what a method needs is
-    imported in the method; `measures` and its like name a function in a module of the folder.
+    imported in the method; `measures` names a class in a module of the folder, `analyses` and
+    the next two a function.
 
     name: the folder's; Section: the model of the table `[NAME]` in experiment.toml.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    measures: ClassVar[str] = "measure.measure"  # (testbed, section)
+    measures: ClassVar[str]  # (testbed, section), whose method `measure` measures
     analyses: ClassVar[str] = "analysis.analyse"  # (folder) -> Findings
     draws: ClassVar[str] = "page.write_page"  # (folder) -> Path
     prints: ClassVar[str] = "page.print_result"  # (head and body in one, console, page)
@@ -87,7 +88,7 @@ class Kind(Generic[SectionT]):
     def measure(self, testbed: Testbed, section: SectionT) -> None:
         """Everything that is measured; `testbed.keep` makes sure that it is written, also when the
         run is cut short."""
-        self._own(self.measures)(testbed, section)
+        self._own(self.measures)(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """The findings of a run's files; the runner's manifest.json is one of them."""

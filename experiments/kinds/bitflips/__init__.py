@@ -24,6 +24,7 @@ class BitflipsKind(Kind[BitflipsSection]):
         "under a time limit of its own"
     )
     Section = BitflipsSection
+    measures = "measure.Campaign"
     needs_fleet = False
     needs_load = False
 

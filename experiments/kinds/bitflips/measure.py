@@ -89,11 +89,6 @@ class Price(Cost):
     repeat: int
 
 
-def measure(testbed: Testbed, section: BitflipsSection) -> None:
-    """Every injection into every program and variant, then the price in speed."""
-    Campaign(testbed, section).measure()
-
-
 class Campaign:
     """Measures; `testbed.keep` makes sure that what was found is written, whatever happens."""
 

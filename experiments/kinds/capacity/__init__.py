@@ -18,6 +18,7 @@ class CapacityKind(Kind[CapacitySection]):
     name = "capacity"
     summary = "what one node carries within a limit of p95, step by step (PCRAFT V.B)"
     Section = CapacitySection
+    measures = "measure.Sweeps"
     is_open_ended = True
     analyses = "result.analyse"
 

@@ -23,11 +23,6 @@ FIRST_WARM_UP_S = 20.0  # of a first step, on an arm too: caches fill and code i
 _BEYOND_IN_A_ROW = 2  # steps that end the ascent: one may be the host's doing
 
 
-def measure(testbed: Testbed, section: CapacitySection) -> None:
-    """Every sweep of every workload."""
-    Sweeps(testbed, section).measure()
-
-
 class Sweeps:
     """The first sweep looks for the limit; the others repeat its rates, ascending."""
 

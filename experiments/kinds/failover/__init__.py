@@ -24,6 +24,7 @@ class FailoverKind(Kind[FailoverSection]):
         "no load is measured: clients call for a stated time, and one server fails at a time"
     )
     Section = FailoverSection
+    measures = "measure.Blocks"
     needs_load = False
 
     def disturbs(self, design: Design, section: FailoverSection) -> Sequence[Disturbance]:

@@ -62,11 +62,6 @@ class StrikeMade(TypedDict):
     ended_s: float
 
 
-def measure(testbed: Testbed, section: FailoverSection) -> None:
-    """Every block."""
-    Blocks(testbed, section).measure()
-
-
 class Blocks:
     """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
 

@@ -27,7 +27,7 @@ class LimplockKind(Kind[LimplockSection]):
     )
     Section = LimplockSection
     is_open_ended = True
-    measures = "measure.blocks.measure"
+    measures = "measure.blocks.Rows"
     analyses = "judge.result.analyse"
     draws = "page.report.write_page"
     prints = "page.report.print_result"

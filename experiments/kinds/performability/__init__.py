@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.design.disturbance import Disturbance
+    from experiments.testbed.testbed import Testbed
 
 
 class PerformabilityKind(Kind[PerformabilitySection]):
@@ -34,6 +35,12 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
         fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0
         return settle_s + blocks_s + rests * (section.rest_s + fill_s)
+
+    def measure(self, testbed: Testbed, section: PerformabilitySection) -> None:
+        """Every fault in every block."""
+        from experiments.kinds.performability.measure import measure
+
+        measure(testbed, section)
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """The longest failure, by arm [s]."""

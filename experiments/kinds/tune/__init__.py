@@ -19,6 +19,7 @@ class TuneKind(Kind[TuneSection]):
     name = "tune"
     summary = "the replication factors, found on the live fleet (sPARE Alg. 1)"
     Section = TuneSection
+    measures = "measure.Tuning"
     is_open_ended = True
     analyses = "result.analyse"
     calibrates = True

@@ -112,11 +112,6 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
     return replace(design, experiment=changed, prediction=None)
 
 
-def measure(testbed: Testbed, section: TuneSection) -> None:
-    """The search."""
-    Tuning(testbed, section).measure()
-
-
 class Tuning:
     """The search on a testbed; everything that it measured is kept, however it ends."""
 

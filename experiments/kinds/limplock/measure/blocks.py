@@ -41,11 +41,6 @@ _WARM_UP_GAP_S = 0.002
 ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to them
 
 
-def measure(testbed: Testbed, section: LimplockSection) -> None:
-    """Every repeat of every row."""
-    Rows(testbed, section).measure()
-
-
 class Rows:
     """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
 
