@@ -32,7 +32,7 @@ INVOCATIONS = pl.Schema(
         "sent": pl.Int32,  # how often; 1 where nothing went wrong
         "needless": pl.Boolean,  # sent a second time, and the first server's reply came first
         "server": pl.String,  # who answered
-        **{f"{part}_ms": pl.Float64() for part in PARTS},
+        **{f"{part}_ms": pl.Float64 for part in PARTS},
     }
 )
 _MOST = 10_000_000  # invocations of a client: it is ended before

@@ -132,8 +132,9 @@ def _panels(rows: Rows, top: float | None, size: Size) -> Any:
     for index, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
         most = max(row["value"] for row in of_what)
-        is_usual = top is not None and top / 10.0 < most <= top
-        high = top if is_usual else most * 1.08 or 1.0
+        high = most * 1.08 or 1.0
+        if top is not None and top / 10.0 < most <= top:
+            high = top
         first = index % across == 0
         axis = alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=200)
         y = alt.Y("fault:N", sort=names, axis=axis)
