@@ -151,6 +151,16 @@ class ConfigFile:
         """Return the same file with other values; its keys keep their lines."""
         return ConfigFile(self.path, values, self._lines, self._below)
 
+    def over(self, at: Key, values: JsonObject) -> ConfigFile:
+        """The same file with values of which some stand in the table `at`, as if at its top."""
+
+        def lines() -> Mapping[Key, int]:
+            own = self._lines()
+            inner = {key[len(at) :]: line for key, line in own.items() if key[: len(at)] == at}
+            return {**own, **{key: line for key, line in inner.items() if key}}
+
+        return ConfigFile(self.path, values, lines, self._below)
+
     def place(self, *key: str | int) -> str:
         """Return `file:line: a.b.c` of a key, with the line of the nearest key in the file."""
         key = (*self._below, *key)
@@ -362,8 +372,12 @@ def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
 
 
 def _table_key(header: str, seen: dict[Key, int]) -> Key:
-    """`[a.b]` is (a, b); the n-th `[[faults]]` is (faults, n)."""
+    """`[a.b]` is (a, b); the n-th `[[faults]]` is (faults, n), and `[faults.c]` below it
+    (faults, n, c)."""
     key: Key = _key_parts(header.strip("[]").strip())
+    for length in range(len(key) - 1, 0, -1):
+        if (last := seen.get(key[:length])) is not None:
+            key = (*key[:length], last, *key[length:])
     if not header.startswith("[["):
         return key
     seen[key] = seen.get(key, -1) + 1

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from docs.limplock import DATA, TABLE, made
 from docs.provider import provider_parts
 from experiments import kinds
+from experiments.design.cases import Case
 from experiments.design.contracts import COMPARE_MODES, KINDS, POLICIES, PROTOCOLS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
@@ -264,6 +265,7 @@ def pages() -> dict[str, str]:
             "experiment.toml",
             "Load, disturbances, arms, SLO and order of an experiment.",
             *model_page(Experiment),
+            *model_page(Case, "cases"),
         ),
         "nightly.md": page("nightly.toml", "A suite of nights.", *model_page(SuiteFile)),
         "roles.md": roles_page(),

@@ -102,8 +102,9 @@ def _fleets(chosen: Chosen) -> tuple[list[FleetRow] | None, str]:
 
 def _own_designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
     """Designs in folders of this one, by what other commands take for them."""
-    found = sorted(path.parent for path in Path().glob("*/experiment.toml"))
-    return [_design_or_trouble(f"./{folder}", runs) for folder in found]
+    from experiments.design import designs_available
+
+    return [_design_or_trouble(f"./{name}", runs) for name in designs_available(Path())]
 
 
 def _design_or_trouble(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
@@ -132,7 +133,7 @@ def _design(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
         "name": name,
         "minutes": None if load_s is None else round(load_s / 60, 1),
         "last": _verdict(max(own, key=lambda run: str(run["run"]))) if own else None,
-        "question": question(design.directory),
+        "question": question(design.directory, design.name),
     }
 
 
@@ -147,12 +148,14 @@ def _verdict(run: _RunRow) -> str:
     return {True: "SLO met", False: "SLO missed", None: undecided}[run["slo_met"]]
 
 
-def question(folder: Path) -> str:
-    """The question of a design: the line of its README that asks it; "" without one."""
+def question(folder: Path, name: str) -> str:
+    """The question of a design: the line of its README that asks it, below the heading of a case;
+    "" without one."""
     readme = folder / "README.md"
-    lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
-    said = [line.removeprefix(_ASKS) for line in lines if line.startswith(_ASKS)]
-    return said[0].partition("?")[0].strip() + "?" if said else ""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    _, _, own = text.partition(f"\n## {name}\n")
+    said = [line for line in (own or text).splitlines() if line.startswith(_ASKS)]
+    return said[0].removeprefix(_ASKS).partition("?")[0].strip() + "?" if said else ""
 
 
 def _runs(results: Path) -> list[_RunRow]:

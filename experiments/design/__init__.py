@@ -6,6 +6,6 @@ of their tiers (`roles.py`). `contracts.py` has the abilities of the agents, `te
 files.
 """
 
-from experiments.design.design import Design, designs_available, is_path, load_design
+from experiments.design.design import Check, Design, designs_available, is_path, load_design
 
-__all__ = ["Design", "designs_available", "is_path", "load_design"]
+__all__ = ["Check", "Design", "designs_available", "is_path", "load_design"]

@@ -6,15 +6,16 @@ A design that `sparecraft adopt` made from a plan has its `plan.json` too, the p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from core.config_file import ConfigFile, Strict, check, raise_all, read_tfvars, read_toml
+from core.config_file import ConfigFile, Strict, check, raise_all, read_tfvars
 from core.errors import InputError
 from experiments.design.arrival_rate import mean_rate_per_s, read_trace
+from experiments.design.cases import folder_of, names_in, read_experiment
 from experiments.design.checks import experiment_problems
 from experiments.design.endpoint import (
     KIND,
@@ -36,6 +37,8 @@ from experiments.design.workloads import Workload, find_workloads
 
 Section = TypeVar("Section", bound=Strict)
 
+Check = tuple[str, bool, str, str]
+"""A dotted key of experiment.toml, whether it is wrong, what was expected and what came."""
 DESIGNS = Path(__file__).resolve().parents[1] / "designs"
 
 
@@ -43,7 +46,7 @@ DESIGNS = Path(__file__).resolve().parents[1] / "designs"
 class Design:
     """A user's request: a fleet, an experiment on it, and where both are written.
 
-    workloads: by name, those of the roles and the design's own.
+    name: its folder's, or its case's; workloads: by name, those of the roles and the design's own.
     """
 
     name: str
@@ -54,6 +57,11 @@ class Design:
     prediction: Prediction | None = None
     workloads: Mapping[str, Workload] = field(default_factory=dict, compare=False, repr=False)
     source: ConfigFile | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The path that a command finds it by: its folder, or its case's name beside that."""
+        return self.directory.with_name(self.name)
 
     @property
     def is_endpoint(self) -> bool:
@@ -68,29 +76,45 @@ class Design:
 
         Raises InputError with file, line and key; a table that is not there is an empty one.
         """
-        source = self.source or ConfigFile(self.directory / "experiment.toml", {})
-        own = source.section(kind or self.experiment.kind)
+        own = self._source.section(kind or self.experiment.kind)
         return check(own.having({**own.values, **(options or {})}), model)
+
+    def error(self, key: str, expected: str, got: str, hint: str = "Correct it.") -> InputError:
+        """An InputError at a dotted key of experiment.toml."""
+        parts = (int(part) if part.isdigit() else part for part in key.split("."))
+        return self._source.error(*parts, expected=expected, got=got, hint=hint)
+
+    def refuse(self, checks: Iterable[Check], hint: str = "Correct it.") -> None:
+        """Raises InputError at the first key that is wrong."""
+        for key, wrong, expected, got in checks:
+            if wrong:
+                raise self.error(key, expected, got, hint)
+
+    @property
+    def _source(self) -> ConfigFile:
+        return self.source or ConfigFile(self.directory / "experiment.toml", {})
 
 
 def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
-    """Names of the designs that come with Sparecraft."""
-    return tuple(sorted(path.parent.name for path in root.glob("*/experiment.toml")))
+    """Names of the designs that come with Sparecraft, or are in another folder."""
+    return names_in(root)
 
 
 def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None = None) -> Design:
     """Read and check a design, given its name or its folder: a Path, and text that can only be a
-    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a name. `seed` goes before the
-    file's.
+    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a built-in one's name. A case
+    is named as if it had a folder of its own. `seed` goes before the file's.
 
     Raises InputError with file, line and key, what was expected and what came.
     """
-    directory = _find(name_or_path, root)
-    toml = read_toml(directory / "experiment.toml")
+    directory, case = find_design(name_or_path, root)
+    toml = read_experiment(directory, case)
     if endpoint := is_endpoint(toml, directory):
         toml, tfvars = with_defaults(toml), fleet_of(directory)
     else:
         tfvars = read_tfvars(directory / "fleet.tfvars")
+    if case is not None:
+        tfvars = tfvars.having({**tfvars.values, "experiment": case})
     toml = _with_seed(toml, seed)
     roles, workloads, fleet, experiment = _all_of(
         lambda: with_role(find_roles(directory)) if endpoint else find_roles(directory),
@@ -109,7 +133,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None
     toml.refuse_all(endpoint_problems(experiment))
     _check_worker(toml, experiment, directory)
     prediction = _prediction(toml, fleet, experiment)
-    name = directory.name
+    name = case or directory.name
     return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
 
 
@@ -167,27 +191,33 @@ def is_path(text: str) -> bool:
     return text in (os.curdir, os.pardir) or os.sep in text
 
 
-def _find(name_or_path: str | Path, root: Path) -> Path:
+def find_design(name_or_path: str | Path, root: Path = DESIGNS) -> tuple[Path, str | None]:
+    """The folder of a design, and the case in it that is meant. Raises InputError."""
     own, built_in = Path(name_or_path), root / name_or_path
-    if isinstance(name_or_path, Path) or is_path(name_or_path):
-        if own.is_dir():
-            return own.resolve()
+    as_path = isinstance(name_or_path, Path) or is_path(name_or_path)
+    if not as_path:
+        found = [one.resolve() for one in (built_in, own) if (one / "experiment.toml").is_file()]
+        if len(set(found)) > 1:
+            raise InputError(
+                f"design {name_or_path}",
+                expected="one design",
+                got=f"two: Sparecraft's own, and the folder {own} here",
+                hint=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
+            )
+        if found:
+            return found[0], None
+    if own.is_dir():
+        return own.resolve(), None
+    for beside in (own.parent,) if as_path else (root, own.parent):
+        if folder := folder_of(own.name, beside):
+            return folder.resolve(), own.name
+    if as_path:
         raise InputError(
             f"design {name_or_path}",
             expected="the folder of a design",
             got="no such folder",
             hint="`sparecraft list` shows the designs that have a name.",
         )
-    found = [one.resolve() for one in (built_in, own) if (one / "experiment.toml").is_file()]
-    if len(set(found)) > 1:
-        raise InputError(
-            f"design {name_or_path}",
-            expected="one design",
-            got=f"two: Sparecraft's own, and the folder {own} here",
-            hint=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
-        )
-    if found or own.is_dir():
-        return found[0] if found else own.resolve()
     near = get_close_matches(str(name_or_path), designs_available(root), n=1)
     raise InputError(
         f"design {name_or_path}",

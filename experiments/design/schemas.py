@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from core.json_object import JsonObject
+from experiments.design.cases import Case
 from experiments.design.contracts import FAULT_KINDS, KINDS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
@@ -20,6 +21,7 @@ def experiment_schema() -> JsonObject:
     """experiment.toml; a kind of fault has its parameters, a kind of experiment its table."""
     schema = Experiment.model_json_schema()
     schema["additionalProperties"] = {"type": "object"}
+    schema["properties"]["cases"] = {"type": "array", "items": Case.model_json_schema()}
     schema["$defs"]["Fault"]["allOf"] = [
         {
             "if": {"properties": {"kind": {"const": kind}}},

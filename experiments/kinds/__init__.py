@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config_file import ConfigFile
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,20 +73,23 @@ def section_of(
     section = design.section(kind.Section, kind.name, options)
     own = design.experiment.kind == kind.name
     if own and (design.experiment.failover is not None) != kind.replaces_machines:
-        raise InputError(
-            f"{design.directory / 'experiment.toml'}: failover",
-            expected=f"{'a' if kind.replaces_machines else 'no'} [failover] in kind {kind.name}",
-            got="none" if kind.replaces_machines else "one",
-            hint='`kind = "schemes"` measures machines that fail and are replaced.',
+        raise design.error(
+            "failover",
+            f"{'a' if kind.replaces_machines else 'no'} [failover] in kind {kind.name}",
+            "none" if kind.replaces_machines else "one",
+            '`kind = "schemes"` measures machines that fail and are replaced.',
         )
     if own and kind.needs_load:
-        _check_load(design)
+        for table in ("load", "phases", "slo"):
+            if table not in design.experiment.model_fields_set:
+                expected = f"this table, kind {kind.name} needs it"
+                raise design.error(table, expected, "nothing", "Add it.")
     if own and design.experiment.design.decide is not None and not kind.decides:
-        raise InputError(
-            f"{design.directory / 'experiment.toml'}: design.decide",
-            expected=f"no such key in kind {kind.name}, which measures all of its repeats",
-            got=f'"{design.experiment.design.decide}"',
-            hint='Leave it out; kind = "compare" ends once its figure is decided.',
+        raise design.error(
+            "design.decide",
+            f"no such key in kind {kind.name}, which measures all of its repeats",
+            f'"{design.experiment.design.decide}"',
+            'Leave it out; kind = "compare" ends once its figure is decided.',
         )
     kind.check(design, section)
     return section
@@ -95,33 +97,21 @@ def section_of(
 
 def _refuse_utilisation(kind: Kind[Any], design: Design) -> None:
     calibrating = [name for name in names() if find(name).calibrates]
-    source = design.source or ConfigFile(design.directory / "experiment.toml", {})
-    raise source.error(
-        "load", "utilisation",
-        expected=f"rate_per_s in kind {kind.name}: only {' and '.join(calibrating)} calibrate",
-        got=f"utilisation = {design.experiment.load.utilisation:g}",
-        hint="State rate_per_s instead.",
-    )  # fmt: skip
+    raise design.error(
+        "load.utilisation",
+        f"rate_per_s in kind {kind.name}: only {' and '.join(calibrating)} calibrate",
+        f"utilisation = {design.experiment.load.utilisation:g}",
+        "State rate_per_s instead.",
+    )
 
 
 def _refuse_varying(kind: Kind[Any], design: Design) -> None:
     key = "stages" if design.experiment.load.stages else "trace"
-    source = design.source or ConfigFile(design.directory / "experiment.toml", {})
-    raise source.error(
-        "load", key,
-        expected=f"no {key} in kind {kind.name}, whose load has one rate at a time: only "
-        f"{' and '.join(name for name in names() if find(name).varies)} let it vary",
-        got=key,
-        hint="State rate_per_s alone.",
-    )  # fmt: skip
-
-
-def _check_load(design: Design) -> None:
-    for table in ("load", "phases", "slo"):
-        if table not in design.experiment.model_fields_set:
-            raise InputError(
-                f"{design.directory / 'experiment.toml'}: {table}",
-                expected="this table, kind " + design.experiment.kind + " needs it",
-                got="nothing",
-                hint="Add it.",
-            )
+    varying = " and ".join(name for name in names() if find(name).varies)
+    raise design.error(
+        f"load.{key}",
+        f"no {key} in kind {kind.name}, whose load has one rate at a time: only {varying} let it "
+        "vary",
+        key,
+        "State rate_per_s alone.",
+    )

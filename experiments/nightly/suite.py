@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +27,8 @@ from core.errors import InputError
 from core.json_object import JsonObject
 from experiments import kinds
 from experiments.design import Design, load_design
+from experiments.design.cases import merged, read_experiment
+from experiments.design.design import find_design
 from experiments.design.schedule import load_length_s
 from experiments.design.text import toml_text
 from experiments.nightly.changes import Watch
@@ -206,46 +206,37 @@ def _member(entry: Entry, beside: Path) -> Member:
     design = load_design(own if own.is_dir() else entry.design)
     if entry.close:
         kinds.check_plans(design, f"{entry.called}: close")
-    digest = digest_of(design.directory, entry.override)
+    digest = digest_of(design.path, entry.override)
     if not entry.override:
-        return Member(entry, design, design.directory, digest)
+        return Member(entry, design, design.path, digest)
     with tempfile.TemporaryDirectory() as folder:  # written again for each run
-        changed = load_design(variant(entry, design.directory, Path(folder)))
-    return Member(entry, changed, design.directory, digest)
+        changed = load_design(variant(entry, design.path, Path(folder)))
+    return Member(entry, changed, design.path, digest)
 
 
-def variant(entry: Entry, directory: Path, into: Path) -> Path:
-    """The folder to run: the design's own, or a copy below `into` with the override in it."""
+def variant(entry: Entry, design: Path, into: Path) -> Path:
+    """The path to run: the design's own, or a copy below `into` with the override in it."""
     if not entry.override:
-        return directory
+        return design
+    directory, case = find_design(design)
     copied = into / entry.called
     shutil.rmtree(copied, ignore_errors=True)
     ignored = shutil.ignore_patterns(*_NOT_RUN)
     shutil.copytree(directory, copied, ignore=ignored)
-    file = copied / "experiment.toml"
-    values = _merged(tomllib.loads(file.read_text(encoding="utf-8")), entry.override)
-    file.write_text(toml_text(values, f"{directory.name}, as the suite has it"), encoding="utf-8")
+    values = merged(read_experiment(directory, case).values, entry.override)
+    text = toml_text(values, f"{design.name}, as the suite has it")
+    (copied / "experiment.toml").write_text(text, encoding="utf-8")
     return copied
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
-    """`above` over `below`; tables are merged, everything else takes the place of what was."""
-    values = copy.deepcopy(dict(below))
-    for key, value in above.items():
-        old = values.get(key)
-        both = isinstance(old, dict) and isinstance(value, Mapping)
-        values[key] = _merged(old, value) if both and old is not None else copy.deepcopy(value)
-    return values
-
-
-def digest_of(directory: Path, override: Mapping[str, Any]) -> str:
+def digest_of(design: Path, override: Mapping[str, Any]) -> str:
     """Twelve hex digits of what a run reads of a design, the override over it; no seed of a night.
 
     Of TOML, HCL and JSON the values count, not how they are written; of programs and roles every
     byte. Words, pictures and what editors leave behind do not count.
     """
-    asked = tomllib.loads((directory / "experiment.toml").read_text(encoding="utf-8"))
-    values = _merged(asked, override)
+    directory, case = find_design(design)
+    values = merged(read_experiment(directory, case).values, override)
     fleet = read_tfvars(directory / "fleet.tfvars").values
     found = hashlib.sha256(_canonical([values, fleet]))
     for file in sorted(directory.rglob("*")):

@@ -13,11 +13,18 @@ import jinja2
 
 from experiments.design.feasible import infeasible_words
 from experiments.record.records import write_bytes
+from experiments.record.result import stopped_words
 from experiments.report import palette
 from experiments.report.svg import dark_rules
 from experiments.report.text import command_line
 
 _HERE = Path(__file__).parent
+QUESTIONS = {
+    "measurement": "Measured?",
+    "injection": "Faults as asked?",
+    "revert": "All undone?",
+    "cleanup": "Cleaned up?",
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,28 @@ def render_page(template: str, folders: Sequence[Path], **values: Any) -> str:
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def render_run(
+    template: Path,
+    result: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    headline: str,
+    questions: Mapping[str, str] = QUESTIONS,
+    **values: Any,
+) -> str:
+    """A run's page: its head, what `values` say, and how it is repeated.
+
+    Parameters: template, a file; result, head and body in one; headline, what was found.
+    """
+    common = {
+        "name": result["experiment"],
+        "when": str(manifest.get("started_at") or ""),
+        "headline": f"{stopped_words(manifest)} {headline}".strip(),
+        "verdicts": chips(result["verdicts"], questions),
+        "repeat": repeat_rows(manifest),
+    }
+    return render_page(template.name, [template.parent], **{**common, **values})
 
 
 def save_page(folder: Path, html: str) -> Path:

@@ -14,10 +14,10 @@ from core.terminal import fitting, say
 from experiments.report.tables import Table
 
 
-def print_table(table: Table, console: Console) -> None:
-    """Print a table of the report; one that is too wide stands on its side. One without rows is
-    not printed: a run that was cut short has such."""
-    if not table.rows:
+def print_table(table: Table | None, console: Console) -> None:
+    """Print a table of the report; one that is too wide stands on its side. None, and one without
+    rows, as of a run that was cut short, is not printed."""
+    if table is None or not table.rows:
         return
     lines = Lines()
     for heading, cell in zip(table.head, table.rows[0], strict=True):

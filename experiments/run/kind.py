@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -27,14 +28,19 @@ SectionT = TypeVar("SectionT", bound=Strict)
 
 
 class Kind(Generic[SectionT]):
-    """One folder beside this file. Its `__init__.py` is read to list the kinds, so what a method
-    needs is imported in the method.
+    """One folder of kinds. Its `__init__.py` is read to list them, so what a method needs is
+    imported in the method; `measures` names a class in a module of the folder, `analyses` and
+    the next two a function.
 
     name: the folder's; Section: the model of the table `[NAME]` in experiment.toml.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    measures: ClassVar[str]  # (testbed, section), whose method `measure` measures
+    analyses: ClassVar[str] = "analysis.analyse"  # (folder) -> Findings
+    draws: ClassVar[str] = "page.write_page"  # (folder) -> Path
+    prints: ClassVar[str] = "page.print_result"  # (head and body in one, console, page)
     Section: type[SectionT] = NoSection  # type: ignore[assignment]  # where a kind names none
     needs_fleet: ClassVar[bool] = True
     needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
@@ -43,10 +49,13 @@ class Kind(Generic[SectionT]):
     calibrates: ClassVar[bool] = False  # whether its load may be a utilisation
     varies: ClassVar[bool] = False  # whether its load may have stages or a trace
     decides: ClassVar[bool] = False  # whether it ends once `[design] decide` is decided
+    is_open_ended: ClassVar[bool] = False  # whether only the run tells how long it takes
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: SectionT) -> None:
-        """Raises InputError where design and section do not fit."""
+        """Raises InputError where design and section do not fit, as the section's own `check`."""
+        if (own := getattr(section, "check", None)) is not None:
+            own(design)
 
     def check_host(self, design: Design, section: SectionT, platform: Platform) -> None:
         """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
@@ -66,6 +75,8 @@ class Kind(Generic[SectionT]):
         from experiments.design.schedule import load_length_s
 
         del section
+        if self.is_open_ended:
+            return None
         return load_length_s(design.experiment) if self.needs_fleet else 0.0
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any] | None:
@@ -77,19 +88,28 @@ class Kind(Generic[SectionT]):
     def measure(self, testbed: Testbed, section: SectionT) -> None:
         """Everything that is measured; `testbed.keep` makes sure that it is written, also when the
         run is cut short."""
-        raise NotImplementedError
+        self._own(self.measures)(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """The findings of a run's files; the runner's manifest.json is one of them."""
-        raise NotImplementedError
+        found: Findings = self._own(self.analyses)(folder)
+        return found
 
     def write_page(self, folder: Path) -> Path:
         """Write report.html from the folder's files, result.json too, and return its path."""
-        raise NotImplementedError
+        page: Path = self._own(self.draws)(folder)
+        return page
 
     def print_result(self, result: Result, console: Console, page: Path) -> None:
         """The result on a terminal; the last line is the page's path."""
-        raise NotImplementedError
+        from experiments.record.result import flat
+
+        self._own(self.prints)(flat(result), console, page)
+
+    def _own(self, function: str) -> Any:
+        """A function of the kind's folder, as MODULE.NAME."""
+        module, _, name = function.rpartition(".")
+        return getattr(import_module(f"{type(self).__module__}.{module}"), name)
 
     def compared_values(self, result: Result) -> Mapping[str, Any]:
         """The columns that `sparecraft compare` puts beside another run's."""

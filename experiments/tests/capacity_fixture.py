@@ -16,6 +16,7 @@ from experiments.kinds.capacity.result import node_findings
 from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
 from experiments.record.records import REQUESTS, write_json
 from experiments.record.result import result_of
+from experiments.tests.manifest_fixture import made_manifest
 
 Floats = NDArray[np.float64]
 LIMIT_MS = 50.0
@@ -23,9 +24,6 @@ ERRORS_MAX = 0.01
 SERVICE_S = 0.002  # of an M/M/1 server: its p95 is 50 ms at 1/0.002 - ln(20)/0.05 = 440/s
 NODT = 1 / SERVICE_S - np.log(20) / (LIMIT_MS / 1e3)
 RATES = (200.0, 260.0, 338.0, 400.0, 430.0, 455.0, 475.0)
-VERDICTS = {
-    name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
-}
 
 
 def _mm1_stays(
@@ -103,17 +101,9 @@ def capacity_result(steps: list[Step]) -> Result:
 
 def manifest() -> dict[str, Any]:
     design = load_design("memcached-capacity")
-    return {
-        "experiment": design.fleet.experiment,
-        "run": "20261122T000000Z",
-        "verdicts": VERDICTS,
-        "seed": 1,
-        "command": ["sparecraft", "run", "memcached-capacity"],
-        "spec": {
-            "fleet": design.fleet.model_dump(mode="json"),
-            "slo": {"max_error_share": ERRORS_MAX},
-        },
-    }
+    fleet = design.fleet.model_dump(mode="json")
+    spec = {"fleet": fleet, "slo": {"max_error_share": ERRORS_MAX}}
+    return made_manifest(design.name, spec=spec)
 
 
 def capacity_page_of(steps: list[Step], folder: Path) -> Path:

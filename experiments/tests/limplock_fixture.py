@@ -30,15 +30,13 @@ from experiments.kinds.limplock.windows import (
 from experiments.record.manifest import spec_json
 from experiments.record.records import write_json, write_table
 from experiments.record.result import result_of
+from experiments.tests.manifest_fixture import made_manifest
 
 MACHINES = ("ensemble-1", "ensemble-2", "ensemble-3")
 KNOWN = rows()
 BASE_S = 4.0
 FAULT_S = 6.0
 PROBE_S = 0.002
-VERDICTS = {
-    name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
-}
 Slow = Callable[[str, str, bool], float]
 """How many times slower a probe is, by scenario, operation, and whether its node limps."""
 
@@ -206,8 +204,5 @@ def written(
 
 def manifest_of(section: LimplockSection) -> dict[str, Any]:
     design = load_design("limplock-zookeeper")
-    return {"experiment": design.fleet.experiment, "run": "20261124T000000Z", "platform": "local",
-            "started_at": "2026-11-24T00:00:00+00:00", "verdicts": VERDICTS, "seed": 1,
-            "command": ["sparecraft", "run", "limplock-zookeeper"],
-            "spec": spec_json(design, {"limplock": section.model_dump(mode="json")}),
-            "doses": []}  # fmt: skip
+    spec = spec_json(design, {"limplock": section.model_dump(mode="json")})
+    return made_manifest(design.name, spec=spec, doses=[])

@@ -24,6 +24,7 @@ from experiments.kinds.performability.section import Operator
 from experiments.record.manifest import spec_json
 from experiments.record.records import ARBITERS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import result_of
+from experiments.tests.manifest_fixture import made_manifest
 from experiments.tests.report_fixture import T0, event
 
 NOTICED_S = 3.0
@@ -32,7 +33,6 @@ LOST_EVERY = 4  # requests, of which one is lost
 QUICK_MS, SLOW_MS, TIME_OUT_MS = 20.0, 100.0, 2000.0
 RESET_S = 2.0
 _GAP_S = 3.0
-_VERDICTS = ("measurement", "injection", "revert", "cleanup")
 
 
 def write_run(folder: Path, name: str = "redis-faults") -> Result:
@@ -55,17 +55,13 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
     for line in events:
         log.append(line)
     log.close()
-    manifest = {
-        "experiment": design.fleet.experiment, "run": "20261124T000000Z", "platform": "local",
-        "started_at": T0.isoformat(), "seed": 1, "command": ["sparecraft", "run", name],
-        "verdicts": {name: {"ok": True, "reasons": []} for name in _VERDICTS},
-        "fills": [
-            {"repeat": index, "arm": arm, "requests": 1000, "failed": 0, "took_s": 1.0,
-             "sources": {"disk": 0.1, "memory": 0.9}}
-            for index, arm in enumerate(design.experiment.arms)
-        ],
-        "spec": spec_json(design, {kind.name: section.model_dump(mode="json")}),
-    }  # fmt: skip
+    fills = [
+        {"repeat": index, "arm": arm, "requests": 1000, "failed": 0, "took_s": 1.0,
+         "sources": {"disk": 0.1, "memory": 0.9}}
+        for index, arm in enumerate(design.experiment.arms)
+    ]  # fmt: skip
+    spec = spec_json(design, {kind.name: section.model_dump(mode="json")})
+    manifest = made_manifest(name, started_at=T0.isoformat(), fills=fills, spec=spec)
     write_json(folder / "manifest.json", manifest)
     result = result_of(kind.name, manifest, kind.analyse(folder))
     write_json(folder / "result.json", result)

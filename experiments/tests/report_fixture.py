@@ -9,7 +9,7 @@ it exists so that metrics and report have every file, with plausible shapes and 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -23,6 +23,7 @@ from core.runfiles.events import Dose
 from experiments.record.metrics.summary import summarize, summarize_run
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import flat, result_of
+from experiments.tests.manifest_fixture import VERDICTS
 from optimizer.tests.synthetic import DB, WEB, arms, machines, tiers
 
 T0 = datetime(2026, 11, 20, 9, 30, 0, tzinfo=UTC)
@@ -359,8 +360,7 @@ def _manifest(
     order: str,
     end_s: float,
 ) -> dict[str, Any]:
-    good: Mapping[str, Any] = {"ok": True, "reasons": []}
-    verdicts = {name: dict(good) for name in ("measurement", "injection", "revert", "cleanup")}
+    verdicts = copy.deepcopy(VERDICTS)
     return {
         "schema": 1, "experiment": title, "run": "20261120T093000Z", "platform": "local",
         "started_at": T0.isoformat(), "ended_at": (T0 + timedelta(seconds=end_s)).isoformat(),

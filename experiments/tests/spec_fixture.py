@@ -14,7 +14,7 @@ import pytest
 from core.errors import InputError
 from experiments.commands.check import checked
 from experiments.design import Design, load_design
-from experiments.design.design import DESIGNS
+from experiments.design.design import find_design
 
 TFVARS = """\
 # the fleet
@@ -98,9 +98,12 @@ def role(design: Path, name: str, stated: Mapping[str, Any], *more: str) -> Path
 
 def refused(folder: Path, name: str, old: str, new: str) -> InputError:
     """The refusal of a design that comes along, with this in its experiment in place of that."""
-    path = Path(shutil.copytree(DESIGNS / name, folder / name)) / "experiment.toml"
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new, 1))
+    directory, case = find_design(name)
+    path = Path(shutil.copytree(directory, folder / directory.name)) / "experiment.toml"
+    text = path.read_text()
+    own = text.index(f'name = "{name}"') if case else 0  # what it has of its own, then all
+    start = text.index(old, own) if old in text[own:] else text.index(old)
+    path.write_text(text[:start] + text[start:].replace(old, new, 1))
     with pytest.raises(InputError) as caught:
-        checked(load_design(path.parent))
+        checked(load_design(folder / name))
     return caught.value

@@ -108,9 +108,7 @@ def analyse(folder: Path) -> Findings:
     return Findings(body, verdicts, found=_silent_shares(pooled))
 
 
-def _split(
-    injections: Iterable[Injection],
-) -> Iterable[tuple[tuple[str, str], list[Injection]]]:
+def _split(injections: Iterable[Injection]) -> Iterable[tuple[tuple[str, str], list[Injection]]]:
     found: dict[tuple[str, str], list[Injection]] = defaultdict(list)
     for one in injections:
         found[one["program"], one["variant"]].append(one)

@@ -114,11 +114,7 @@ def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -
 
     Raises: EnvironmentMissing with what the compiler says.
     """
-    environment = {
-        **os.environ,
-        "SPARECRAFT_HARDEN": variant,
-        "SPARECRAFT_FLIPS_BUILD": sites,
-    }
+    environment = {**os.environ, "SPARECRAFT_HARDEN": variant, "SPARECRAFT_FLIPS_BUILD": sites}
     # Linked statically, so that all addresses of the program are the same in each run.
     command = [str(HARDEN / "sparecraft-cc"), "-O2", "-gline-tables-only", "-static", str(source)]
     made = subprocess.run(

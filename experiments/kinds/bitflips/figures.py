@@ -7,11 +7,9 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import Rows, data
 from experiments.kinds.bitflips.inject import OUTCOMES
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
-from experiments.report.layout import Size
 
 # correct, corrected, detected, crash, hang, silent: the worst has the colour of faults
 _COLOURS = (
@@ -36,23 +34,5 @@ def outcome_figure(
     legend = tuple(
         Key("box", colour, name) for name, colour in zip(OUTCOMES, _COLOURS, strict=True)
     )
-    return drawn(identity, title, caption, legend, lambda size: _bars(bars, size))
-
-
-def _bars(bars: Rows, size: Size) -> Any:
-    names = list(dict.fromkeys(bar["bar"] for bar in bars))
-    return (
-        alt.Chart(data(bars))
-        .mark_bar(size=16)
-        .encode(
-            x=alt.X(
-                "start:Q",
-                scale=alt.Scale(domain=[0, 100]),
-                axis=alt.Axis(title="share of injections, %", tickCount=5),
-            ),
-            x2="end:Q",
-            y=alt.Y("bar:N", sort=names, axis=alt.Axis(title=None)),
-            color=alt.Color("colour:N", scale=None),
-        )
-        .properties(width=size.plot_width - 40, height=26 * len(names))
-    )
+    x = marks.linear(alt.X, "start", "share of injections, %", [0, 100], tickCount=5)
+    return drawn(identity, title, caption, legend, lambda size: marks.stacked_bars(bars, x, size))

@@ -13,8 +13,8 @@ from core.runfiles.result import read_result
 from experiments.kinds.bitflips import tables
 from experiments.kinds.bitflips.analysis import speed_of
 from experiments.kinds.bitflips.figures import outcome_figure
-from experiments.record.result import flat, stopped_words
-from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat
+from experiments.report.shell import render_run, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import percent
 
@@ -25,13 +25,12 @@ def write_page(folder: Path) -> Path:
     """Write report.html from a run's files, whole or not at all."""
     manifest, result = manifest_if_any(folder), flat(read_result(folder))
     programs = list(dict.fromkeys(row["program"] for row in result["rows"]))
-    html = render_page(
-        "bitflips.html.j2",
-        [Path(__file__).parent],
-        name=result["experiment"],
-        when=str(manifest.get("started_at") or ""),
-        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
-        verdicts=chips(result["verdicts"], _QUESTIONS),
+    html = render_run(
+        Path(__file__).with_name("bitflips.html.j2"),
+        result,
+        manifest,
+        headline(result),
+        _QUESTIONS,
         pooled=outcome_figure("pooled", "All programs", result["pooled"], "variant"),
         pooled_table=tables.outcome_table("pooled-table", "All programs", result["pooled"]),
         paper=tables.paper_table(result),
@@ -55,7 +54,6 @@ def write_page(folder: Path) -> Path:
         rates=tables.rate_table(result["price"]),
         transactions=tables.transactions_table(result["price"]),
         no_transactions="tx" in result["asked"]["variants"],
-        repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
 
@@ -73,7 +71,7 @@ def headline(result: Mapping[str, Any]) -> str:
     return " ".join(said)
 
 
-def print_bitflips(result: Mapping[str, Any], console: Console, page: Path) -> None:
+def print_result(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """The pooled shares, the paper's beside them, reasons, and the report's path."""
     print_table(tables.outcome_table("pooled", "All programs", result["pooled"]), console)
     print_table(tables.paper_table(result), console)

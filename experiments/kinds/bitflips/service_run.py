@@ -335,10 +335,7 @@ def run(
     """Start it, load it once to warm up, set the count of results, load it again, and stop it."""
     told = folder / "record"
     asked.write(told, counter=True)
-    environment = {
-        "SPARECRAFT_FLIPS": str(told),
-        "LD_PRELOAD": str(program.with_name("steady.so")),
-    }
+    environment = {"SPARECRAFT_FLIPS": str(told), "LD_PRELOAD": str(program.with_name("steady.so"))}
     with record.counter(told) as counter, serving(environment) as server:
         server.serve(expected)
         server.settle()

@@ -7,9 +7,9 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import Rows, data
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from core.chart_style import Rows
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
 
@@ -18,6 +18,7 @@ _LATENCIES = (
     ("p95_ms", "p95", palette.ARMS[1].light, "triangle-up"),
     ("p99_ms", "p99", palette.ARMS[3].light, "diamond"),
 )
+_EDGE: Mapping[str, Any] = {"stroke": palette.PAPER.light, "strokeWidth": 0.8}
 _CPU_LOOKS = (
     (palette.ARMS[0].light, "circle"),
     (palette.ARMS[2].light, "square"),
@@ -95,60 +96,27 @@ def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], siz
         if step[field] is not None
     ]
     limit_ms = found["limit_ms"]
-    low = min(row["ms"] for row in rows) * 0.7
-    high = max(max(row["ms"] for row in rows), limit_ms) * 1.4
-    scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(title="latency, ms (log scale)", values=log_ticks([low, high]), format=",~g")
-    y = alt.Y("ms:Q", scale=scale, axis=axis)
+    domain = [min(row["ms"] for row in rows) * 0.7,
+              max(limit_ms, *(row["ms"] for row in rows)) * 1.4]  # fmt: skip
+    y = marks.logarithmic(alt.Y, "ms", "latency, ms (log scale)", domain)
     x = _rate_axis(rows)
     layers = []
-    nodt = found["nodt_per_s"]
-    if nodt is not None:
+    if (nodt := found["nodt_per_s"]) is not None:
         span = [{"rate": nodt["low"], "end": nodt["high"]}]
-        layers.append(
-            alt.Chart(data(span))
-            .mark_rect(fill=palette.INTERFERENCE.light, opacity=0.18, clip=True)
-            .encode(x=x, x2="end:Q")
-        )
-        layers.append(_upright(nodt["value"], x))
-    limit = (
-        alt.Chart(data([{"ms": limit_ms}]))
-        .mark_rule(stroke=palette.MARKER.light, strokeDash=[5, 4], strokeWidth=1.4)
-        .encode(y=y)
-    )
-    return alt.layer(*layers, limit, _points(rows, x, y)).properties(
-        width=size.plot_width, height=260 if size.small else 320
-    )
-
-
-def _upright(rate: float, x: Any) -> Any:
-    mark = alt.Chart(data([{"rate": rate}]))
-    return mark.mark_rule(stroke=palette.MARKER.light, strokeWidth=1.6).encode(x=x)
+        layers.append(marks.shade(span, palette.INTERFERENCE.light, 0.18, x=x, x2="end:Q"))
+        layers.append(marks.rule([{"rate": nodt["value"]}], (1, 0), x=x))
+    layers += [marks.rule([{"ms": limit_ms}], y=y), marks.points(rows, x, y, **_EDGE)]
+    return alt.layer(*layers).properties(width=size.plot_width, height=260 if size.small else 320)
 
 
 def _cpu(rows: Rows, size: Size) -> Any:
     top = max(row["cores"] for row in rows) * 1.1 or 1.0
-    axis = alt.Axis(title="CPU, cores", tickCount=6)
-    y = alt.Y("cores:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
-    return _points(rows, _rate_axis(rows), y).properties(
+    y = marks.linear(alt.Y, "cores", "CPU, cores", [0, top], tickCount=6)
+    return marks.points(rows, _rate_axis(rows), y, **_EDGE).properties(
         width=size.plot_width, height=220 if size.small else 260
     )
 
 
 def _rate_axis(rows: Rows) -> Any:
     top = max(row["rate"] for row in rows) * 1.08 or 1.0
-    axis = alt.Axis(title="answers per second", tickCount=8)
-    return alt.X("rate:Q", scale=alt.Scale(domain=[0, top], nice=False, clamp=True), axis=axis)
-
-
-def _points(rows: Rows, x: Any, y: Any) -> Any:
-    return (
-        alt.Chart(data(rows))
-        .mark_point(filled=True, size=64, opacity=0.9, stroke=palette.PAPER.light, strokeWidth=0.8)
-        .encode(
-            x=x,
-            y=y,
-            fill=alt.Fill("colour:N", scale=None),
-            shape=alt.Shape("shape:N", scale=None),
-        )
-    )
+    return marks.linear(alt.X, "rate", "answers per second", [0, top], tickCount=8)

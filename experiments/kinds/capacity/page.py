@@ -12,8 +12,8 @@ from rich.console import Console
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.kinds.capacity.figures import cpu_figure, latency_figure
-from experiments.record.result import flat, stopped_words
-from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat
+from experiments.report.shell import render_run, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import interval, milliseconds, number, percent, plain
@@ -28,16 +28,14 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
     """The page as HTML; `capacity` is the result, head and body in one."""
     caps = _caps(manifest)
     machine = capacity["machine"]
-    questions = {"measurement": "NodT of every workload?", "cleanup": "Cleaned up?"}
-    return render_page(
-        "capacity.html.j2",
-        [Path(__file__).parent],
-        name=capacity["experiment"],
-        when=str(manifest.get("started_at") or ""),
+    return render_run(
+        Path(__file__).with_name("capacity.html.j2"),
+        capacity,
+        manifest,
+        headline(capacity),
+        {"measurement": "NodT of every workload?", "cleanup": "Cleaned up?"},
         about=f"{machine['role']}, {machine['cpus']:g} CPU, {machine['memory_mb']} MB, "
         f"{machine['nic_mbps']:g} Mbit/s",
-        headline=f"{stopped_words(manifest)} {headline(capacity)}".strip(),
-        verdicts=chips(capacity["verdicts"], questions),
         summary=_summary_table(capacity),
         workloads=[
             {
@@ -49,7 +47,6 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
             }
             for user, found in capacity["workloads"].items()
         ],
-        repeat=repeat_rows(manifest),
     )
 
 
@@ -76,7 +73,7 @@ def _nodt_sentence(user: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def print_capacity(capacity: Mapping[str, Any], console: Console, report: Path) -> None:
+def print_result(capacity: Mapping[str, Any], console: Console, report: Path) -> None:
     """One line for each workload, the verdicts that failed, and the report's path."""
     table = _summary_table(capacity)
     title = f"{capacity['experiment']}, run {capacity['run']}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from core.config_file import Strict
-from core.errors import InputError
-from experiments.design import Design
+from experiments.design import Check, Design
 from experiments.design.experiment import Experiment, Rate, User
 
 
@@ -80,7 +80,7 @@ class CapacitySection(Strict):
         able = {name for name, one in design.workloads.items() if role in one.roles}
         users = [workload.user for workload in self.workloads(experiment)]
         names = [question.name for question in self.questions(experiment)]
-        for key, wrong, expected, got in (
+        checks: Iterable[Check] = (
             ("arms", len(set(names)) != len(names), "workload-arm to name one pair each",
              ", ".join(names)),
             ("faults", bool(experiment.faults), "no faults", f"{len(experiment.faults)} faults"),
@@ -90,11 +90,5 @@ class CapacitySection(Strict):
             ("capacity.also", len(set(users)) != len(users), "each user once", ", ".join(users)),
             ("capacity.also", not set(users) <= able, f"users that can ask {role}",
              ", ".join(users)),
-        ):  # fmt: skip
-            if wrong:
-                raise InputError(
-                    f"{design.directory / 'experiment.toml'}: {key}",
-                    expected=expected,
-                    got=got,
-                    hint="What one node can carry is measured undisturbed.",
-                )
+        )  # fmt: skip
+        design.refuse(checks, "What one node can carry is measured undisturbed.")

@@ -8,11 +8,7 @@ from typing import Any
 
 from core.units import HOURS_PER_MONTH
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.cost import (
-    has_prices_of_its_own,
-    measured_usd_per_month,
-    tier_machines,
-)
+from experiments.record.cost import has_prices_of_its_own, measured_usd_per_month, tier_machines
 from experiments.report.tables import Cell, Table
 from experiments.report.text import MISSING, number, percent, usd, usd_more
 

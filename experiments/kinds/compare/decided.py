@@ -83,7 +83,4 @@ def decided_values(manifest: Mapping[str, Any]) -> dict[str, object] | None:
     decided = manifest.get("decided")
     if not decided:
         return None
-    return {
-        "said": end_words(decided),
-        "table": looks_table(decided) if decided["looks"] else None,
-    }
+    return {"said": end_words(decided), "table": looks_table(decided) if decided["looks"] else None}

@@ -31,7 +31,7 @@ from experiments.kinds.compare.figures_time import (
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.summary import compared_arms
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import WIDE, Size
 from experiments.report.text import number
@@ -85,15 +85,6 @@ def _sample_text(run: RunFolder) -> str:
     return ", ".join(counts) + " requests, faults included, warm-up left out"
 
 
-def _arm_keys(run: RunFolder, kind: str = "box") -> tuple[Key, ...]:
-    """The arms' colours; `shape` shows their point shapes too."""
-    keys = []
-    for arm in run.arms:
-        swatch = palette.arm_shape(run.arms, arm) if kind == "shape" else kind
-        keys.append(Key(swatch, palette.arm_colour(run.arms, arm).light, arm))
-    return tuple(keys)
-
-
 def _no_requests(run: RunFolder) -> str:
     return "" if run.requests.height else "No request was recorded, so there is nothing to draw."
 
@@ -121,7 +112,7 @@ def _over_time(run: RunFolder) -> Figure:
         else "No fault or interference was recorded."
     )
     legend = (
-        *_arm_keys(run),
+        *marks.arm_keys(run.arms, "box"),
         Key("line", palette.MARKER.light, "median"),
         Key("cross", palette.FAULT.light, "failed request"),
         Key("shade", palette.FAULT.light, "fault"),
@@ -141,7 +132,7 @@ def _boxes(run: RunFolder) -> Figure:
     note = _no_requests(run) or ("" if box_rows(run) else "Only the warm-up was recorded.")
     return _figure(
         run, "boxes", "Latency of each arm", caption, latency_boxes,
-        legend=_arm_keys(run), note=note,
+        legend=marks.arm_keys(run.arms, "box"), note=note,
     )  # fmt: skip
 
 
@@ -157,7 +148,7 @@ def _tail(run: RunFolder) -> Figure:
         note = "Fewer than two different latencies were measured: no distribution to draw."
     return _figure(
         run, "tail", "The tail", caption, latency_tail,
-        legend=_arm_keys(run, "shape"), note=note,
+        legend=marks.arm_keys(run.arms), note=note,
     )  # fmt: skip
 
 
@@ -211,7 +202,7 @@ def _servers(run: RunFolder) -> Figure:
     note = "" if servers else "The arbiters' statistics are not in the folder, or hold no answer."
     return _figure(
         run, "servers", "Servers, as the arbiters saw them", caption, servers_over_time,
-        legend=_arm_keys(run), note=note,
+        legend=marks.arm_keys(run.arms, "box"), note=note,
     )  # fmt: skip
 
 
@@ -226,5 +217,11 @@ def _hosts(run: RunFolder) -> Figure:
         caption += f" The first {PANELS_MAX} are shown."
     note = "" if hosts.height else "No host samples are in the folder (InfluxDB was away?)."
     return _figure(
-        run, "hosts", "Machines", caption, hosts_over_time, legend=_arm_keys(run), note=note
+        run,
+        "hosts",
+        "Machines",
+        caption,
+        hosts_over_time,
+        legend=marks.arm_keys(run.arms, "box"),
+        note=note,
     )

@@ -10,7 +10,7 @@ import altair as alt
 from core.chart_style import data
 from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.layout import Size
 from experiments.report.text import by_number
 
@@ -23,10 +23,12 @@ def disturbances_of(run: RunFolder) -> list[Window]:
     return of_kind(run.windows, "fault", "interference", "machine")
 
 
-def time_axis(size: Size) -> Any:
+def run_time(domain: Sequence[float], size: Size) -> Any:
     """The axis of the lowest panel."""
-    title = "time since the run began, s"
-    return alt.Axis(title=title, grid=False, tickCount=5 if size.small else 10)
+    ticks = 5 if size.small else 10
+    return marks.linear(
+        alt.X, "t", "time since the run began, s", domain, grid=False, tickCount=ticks
+    )
 
 
 def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
@@ -45,10 +47,7 @@ def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
         alt.Chart(data(rows))
         .mark_rect()
         .encode(
-            x=x,
-            x2="end:Q",
-            fill=alt.Fill("colour:N", scale=None),
-            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
+            x=x, x2="end:Q", fill=marks.FILL, fillOpacity=alt.FillOpacity("opacity:Q", scale=None)
         )
     )
 
@@ -69,32 +68,15 @@ def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> An
         for window in inside
         if (window.machine or "all") in machines
     ]
+    axis = alt.Axis(
+        title=None, grid=True, ticks=False, domain=False, labelLimit=AXIS_EXTENT, labelFontSize=11,
+        minExtent=AXIS_EXTENT, maxExtent=AXIS_EXTENT,
+    )  # fmt: skip
+    y = alt.Y("machine:N", sort=machines, axis=axis)
     return (
         alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
         .mark_bar(height=9, cornerRadius=2)
-        .encode(
-            x=alt.X(
-                "t:Q",
-                scale=alt.Scale(domain=domain, nice=False),
-                axis=time_axis(size),
-            ),
-            x2="end:Q",
-            y=alt.Y(
-                "machine:N",
-                sort=machines,
-                axis=alt.Axis(
-                    title=None,
-                    grid=True,
-                    ticks=False,
-                    domain=False,
-                    labelLimit=AXIS_EXTENT,
-                    labelFontSize=11,
-                    minExtent=AXIS_EXTENT,
-                    maxExtent=AXIS_EXTENT,
-                ),
-            ),
-            fill=alt.Fill("colour:N", scale=None),
-        )
+        .encode(x=run_time(domain, size), x2="end:Q", y=y, fill=marks.FILL)
     )
 
 

@@ -11,7 +11,7 @@ from core.chart_style import Row, Rows, data
 from core.runfiles.requests import measured
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.distribution import box_plot, ccdf
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import statistic
@@ -46,21 +46,19 @@ def latency_boxes(run: RunFolder, size: Size) -> Any:
     rows = box_rows(run)
     low = max(0.05, min(row["p5_ms"] for row in rows) * 0.7)
     high = max(max(row["max_ms"] for row in rows) * 1.2, low * 3)
-    x_axis = alt.Axis(title=_LATENCY_TITLE, values=_ticks([low, high], size), format=",~g")
-    scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
     y = alt.Y(
         "label:N",
         sort=[row["label"] for row in rows],
         axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False, labelFontSize=12),
     )
-    colour = alt.Fill("colour:N", scale=None)
-    stroke = alt.Stroke("colour:N", scale=None)
+    colour, stroke = marks.FILL, marks.STROKE
     base = alt.Chart(data(rows)).encode(y=y)
 
     def x(field: str) -> Any:
-        return alt.X(f"{field}:Q", scale=scale, axis=x_axis)
+        ticks = _ticks([low, high], size)
+        return marks.logarithmic(alt.X, field, _LATENCY_TITLE, [low, high], values=ticks)
 
-    marks = [
+    layers = [
         base.mark_rule(strokeDash=[1, 3], strokeWidth=1.4).encode(
             x=x("p95_ms"), x2="max_ms:Q", stroke=stroke
         ),
@@ -75,7 +73,7 @@ def latency_boxes(run: RunFolder, size: Size) -> Any:
     ]
     labels = max(len(row["label"]) for row in rows) * 6.4 + 14
     width = size.width - min(180, labels) - 24
-    return alt.layer(*marks).properties(width=width, height=alt.Step(46))
+    return alt.layer(*layers).properties(width=width, height=alt.Step(46))
 
 
 def _point(base: Any, shape: str, area: int, x: Any, colour: Any, angle: int = 0) -> Any:
@@ -94,49 +92,37 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
     """CCDF: the share of requests slower than x, both axes logarithmic, with the SLO's corners."""
     main = measured(run.requests)
     curve: list[Row] = []
-    marks: list[Row] = []
+    quantiles: list[Row] = []
     for arm in run.arms:
         latencies_ms = main.filter(pl.col("arm") == arm)["latency_ms"].to_numpy()
         latencies_ms = latencies_ms[latencies_ms > 0]
         steps = ccdf(latencies_ms)
         colour = palette.arm_colour(run.arms, arm).light
         curve += _curve_rows(steps, arm, colour)
-        marks += _quantile_rows(run, arm, colour, int(latencies_ms.size))
+        quantiles += _quantile_rows(run, arm, colour, int(latencies_ms.size))
     if not curve:
         return None
     low = max(min(float(row["ms"]) for row in curve) * 0.8, 0.01)
     limits = [float(row["ms"]) for row in _slo_rows(run)]
     high = max([*(row["ms"] for row in curve), *limits]) * 1.15
     share_low = min(row["share"] for row in curve) * 0.8
-    x = alt.X(
-        "ms:Q",
-        scale=alt.Scale(type="log", domain=[low, high], nice=False, clamp=True),
-        axis=alt.Axis(title=_LATENCY_TITLE, values=_ticks([low, high], size), format=",~g"),
-    )
-    y = alt.Y(
-        "share:Q",
-        scale=alt.Scale(type="log", domain=[share_low, 1.0], nice=False, clamp=True),
-        axis=alt.Axis(
-            title="share of requests that took longer",
-            values=[v for v in (1, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5) if v >= share_low],
-            format="~%",
-        ),
-    )
+    ticks = _ticks([low, high], size)
+    x = marks.logarithmic(alt.X, "ms", _LATENCY_TITLE, [low, high], values=ticks)
+    shares = [v for v in (1, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5) if v >= share_low]
+    y = marks.logarithmic(
+        alt.Y, "share", "share of requests that took longer", [share_low, 1.0], values=shares,
+        format="~%",
+    )  # fmt: skip
     line = alt.Chart(data(curve)).encode(
         x=x,
         y=y,
         detail=["arm:N", "part:N"],
-        stroke=alt.Stroke("colour:N", scale=None),
+        stroke=marks.STROKE,
         strokeDash=alt.StrokeDash("dash:N", scale=alt.Scale(domain=["full", "few"],
                                                             range=[[1, 0], [2, 3]]), legend=None),
     ).mark_line(interpolate="step-after", strokeWidth=2.2)  # fmt: skip
-    points = (
-        alt.Chart(data(marks))
-        .mark_point(filled=True, size=84, opacity=1, strokeWidth=1, stroke=palette.PAPER.light)
-        .encode(
-            x=x, y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None)
-        )
-    )
+    edge = {"strokeWidth": 1, "stroke": palette.PAPER.light}
+    points = marks.points(quantiles, x, y, 84, opacity=1, **edge)
     return alt.layer(_slo_corners(run, x, y), line, points).properties(
         width=size.plot_width, height=280 if size.small else 340
     )
@@ -250,15 +236,12 @@ def _factors(rows: Rows, base: Any, title: str, area: int, size: Size) -> Any:
     """Factors with their intervals beside the line of 1; a hollow point rests on few samples."""
     domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
               max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
-    scale = alt.Scale(type="log", domain=domain, nice=False)
-    axis = alt.Axis(title=title, values=_ticks(domain, size), format="~g")
-    x = alt.X("factor:Q", scale=scale, axis=axis)
-    stroke = alt.Stroke("colour:N", scale=None)
-    shape = alt.Shape("shape:N", scale=None)
-    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
-    bars = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", stroke=stroke
+    x, low = (
+        marks.logarithmic(alt.X, field, title, domain, values=_ticks(domain, size))
+        for field in ("factor", "low")
     )
+    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2="high:Q", stroke=marks.STROKE)
     solid = base.transform_filter("datum.filled").mark_point(size=area, filled=True, opacity=1)
     hollow = base.transform_filter("!datum.filled").mark_point(
         size=area, fill=palette.PAPER.light, strokeWidth=2, opacity=1
@@ -266,6 +249,6 @@ def _factors(rows: Rows, base: Any, title: str, area: int, size: Size) -> Any:
     return alt.layer(
         one.encode(x=x),
         bars,
-        solid.encode(x=x, fill=alt.Fill("colour:N", scale=None), shape=shape),
-        hollow.encode(x=x, stroke=stroke, shape=shape),
+        solid.encode(x=x, fill=marks.FILL, shape=marks.SHAPE),
+        hollow.encode(x=x, stroke=marks.STROKE, shape=marks.SHAPE),
     )

@@ -13,7 +13,7 @@ from core.chart_style import Rows, data
 from experiments.kinds.compare.figures_disturbed import disturbances_of, shading
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
 from experiments.report.text import by_number
@@ -38,19 +38,17 @@ def servers_over_time(run: RunFolder, size: Size) -> Any:
     """A small panel for each server: its latency as the arbiter saw it."""
     series = server_latencies(run)
     names = sorted(series.select("tier", "server").unique().rows())[:PANELS_MAX]
-    scales = {tier: _latency_scale(series.filter(pl.col("tier") == tier)) for tier, _ in names}
+    axes = {tier: _latency_axis(series.filter(pl.col("tier") == tier)) for tier, _ in names}
     panels = []
     for tier, server in names:
         rows = series.filter((pl.col("tier") == tier) & (pl.col("server") == server))
         points = [{"t": t, "v": round(ms, 3)} for t, ms in rows.select("time_s", "ms").iter_rows()]
-        scale, ticks = scales[tier]
-        axis = alt.Axis(title=None, values=ticks, format=",~g")
-        panels.append(_panel(run, server, points, alt.Y("v:Q", scale=scale, axis=axis), size))
+        panels.append(_panel(run, server, points, axes[tier], size))
     return _grid(panels, size, "mean latency, ms")
 
 
-def _latency_scale(series: pl.DataFrame) -> tuple[Any, list[float]]:
-    """A log scale for one tier's servers, without the rarest extremes, and its ticks."""
+def _latency_axis(series: pl.DataFrame) -> Any:
+    """A log axis for one tier's servers, without the rarest extremes, with few ticks."""
     positive = series.filter(pl.col("ms") > 0)["ms"].to_numpy()
     domain = [0.1, 2.0]
     if positive.size:
@@ -59,45 +57,36 @@ def _latency_scale(series: pl.DataFrame) -> tuple[Any, list[float]]:
     ticks = log_ticks(domain)
     if len(ticks) > 4:
         ticks = [tick for tick in ticks if math.log10(tick) % 1 < 1e-9] or ticks[::3]
-    return alt.Scale(type="log", domain=domain, clamp=True, nice=False), ticks
+    return marks.logarithmic(alt.Y, "v", None, domain, values=ticks)
 
 
 def hosts_over_time(run: RunFolder, size: Size) -> Any:
     """A small panel for each machine: CPU in per cent of its cap."""
     hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null()).sort("machine", "time_s")
     names = sorted(hosts["machine"].unique(), key=by_number)[:PANELS_MAX]
-    scale = alt.Scale(domain=[0, max(100.0, float(str(hosts["cpu_percent"].max())))], nice=False)
+    domain = [0, max(100.0, float(str(hosts["cpu_percent"].max())))]
+    y = marks.linear(alt.Y, "v", None, domain, values=[0, 50, 100])
     panels = []
     for machine in names:
         rows = hosts.filter(pl.col("machine") == machine).select("time_s", "cpu_percent")
         points = [{"t": round(t, 1), "v": round(v, 1)} for t, v in rows.iter_rows()]
-        axis = alt.Axis(title=None, values=[0, 50, 100])
-        panels.append(_panel(run, machine, points, alt.Y("v:Q", scale=scale, axis=axis), size))
+        panels.append(_panel(run, machine, points, y, size))
     return _grid(panels, size, "CPU, % of the machine's cap")
 
 
 def _panel(run: RunFolder, machine: str, points: Rows, y: Any, size: Size) -> Any:
     blocks = blocks_of(run)
     domain = time_domain(run, blocks)
-    scale = alt.Scale(domain=domain, nice=False)
-    x = alt.X("t:Q", scale=scale, axis=alt.Axis(title=None, grid=False, tickCount=3))
+    x = marks.linear(alt.X, "t", None, domain, grid=False, tickCount=3)
     mine = [w for w in disturbances_of(run) if w.machine == machine]
     strip = [
         {"t": max(b.start_s, domain[0]), "end": min(b.end_s, domain[1]),
          "colour": palette.arm_colour(run.arms, b.arm).light}
         for b in blocks
     ]  # fmt: skip
-    arms = (
-        alt.Chart(data(strip))
-        .mark_rect(y=-5, y2=-1)
-        .encode(x=x, x2="end:Q", fill=alt.Fill("colour:N", scale=None))
-    )
+    arms = alt.Chart(data(strip)).mark_rect(y=-5, y2=-1).encode(x=x, x2="end:Q", fill=marks.FILL)
     inside = [p for p in points if domain[0] <= p["t"] <= domain[1]]
-    line = (
-        alt.Chart(data(inside))
-        .mark_line(stroke=palette.MARKER.light, strokeWidth=1.2, clip=True)
-        .encode(x=x, y=y)
-    )
+    line = marks.line(inside, x, y, stroke=palette.MARKER.light, strokeWidth=1.2, clip=True)
     title = alt.TitleParams(machine, fontSize=11, offset=9, limit=150)
     gaps = 58 if size.small else 46
     return alt.layer(shading(mine, domain, x), arms, line).properties(

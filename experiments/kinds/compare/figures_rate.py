@@ -8,10 +8,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from core.chart_style import data
 from experiments.design.arrival_rate import Stage, pieces
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
@@ -80,15 +79,10 @@ def _drawing(
         for edge, count in zip(edges, [*counts, counts[-1]], strict=True)
     ]
     most = 1.1 * max(one["value"] for one in [*sent, *asked])
-    x = alt.X("t:Q", scale=alt.Scale(domain=[0, end_s], nice=False),
-              axis=alt.Axis(title="time since the block began, s", tickCount=8))  # fmt: skip
-    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, most], nice=False),
-              axis=alt.Axis(title="requests per second", tickCount=5))  # fmt: skip
-    steps = alt.Chart(data(sent)).mark_line(
-        stroke=palette.MARKER.light, strokeWidth=1.4, interpolate="step-after"
-    )
-    layers = [steps.encode(x=x, y=y)]
-    if asked:
-        line = alt.Chart(data(asked)).mark_line(stroke=palette.INTERFERENCE.light, strokeWidth=3)
-        layers.insert(0, line.encode(x=x, y=y))
+    x = marks.linear(alt.X, "t", "time since the block began, s", [0, end_s], tickCount=8)
+    y = marks.linear(alt.Y, "value", "requests per second", [0, most], tickCount=5)
+    stroke = palette.INTERFERENCE.light
+    layers = [marks.line(asked, x, y, stroke=stroke, strokeWidth=3)] if asked else []
+    look = {"stroke": palette.MARKER.light, "strokeWidth": 1.4, "interpolate": "step-after"}
+    layers.append(marks.line(sent, x, y, **look))
     return alt.layer(*layers).properties(width=size.plot_width, height=_HEIGHT)

@@ -15,12 +15,11 @@ from experiments.kinds.compare.figures_disturbed import (
     AXIS_EXTENT,
     disturbances_of,
     lanes,
+    run_time,
     shading,
-    time_axis,
 )
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report import palette
-from experiments.report.figures import log_ticks
+from experiments.report import marks, palette
 from experiments.report.layout import Size
 
 _BINS = 90
@@ -67,11 +66,9 @@ def latency_over_time(run: RunFolder, size: Size) -> Any:
     """Arms' blocks, every request's latency with shaded disturbances, and a lane per machine."""
     blocks, disturbances = blocks_of(run), disturbances_of(run)
     domain = time_domain(run, blocks)
-    x = alt.X("t:Q", scale=alt.Scale(domain=domain, nice=False), axis=None)
     below = lanes(disturbances, domain, size)
-    panel = _latency_panel(
-        run, disturbances, domain, size, x if below is not None else None, time_axis(size)
-    )
+    x = run_time(domain, size) if below is None else _hidden("t", domain)
+    panel = _latency_panel(run, disturbances, domain, size, x)
     parts = [_block_strip(run, blocks, domain, size), panel]
     if below is not None:
         parts.append(below)
@@ -99,17 +96,15 @@ def _block_strip(run: RunFolder, blocks: Sequence[Window], domain: list[float], 
         }
         for block in blocks
     ]
-    scale = alt.Scale(domain=domain, nice=False)
     base = alt.Chart(data(rows), height=20, width=size.plot_width)
-    bars = base.mark_rect().encode(
-        x=alt.X("t:Q", scale=scale, axis=None),
-        x2="end:Q",
-        fill=alt.Fill("colour:N", scale=None),
-    )
-    names = base.mark_text(fontSize=12, fontWeight=600, fill=palette.PAPER.light).encode(
-        x=alt.X("middle:Q", scale=scale, axis=None), text="label:N"
-    )
-    return alt.layer(bars, names)
+    bars = base.mark_rect().encode(x=_hidden("t", domain), x2="end:Q", fill=marks.FILL)
+    names = base.mark_text(fontSize=12, fontWeight=600, fill=palette.PAPER.light)
+    return alt.layer(bars, names.encode(x=_hidden("middle", domain), text="label:N"))
+
+
+def _hidden(field: str, domain: Sequence[float]) -> Any:
+    """The axis of a panel above others, without words."""
+    return alt.X(f"{field}:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=None)
 
 
 def _fitting(name: str, room_px: float) -> str:
@@ -121,32 +116,21 @@ def _fitting(name: str, room_px: float) -> str:
 
 
 def _latency_panel(
-    run: RunFolder,
-    disturbances: Sequence[Window],
-    domain: list[float],
-    size: Size,
-    x: Any,
-    axis: Any,
+    run: RunFolder, disturbances: Sequence[Window], domain: list[float], size: Size, x: Any
 ) -> Any:
-    scale = alt.Scale(domain=domain, nice=False)
-    x = alt.X("t:Q", scale=scale, axis=axis) if x is None else x
     limits = _slo_limits(run)
     y_domain = _latency_domain(run.requests, list(limits.values()))
-    y = alt.Y(
-        "ms:Q",
-        scale=alt.Scale(type="log", domain=y_domain, nice=False, clamp=True),
-        axis=alt.Axis(
-            title="latency, ms",
-            values=log_ticks(y_domain),
-            format="~s" if y_domain[1] > 1e5 else ",~g",
-            minExtent=AXIS_EXTENT,
-            maxExtent=AXIS_EXTENT,
-        ),
-    )
-    layers = [shading(disturbances, domain, x), _slo_rules(limits, domain, x, y)]
-    layers.append(_points(run, size, x, y))
-    layers.append(_median_steps(run, x, y))
-    layers.append(_failures(run, size, x, y, y_domain[0]))
+    y = marks.logarithmic(
+        alt.Y, "ms", "latency, ms", y_domain, format="~s" if y_domain[1] > 1e5 else ",~g",
+        minExtent=AXIS_EXTENT, maxExtent=AXIS_EXTENT,
+    )  # fmt: skip
+    layers = [
+        shading(disturbances, domain, x),
+        _slo_rules(limits, domain, x, y),
+        _points(run, size, x, y),
+        _median_steps(run, x, y),
+        _failures(run, size, x, y, y_domain[0]),
+    ]
     return alt.layer(*layers).properties(height=260 if size.small else 300, width=size.plot_width)
 
 
@@ -174,10 +158,7 @@ def _slo_rules(limits: Mapping[str, float], domain: list[float], x: Any, y: Any)
     label = base.mark_text(
         align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11, fill=palette.MARKER.light
     )
-    return alt.layer(
-        rule.encode(y=y),
-        label.encode(x=x, y=y, text="label:N"),
-    )
+    return alt.layer(rule.encode(y=y), label.encode(x=x, y=y, text="label:N"))
 
 
 def _points(run: RunFolder, size: Size, x: Any, y: Any) -> Any:
@@ -196,12 +177,7 @@ def _points(run: RunFolder, size: Size, x: Any, y: Any) -> Any:
     return (
         alt.Chart(data(rows))
         .mark_circle(size=9 if size.small else 12)
-        .encode(
-            x=x,
-            y=y,
-            fill=alt.Fill("colour:N", scale=None),
-            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
-        )
+        .encode(x=x, y=y, fill=marks.FILL, fillOpacity=alt.FillOpacity("opacity:Q", scale=None))
     )
 
 

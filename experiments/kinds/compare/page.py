@@ -30,12 +30,7 @@ from experiments.kinds.compare.spec_summary import spec_rows
 from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.utilisation import calibration_table, utilisation_table
-from experiments.kinds.compare.verdict import (
-    gain_table,
-    headline_arms,
-    slo_notes,
-    slo_table,
-)
+from experiments.kinds.compare.verdict import gain_table, headline_arms, slo_notes, slo_table
 from experiments.record.result import validity
 from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.revert_time import revert_time_words
@@ -105,10 +100,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "replication": tables.replication_table(run),
         "agreement": tables.agreement_table(run),
         "caps": caps_words(run),
-        "folded": [
-            (host_words(host), host_table(host)),
-            (load_words(load), load_table(load)),
-        ],
+        "folded": [(host_words(host), host_table(host)), (load_words(load), load_table(load))],
         "predicted": predicted_words(run),
         "plan": plan_words(run.plan),
         "plan_table": plan_table(run.plan),

@@ -41,10 +41,7 @@ def steps_table(run: RunFolder) -> Table | None:
     if not steps:
         return None
     rows = [
-        (
-            named(statistic(key)),
-            *(factor_cell(run, step["factors"].get(key)) for step in steps),
-        )
+        (named(statistic(key)), *(factor_cell(run, step["factors"].get(key)) for step in steps))
         for key in ("p50", "mean", *_SAID)
     ]
     works = [Cell(factor(work_factor(run, step))) for step in steps]

@@ -11,14 +11,7 @@ from experiments.kinds.compare.verdict import arm_cell, factor_cell, slo_mark
 from experiments.record.result import WORDS
 from experiments.report.shell import repeat_rows
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import (
-    MISSING,
-    by_number,
-    milliseconds,
-    number,
-    percent,
-    plain,
-)
+from experiments.report.text import MISSING, by_number, milliseconds, number, percent, plain
 
 ARMS_MOST = 6  # columns beside the figure's name
 _QUANTILES = (("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("p99_9", "p99.9"))

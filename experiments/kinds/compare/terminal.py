@@ -16,11 +16,7 @@ from experiments.kinds.compare.decided import decided_values
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import is_a_chain
 from experiments.kinds.compare.host import caps_words, host_words, load_words
-from experiments.kinds.compare.predicted import (
-    availability_words,
-    predicted_table,
-    promise_table,
-)
+from experiments.kinds.compare.predicted import availability_words, predicted_table, promise_table
 from experiments.kinds.compare.steps import main_sentence, steps_table
 from experiments.kinds.compare.summary import summary_lines
 from experiments.kinds.compare.tables import operation_tables, stage_table

@@ -103,15 +103,9 @@ def whole_table(body: Mapping[str, Any]) -> Table | None:
 def print_result(folder: Path, console: Console, page: Path) -> None:
     """Figures, operations, verdict, what was not measured; the last line is the page's path."""
     run = read_folder(folder)
-    tables = [
-        slo_table(run),
-        whole_table(run.summary),
-        stage_table(run),
-        *operation_tables(run),
-    ]
+    tables = [slo_table(run), whole_table(run.summary), stage_table(run), *operation_tables(run)]
     for table in tables:
-        if table is not None:
-            print_table(table, console)
+        print_table(table, console)
     print_reasons(run.summary.get("verdicts") or {}, console)
     for note in slo_notes(run):
         console.print(note, markup=False, highlight=False)

@@ -22,7 +22,7 @@ from core.json_object import JsonObject
 from core.runfiles.manifest import manifest_if_any
 from core.statistics.percentiles import percentile
 from experiments.kinds.failover.availability_gain import bought, planned
-from experiments.kinds.failover.client import INVOCATIONS
+from experiments.kinds.failover.client import INVOCATIONS, PARTS
 from experiments.kinds.failover.measure import (
     HISTORY_FILE,
     INVOCATIONS_FILE,
@@ -37,7 +37,6 @@ from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured
 from experiments.report.text import milliseconds
 
-PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 

@@ -83,11 +83,7 @@ def _lost(nodes: int, rates: FailureRates) -> float:
 
 
 def _sized(
-    arm: str,
-    rates: FailureRates,
-    nodes: int,
-    section: FailoverSection,
-    manifest: Mapping[str, Any],
+    arm: str, rates: FailureRates, nodes: int, section: FailoverSection, manifest: Mapping[str, Any]
 ) -> dict[str, object]:
     """The least servers for the wanted availability, and what the fleet costs with them; None where
     no number of servers makes up for the strategy."""

@@ -15,6 +15,7 @@ import polars as pl
 from core.errors import MeasurementFailed
 from experiments.kinds.failover.section import FailoverSection, Strategy
 
+PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
 INVOCATIONS = pl.Schema(
     {
         "arm": pl.String,
@@ -31,12 +32,7 @@ INVOCATIONS = pl.Schema(
         "sent": pl.Int32,  # how often; 1 where nothing went wrong
         "needless": pl.Boolean,  # sent a second time, and the first server's reply came first
         "server": pl.String,  # who answered
-        "detection_ms": pl.Float64,
-        "waiting_ms": pl.Float64,
-        "naming_ms": pl.Float64,
-        "lock_ms": pl.Float64,
-        "connecting_ms": pl.Float64,
-        "again_ms": pl.Float64,
+        **{f"{part}_ms": pl.Float64 for part in PARTS},
     }
 )
 _MOST = 10_000_000  # invocations of a client: it is ended before

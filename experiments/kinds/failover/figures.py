@@ -10,9 +10,9 @@ import altair as alt
 import polars as pl
 
 from core.chart_style import Rows, data
-from experiments.kinds.failover.analysis import PARTS
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.kinds.failover.client import PARTS
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
 _TITLES = ("detection", "waiting", "naming service", "lock", "connecting", "call again")
@@ -35,25 +35,21 @@ def timeline_figure(
     bins = ((pl.col("start_s") - zero_s) / _BIN_S).floor() * _BIN_S
     longest = invocations.group_by(bins.alias("t")).agg(pl.col("latency_ms").max()).sort("t")
     rows = [{"t": t, "ms": max(ms, _LEAST_MS)} for t, ms in longest.iter_rows()]
-    marks = [{"t": one["asked_s"] - zero_s} for one in struck]
+    strikes = [{"t": one["asked_s"] - zero_s} for one in struck]
     caption = (
         f"{title}: the longest of the calls that began in each {_BIN_S:g} s, of "
         f"{invocations.height:,}; vertical: a server was struck."
     )
     legend = (Key("circle", _LATENCY, "longest call"), Key("line", _STRUCK, "strike"))
-    return drawn(identity, title, caption, legend, lambda size: _timeline(rows, marks, size))
+    return drawn(identity, title, caption, legend, lambda size: _timeline(rows, strikes, size))
 
 
-def _timeline(rows: Rows, marks: Rows, size: Size) -> Any:
+def _timeline(rows: Rows, struck: Rows, size: Size) -> Any:
     top = max(row["ms"] for row in rows) * 1.4
     domain = [min(row["ms"] for row in rows) * 0.7, top]
     x = alt.X("t:Q", axis=alt.Axis(title="time, s", tickCount=8, grid=False))
-    y = alt.Y(
-        "ms:Q",
-        scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(title="call, ms (log scale)", values=log_ticks(domain), format=",~g"),
-    )
-    strikes = alt.Chart(data(marks)).mark_rule(color=_STRUCK, opacity=0.5).encode(x=x)
+    y = marks.logarithmic(alt.Y, "ms", "call, ms (log scale)", domain)
+    strikes = alt.Chart(data(struck)).mark_rule(color=_STRUCK, opacity=0.5).encode(x=x)
     points = alt.Chart(data(rows)).mark_circle(color=_LATENCY, size=14, opacity=0.9)
     return alt.layer(strikes, points.encode(x=x, y=y)).properties(width=size.plot_width, height=150)
 
@@ -66,7 +62,7 @@ def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -
         start = 0.0
         for part, colour in zip(PARTS, _PART_COLOURS, strict=True):
             ms = row["parts_ms"][part] or 0.0
-            bars.append({"arm": _label(row), "start": start, "end": start + ms, "colour": colour})
+            bars.append({"bar": _label(row), "start": start, "end": start + ms, "colour": colour})
             start += ms
     if not any(bar["end"] for bar in bars):
         return Figure(identity, title, "", (), {}, "There was no fail-over.")
@@ -74,22 +70,8 @@ def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -
     legend = tuple(
         Key("box", colour, name) for name, colour in zip(_TITLES, _PART_COLOURS, strict=True)
     )
-    return drawn(identity, title, caption, legend, lambda size: _parts(bars, size))
-
-
-def _parts(bars: Rows, size: Size) -> Any:
-    names = list(dict.fromkeys(bar["arm"] for bar in bars))
-    return (
-        alt.Chart(data(bars))
-        .mark_bar(size=16)
-        .encode(
-            x=alt.X("start:Q", axis=alt.Axis(title="mean of a fail-over, ms", tickCount=6)),
-            x2="end:Q",
-            y=alt.Y("arm:N", sort=names, axis=alt.Axis(title=None)),
-            color=alt.Color("colour:N", scale=None),
-        )
-        .properties(width=size.plot_width - 40, height=26 * len(names))
-    )
+    x = alt.X("start:Q", axis=alt.Axis(title="mean of a fail-over, ms", tickCount=6))
+    return drawn(identity, title, caption, legend, lambda size: marks.stacked_bars(bars, x, size))
 
 
 def distribution_figure(
@@ -111,26 +93,18 @@ def distribution_figure(
         return Figure(identity, title, "", (), {}, "There was no fail-over.")
     counts = ", ".join(f"{arm} {sum(r['arm'] == arm for r in rows)}" for arm in arms)
     caption = f"Each point is a strike, its slowest client ({counts}). Vertical: {bound_s:g} s."
-    legend = tuple(
-        Key(palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm) for arm in arms
-    )
     return drawn(
-        identity, title, caption, legend, lambda size: _distribution(rows, arms, bound_s, size)
-    )
+        identity, title, caption, marks.arm_keys(arms),
+        lambda size: _distribution(rows, arms, bound_s, size),
+    )  # fmt: skip
 
 
 def _distribution(rows: Rows, arms: Sequence[str], bound_s: float, size: Size) -> Any:
     low = 10 ** math.floor(math.log10(min(row["ms"] for row in rows)))
     domain = [low, max(max(row["ms"] for row in rows), 1e3 * bound_s) * 1.4]
-    x = alt.X(
-        "ms:Q",
-        scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(title="fail-over, ms (log scale)", values=log_ticks(domain), format=",~g"),
-    )
-    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1.02]), axis=alt.Axis(title="share not longer"))
-    layers: list[Any] = [
-        alt.Chart(data([{"ms": 1e3 * bound_s}])).mark_rule(strokeDash=[4, 3]).encode(x=x)
-    ]
+    x = marks.logarithmic(alt.X, "ms", "fail-over, ms (log scale)", domain)
+    y = marks.linear(alt.Y, "share", "share not longer", [0, 1.02])
+    layers = [marks.rule([{"ms": 1e3 * bound_s}], x=x)]
     for arm in arms:
         own = [row for row in rows if row["arm"] == arm]
         if own:

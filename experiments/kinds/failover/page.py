@@ -12,14 +12,12 @@ from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.kinds.failover import figures, tables
 from experiments.kinds.failover.analysis import failovers, read_invocations, strikes
-from experiments.record.result import flat, stopped_words
-from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat
+from experiments.report.shell import render_run, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import counted, milliseconds, number
 
 _FAULTS_TOLD = 2  # by a sentence of their own
-_QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
-              "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
 
 
 def write_page(folder: Path) -> Path:
@@ -30,13 +28,11 @@ def write_page(folder: Path) -> Path:
     rows, planned = result["rows"], result["planned"]
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     faults = list(dict.fromkeys(row["fault"] for row in rows))
-    html = render_page(
-        "failover.html.j2",
-        [Path(__file__).parent],
-        name=result["experiment"],
-        when=str(manifest.get("started_at") or ""),
-        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
-        verdicts=chips(result["verdicts"], _QUESTIONS),
+    html = render_run(
+        Path(__file__).with_name("failover.html.j2"),
+        result,
+        manifest,
+        headline(result),
         summary=tables.summary_table(rows, result["bound_s"]),
         matrices=tables.matrix_tables(rows),
         parts=tables.parts_table(rows),
@@ -57,7 +53,6 @@ def write_page(folder: Path) -> Path:
             }
             for index, fault in enumerate(faults)
         ],
-        repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
 
@@ -139,14 +134,13 @@ def _judged(fault: str, rows: Sequence[Mapping[str, Any]], bound_s: float) -> st
     )
 
 
-def print_failover(result: Mapping[str, Any], console: Console, page: Path) -> None:
+def print_result(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """The tables, reasons, and the report's path."""
     print_table(tables.summary_table(result["rows"], result["bound_s"]), console)
     for matrix in tables.matrix_tables(result["rows"]):
         print_table(matrix, console)
     print_table(tables.parts_table(result["rows"]), console)
-    if calls := tables.calls_table(result["rows"]):
-        print_table(calls, console)
+    print_table(tables.calls_table(result["rows"]), console)
     if result["planned"]:
         print_table(tables.bought_table(result["rows"], result["planned"]["availability"]), console)
     print_reasons(result["verdicts"], console)

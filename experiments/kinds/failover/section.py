@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from core.config_file import Positive, Strict, refusal
-from core.errors import InputError
 from core.json_object import JsonObject
 from core.tolerances import U_FLOOR
-from experiments.design import Design
+from experiments.design import Check, Design
 from experiments.design.contracts import CPU, FAULT_KINDS, KINDS, OneOf
 from experiments.design.fleet import TierName
 from experiments.kinds.failover.service import MODULE, adapter_of
@@ -133,7 +133,7 @@ class FailoverSection(Strict):
         most = max(fault.servers for fault in self.faults)
         nodes = tiers[self.tier].nodes if self.tier in tiers else most
         fronted = {one.strategy == "arbiter" for one in self.strategies.values()}
-        for key, wrong, expected, got in (
+        checks: Iterable[Check] = (
             ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
             ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
              ", ".join(self.strategies) or "none"),
@@ -146,21 +146,17 @@ class FailoverSection(Strict):
              ", ".join(self.rates)),
             ("clients", not all(0 < one <= 100 for one in self.clients), "from 1 to 100 clients",
              ", ".join(map(str, self.clients))),
-        ):  # fmt: skip
-            if wrong:
-                raise self._error(design, key, expected, got)
+        )  # fmt: skip
+        own = ((f"failover.{key}", wrong, expected, got) for key, wrong, expected, got in checks)
+        design.refuse(own)
         for fault in self.faults:
             try:
                 KINDS[fault.kind].model.model_validate(fault.parameters)
             except ValidationError as error:
                 expected = f"the parameters of {fault.kind}"
-                raise self._error(design, "faults", expected, str(fault.parameters)) from error
+                raise design.error("failover.faults", expected, str(fault.parameters)) from error
         role = design.roles[tiers[self.tier].role]
         if not (role.directory / MODULE).is_file():
             expected = f"a tier whose role has {MODULE} in its folder"
-            raise self._error(design, "tier", expected, f"role {tiers[self.tier].role}")
+            raise design.error("failover.tier", expected, f"role {tiers[self.tier].role}")
         adapter_of(role.directory)
-
-    def _error(self, design: Design, key: str, expected: str, got: str) -> InputError:
-        place = f"{design.directory / 'experiment.toml'}: failover.{key}"
-        return InputError(place, expected=expected, got=got, hint="Correct it.")

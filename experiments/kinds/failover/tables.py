@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.units import YEAR_S
-from experiments.kinds.failover.analysis import PARTS
+from experiments.kinds.failover.client import PARTS
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, counted, milliseconds, number, percent, usd
 

@@ -4,21 +4,16 @@ judge/rule.py, then measure/blocks.py."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.design.disturbance import Disturbance
-    from experiments.record.result import Findings
     from experiments.testbed.platforms import Platform
-    from experiments.testbed.testbed import Testbed
 
 
 class LimplockKind(Kind[LimplockSection]):
@@ -31,11 +26,12 @@ class LimplockKind(Kind[LimplockSection]):
         "every operation ends at its limit, and one machine of a tier limps at a time"
     )
     Section = LimplockSection
+    is_open_ended = True
+    measures = "measure.blocks.Rows"
+    analyses = "judge.result.analyse"
+    draws = "page.report.write_page"
+    prints = "page.report.print_result"
     needs_load = False
-
-    def check(self, design: Design, section: LimplockSection) -> None:
-        """Rows that are known, of systems that the fleet runs."""
-        section.check(design)
 
     def check_host(self, design: Design, section: LimplockSection, platform: Platform) -> None:
         """Memory for all machines and clients, where the machines are here."""
@@ -50,34 +46,6 @@ class LimplockKind(Kind[LimplockSection]):
         from experiments.kinds.limplock.dry_run import disturbances
 
         return disturbances(design, section)
-
-    def load_s(self, design: Design, section: LimplockSection) -> None:
-        """As long as the rows take."""
-
-    def measure(self, testbed: Testbed, section: LimplockSection) -> None:
-        """Every repeat of every row."""
-        from experiments.kinds.limplock.measure.blocks import Rows
-
-        Rows(testbed, section).measure()
-
-    def analyse(self, folder: Path) -> Findings:
-        """The verdicts of each row and scenario."""
-        from experiments.kinds.limplock.judge.result import analyse
-
-        return analyse(folder)
-
-    def write_page(self, folder: Path) -> Path:
-        """Table 1 and Figures 1, 2a, 2b, 2c and 4, ours beside the paper's."""
-        from experiments.kinds.limplock.page.report import write_page
-
-        return write_page(folder)
-
-    def print_result(self, result: Result, console: Console, page: Path) -> None:
-        """A line for each row."""
-        from experiments.kinds.limplock.page.report import print_rows
-        from experiments.record.result import flat
-
-        print_rows(flat(result), console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """Operation, node and cluster of each row at its worst, as letters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from core.config_file import Share, Strict
 from core.errors import InputError
-from experiments.design import Design
+from experiments.design import Check, Design
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.clients.system import MODULE, adapter_of
 from experiments.kinds.limplock.judge.rule import Rule
@@ -124,39 +125,39 @@ class LimplockSection(Strict):
             if name not in known:
                 near = get_close_matches(name, known, n=1, cutoff=0.3)
                 said = f"Did you mean {near[0]}?" if near else "Name one of these."
-                raise self._error(design, "rows", f"one of {', '.join(known)}", name, said)
-        if len(set(self.rows)) != len(self.rows):
-            raise self._error(design, "rows", "each row once", ", ".join(self.rows))
+                raise design.error("limplock.rows", f"one of {', '.join(known)}", name, said)
         if self.search is not None:
             self._check_search(design, self.search)
-        arms = design.experiment.arms
-        if self.reference is not None and self.reference not in arms:
-            expected = f"one of the arms {', '.join(arms)}"
-            raise self._error(design, "reference", expected, self.reference)
-        for name in self.scales:
-            if name not in known:  # one that is not run stays: a suite takes rows of a design
-                expected = f"one of {', '.join(known)}"
-                raise self._error(design, "scales", expected, name)
-        if not self.scenarios:
-            raise self._error(design, "severities", "one at least, or crash = true", "neither")
-        if self.timeout_factor is not None and self.timeout_factor <= self.rule.factor:
-            expected = f"more than {self.rule.factor:g}, the factor of [limplock.rule]"
-            hint = "Wait longer: one that is cut by then could not be told to lock up."
-            raise self._error(design, "timeout_factor", expected, f"{self.timeout_factor:g}", hint)
+        arms, longest = design.experiment.arms, self.timeout_factor
+        unknown = sorted(
+            self.scales.keys() - known
+        )  # one that is not run stays: a suite takes rows
+        checks: Iterable[Check] = (
+            ("limplock.rows", len(set(self.rows)) < len(self.rows), "each row once",
+             ", ".join(self.rows)),
+            ("limplock.reference", self.reference not in (None, *arms),
+             f"one of the arms {', '.join(arms)}", str(self.reference)),
+            ("limplock.scales", bool(unknown), f"one of {', '.join(known)}", ", ".join(unknown)),
+            ("limplock.severities", not self.scenarios, "one at least, or crash = true", "neither"),
+            ("limplock.timeout_factor", longest is not None and longest <= self.rule.factor,
+             f"more than {self.rule.factor:g}, the factor of [limplock.rule]: an operation that is "
+             "cut by then could not be told to lock up", f"{longest}"),
+        )  # fmt: skip
+        design.refuse(checks)
         run = {tier.role for tier in design.fleet.tiers.values()}
         for row in self.chosen_rows():
             if row.system not in run:
                 got = f"{row.name}, of {row.system}"
                 expected = f"rows of what the tiers run ({', '.join(sorted(run))})"
-                raise self._error(design, "rows", expected, got)
+                raise design.error("limplock.rows", expected, got)
             role = design.roles[row.system]
             if not (role.directory / MODULE).is_file():
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
-                raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
+                raise design.error("limplock.rows", expected, "none", "Write it, or take it out.")
             adapter_of(role.directory).check(row)
             if self.endure is not None and row.workload.keys is None:
                 expected = "rows of operations over so many `keys`, which can go on without end"
-                raise self._error(design, "endure", expected, row.name)
+                raise design.error("limplock.endure", expected, row.name)
             tier = injected_tier(design, row)
             if self.search is not None and self.search.axis == "io_latency":
                 self._check_pass_through(design, tier)
@@ -164,14 +165,14 @@ class LimplockSection(Strict):
     def _check_search(self, design: Design, search: Search) -> None:
         repeats = design.experiment.design.repeats
         if idle := self.model_fields_set & {"severities", "crash", "reference", "endure"}:
-            raise self._error(design, sorted(idle)[0], "nothing beside search", "a value")
+            raise design.error(f"limplock.{sorted(idle)[0]}", "nothing beside search", "a value")
         if len(self.rows) > 1:
-            raise self._error(design, "rows", "one, as it is searched", ", ".join(self.rows))
+            raise design.error("limplock.rows", "one, as it is searched", ", ".join(self.rows))
         if repeats < _REPEATS_LEAST:
             expected = f"[design] repeats = {_REPEATS_LEAST} or more, without which nothing is told"
-            raise self._error(design, "search", expected, f"{repeats}")
+            raise design.error("limplock.search", expected, f"{repeats}")
         if problem := search.problem_of(self.chosen_rows()[0]):
-            raise self._error(design, "search", *problem)
+            raise design.error("limplock.search", *problem)
 
     def _check_pass_through(self, design: Design, tier: str) -> None:
         """Which slows I/Os down: it is below a store's data where each arm asks for it."""
@@ -183,10 +184,4 @@ class LimplockSection(Strict):
                 hint = (
                     f"Set it under [arms.{name}.settings]; role.json of {role} says if it has it."
                 )
-                raise self._error(design, "search", expected, str(got), hint)
-
-    def _error(
-        self, design: Design, key: str, expected: str, got: str, hint: str = "Correct it."
-    ) -> InputError:
-        place = f"{design.directory / 'experiment.toml'}: limplock.{key}"
-        return InputError(place, expected=expected, got=got, hint=hint)
+                raise design.error("limplock.search", expected, str(got), hint)

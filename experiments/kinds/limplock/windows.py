@@ -20,6 +20,7 @@ from experiments.kinds.limplock.scenarios import BASE
 from experiments.record.records import write_json
 
 FILE, ASKED_FILE, WHITEBOX_FILE = "limplock.json", "asked.parquet", "whitebox.parquet"
+Key = tuple[str, str, str]
 PROBE, ROW, BESIDE = "probe", "row", "beside"
 
 ASKED = pl.Schema({
@@ -63,6 +64,11 @@ class Window:
     died_s: Mapping[str, float] = field(default_factory=dict)  # machines that ran out of memory
 
     @property
+    def key(self) -> Key:
+        """Arm, row and part."""
+        return self.arm, self.row, self.part
+
+    @property
     def length_s(self) -> float:
         """Of the window, not of the operation."""
         return self.end_s - self.start_s
@@ -71,6 +77,14 @@ class Window:
     def waited(self) -> Duration:
         """The duration of the operation."""
         return Duration(self.took_s, at_least=self.cut)
+
+
+def by_part(windows: Iterable[Window]) -> dict[Key, list[Window]]:
+    """The windows of each arm, row and part, in the order in which these came."""
+    found: dict[Key, list[Window]] = {}
+    for window in windows:
+        found.setdefault(window.key, []).append(window)
+    return found
 
 
 def later_bases(windows: Iterable[Window]) -> dict[int, Window]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.performability.section import FILLED_PER_S, PerformabilitySection
 from experiments.run.kind import Kind
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from core.runfiles.result import Result
     from experiments.design import Design
     from experiments.design.disturbance import Disturbance
-    from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
 
@@ -25,10 +21,6 @@ class PerformabilityKind(Kind[PerformabilitySection]):
     name = "performability"
     summary = "what users get under each fault, phase by phase, and in a year of them"
     Section = PerformabilitySection
-
-    def check(self, design: Design, section: PerformabilitySection) -> None:
-        """Faults that end, with time before and after; nothing else that disturbs."""
-        section.check(design)
 
     def disturbs(self, design: Design, section: PerformabilitySection) -> Sequence[Disturbance]:
         """The operator's restarts where a tier does not recover."""
@@ -45,29 +37,10 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         return settle_s + blocks_s + rests * (section.rest_s + fill_s)
 
     def measure(self, testbed: Testbed, section: PerformabilitySection) -> None:
-        """Every fault of every block."""
+        """Every fault in every block."""
         from experiments.kinds.performability.measure import measure
 
         measure(testbed, section)
-
-    def analyse(self, folder: Path) -> Findings:
-        """Figures of each fault's phases, of the failures, and of the year."""
-        from experiments.kinds.performability.analysis import analyse
-
-        return analyse(folder)
-
-    def write_page(self, folder: Path) -> Path:
-        """Each fault over time; what users got, five ways; the year."""
-        from experiments.kinds.performability.page import write_page
-
-        return write_page(folder)
-
-    def print_result(self, result: Result, console: Console, page: Path) -> None:
-        """A line for each fault and arm, and the year."""
-        from experiments.kinds.performability.page import print_performability
-        from experiments.record.result import flat
-
-        print_performability(flat(result), console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """The longest failure, by arm [s]."""

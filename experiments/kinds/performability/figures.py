@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -13,131 +14,113 @@ from core.chart_style import Row, Rows, data
 from experiments.kinds.performability.folder import Run, between
 from experiments.kinds.performability.tables import waited_s
 from experiments.record.metrics.weights import performability_weights
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, drawn
 from experiments.report.layout import Size
 
 _CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
+_NEVER = "No request was measured during a failure."
+
+Fault = Mapping[str, Any]
 
 
-def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Requests served, and time waited, while each failure lasted (Fig. 14)."""
-    rows = [
-        {"what": what, "value": value / one["repeats"], **_marks(fault, arm, arms)}
-        for fault in faults
-        for arm, one in fault["arms"].items()
-        for what, value in (
-            ("requests answered well", one["failure"]["ok"]),
-            ("waited in all, s", waited_s(one["failure"])),
-        )
-    ]
-    caption = (
+@dataclass(frozen=True)
+class _Dots:
+    """A figure of an arm's values under each fault, a panel for each."""
+
+    identity: str
+    title: str
+    caption: str
+    values: Callable[[Mapping[str, Any]], Iterable[tuple[str, float | None]]]
+    top: float | None = None  # of the usual axis
+    without: bool = False  # a line of no fault too
+
+
+_DOTS = (
+    _Dots(  # Fig. 14
+        "totals",
+        "Throughput and latency in all",
         "While the failure lasted, which is not equally long: only arms under the same fault can "
-        "be compared. Means of repeats."
-    )
-    return _dots("totals", "Throughput and latency in all", caption, rows, arms, top=None)
-
-
-def averages_figure(
-    faults: Sequence[Mapping[str, Any]], before: Mapping[str, Any], arms: Sequence[str]
-) -> Figure:
-    """The same a second and a request, and without a fault (Fig. 15); standard deviations."""
-    none: Mapping[str, Any] = {"name": "no fault"}
-    asked = [(none, arm, one) for arm, one in before.items()]
-    asked += [(f, arm, one["failure"]) for f in faults for arm, one in f["arms"].items()]
-    rows = [
-        {"what": what, "value": value, **_marks(fault, arm, arms)}
-        for fault, arm, one in asked
-        for what, value in (
-            ("answered well a second", one["goodput_per_s"]),
-            ("trimmed-mean latency, ms", one["trimmed_mean_ms"]),
-            ("standard deviation, ms", one["sd_ms"]),
-        )
-        if value is not None
-    ]
-    caption = (
+        "be compared. Means of repeats.",
+        lambda arm: (
+            ("requests answered well", arm["failure"]["ok"] / arm["repeats"]),
+            ("waited in all, s", waited_s(arm["failure"]) / arm["repeats"]),
+        ),
+    ),
+    _Dots(  # Fig. 15
+        "averages",
+        "Throughput and latency on average",
         "While the failure lasted. The mean is of the middle 95 % of all requests, failed ones at "
-        "the time-out; the standard deviation is of all."
-    )
-    return _dots("averages", "Throughput and latency on average", caption, rows, arms, top=None)
-
-
-def shares_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Goodput and punctuality of each failure (Fig. 15 and 16)."""
-    rows = [
-        {"what": what, "value": one["failure"][key], **_marks(fault, arm, arms)}
-        for fault in faults
-        for arm, one in fault["arms"].items()
-        for what, key in (("goodput", "goodput"), ("punctuality", "punctuality"))
-        if one["failure"][key] is not None
-    ]
-    caption = (
+        "the time-out; the standard deviation is of all.",
+        lambda arm: (
+            ("answered well a second", arm["failure"]["goodput_per_s"]),
+            ("trimmed-mean latency, ms", arm["failure"]["trimmed_mean_ms"]),
+            ("standard deviation, ms", arm["failure"]["sd_ms"]),
+        ),
+        without=True,
+    ),
+    _Dots(  # Fig. 15 and 16
+        "shares",
+        "Goodput and punctuality during each failure",
         "While the failure lasted. Goodput: requests that were answered well, of all. Punctuality: "
         "the ideal mean latency over the measured one. 1 is as without a fault; "
-        "above 1: who fails at once does not wait."
-    )
-    return _dots("shares", "Goodput and punctuality during each failure", caption, rows, arms)
-
-
-def demerits_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Demerits of one fault (Fig. 19)."""
-    rows = [
-        {
-            "what": "demerits of one fault",
-            "value": one["cost"]["demerits"]["median"],
-            **_marks(fault, arm, arms),
-        }
-        for fault in faults
-        for arm, one in fault["arms"].items()
-    ]
-    caption = (
+        "above 1: who fails at once does not wait.",
+        lambda arm: ((key, arm["failure"][key]) for key in ("goodput", "punctuality")),
+        top=1.0,
+    ),
+    _Dots(  # Fig. 19
+        "demerits",
+        "Demerits of each fault",
         "8 for a time-out, 2 for a connection given up, 1 for one refused or a wrong answer, 1 for "
-        "each second above the ideal; of all requests while the failure lasted, median of repeats."
-    )
-    return _dots("demerits", "Demerits of each fault", caption, rows, arms, top=None)
+        "each second above the ideal; of all requests while the failure lasted, median of repeats.",
+        lambda arm: [("demerits of one fault", arm["cost"]["demerits"]["median"])],
+    ),
+    _Dots(  # Fig. 18
+        "thresholds",
+        "How often a request exceeds a threshold",
+        "The share of all requests during the failure that took longer, failed ones included.",
+        lambda arm: (
+            (f"above {limit} s", share) for limit, share in arm["failure"]["share_above_s"].items()
+        ),
+        top=1.0,
+    ),
+)
 
 
-def thresholds_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
-    """Shares of requests above each threshold (Fig. 18)."""
+def dots_figures(
+    faults: Sequence[Fault], before: Mapping[str, Any], arms: Sequence[str]
+) -> list[Figure]:
+    """All of `_DOTS`; `before` has the arms without a fault."""
+    none = {"name": "no fault", "arms": {arm: {"failure": one} for arm, one in before.items()}}
+    return [_dots(one, [none, *faults] if one.without else faults, arms) for one in _DOTS]
+
+
+def _dots(dots: _Dots, faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
     rows = [
-        {
-            "what": f"above {limit} s",
-            "value": share,
-            **_marks(fault, arm, arms),
-        }
+        {"what": what, "value": value, **_look(fault, arm, arms)}
         for fault in faults
         for arm, one in fault["arms"].items()
-        for limit, share in one["failure"]["share_above_s"].items()
-        if share is not None
+        for what, value in dots.values(one)
+        if value is not None
     ]
-    caption = "The share of all requests during the failure that took longer, failed ones included."
-    return _dots("thresholds", "How often a request exceeds a threshold", caption, rows, arms)
+    if not rows:
+        return Figure(dots.identity, dots.title, "", (), {}, _NEVER)
+    return drawn(
+        dots.identity,
+        dots.title,
+        dots.caption,
+        marks.arm_keys(arms),
+        lambda size: _panels(rows, dots.top, size),
+    )
 
 
-def _marks(fault: Mapping[str, Any], arm: str, arms: Sequence[str]) -> Row:
+def _look(fault: Fault, arm: str, arms: Sequence[str]) -> Row:
     return {
         "fault": fault["name"],
         "arm": arm,
         "colour": palette.arm_colour(arms, arm).light,
         "shape": palette.arm_shape(arms, arm),
     }
-
-
-def _dots(
-    identity: str,
-    title: str,
-    caption: str,
-    rows: Rows,
-    arms: Sequence[str],
-    top: float | None = 1.0,
-) -> Figure:
-    """A panel for each `what`, a line for each fault, a point for each arm."""
-    if not rows:
-        return Figure(identity, title, "", (), {}, "No request was measured during a failure.")
-    legend = tuple(
-        Key(palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm) for arm in arms
-    )
-    return drawn(identity, title, caption, legend, lambda size: _panels(rows, top, size))
 
 
 def _panels(rows: Rows, top: float | None, size: Size) -> Any:
@@ -149,49 +132,35 @@ def _panels(rows: Rows, top: float | None, size: Size) -> Any:
     for index, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
         most = max(row["value"] for row in of_what)
-        is_usual = top is not None and top / 10.0 < most <= top
-        high = top if is_usual else most * 1.08 or 1.0
+        high = most * 1.08 or 1.0
+        if top is not None and top / 10.0 < most <= top:
+            high = top
         first = index % across == 0
-        y = alt.Y(
-            "fault:N",
-            sort=names,
-            axis=alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=200),
-        )
-        x = alt.X(
-            "value:Q",
-            scale=alt.Scale(domain=[0, high], nice=False),
-            axis=alt.Axis(title=what, tickCount=4),
-        )
-        points = alt.Chart(data(of_what)).mark_point(filled=True, size=72, opacity=0.9)
-        panels.append(
-            points.encode(
-                x=x,
-                y=y,
-                fill=alt.Fill("colour:N", scale=None),
-                shape=alt.Shape("shape:N", scale=None),
-            ).properties(width=width, height=30 * len(names))
-        )
-    lines = [alt.hconcat(*panels[i : i + across]) for i in range(0, len(panels), across)]
-    return alt.vconcat(*lines) if len(lines) > 1 else lines[0]
+        axis = alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=200)
+        y = alt.Y("fault:N", sort=names, axis=axis)
+        x = marks.linear(alt.X, "value", what, [0, high], tickCount=4)
+        points = marks.points(of_what, x, y, 72)
+        panels.append(points.properties(width=width, height=30 * len(names)))
+    return marks.in_rows(panels, across)
 
 
-def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
+def box_figure(faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
     """Latencies during each failure: box from quartile to quartile, whiskers from 5 to 95 %
     (Fig. 17)."""
     rows = [
-        {**one["box_ms"], **_marks(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
+        {**one["box_ms"], **_look(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
         for fault in faults
         for arm, one in fault["arms"].items()
         if one["box_ms"] is not None
     ]
     title = "Latency during each failure"
     if not rows:
-        return Figure("box", title, "", (), {}, "No request was measured during a failure.")
+        return Figure("box", title, "", (), {}, _NEVER)
     caption = (
         "Of all requests while the failure lasted, failed ones at the time-out. Box: the "
         "middle half, line: the median; whiskers: from 5 to 95 %; diamond: the mean."
     )
-    legend = tuple(Key("box", palette.arm_colour(arms, arm).light, arm) for arm in arms)
+    legend = marks.arm_keys(arms, "box")
     return drawn("box", title, caption, legend, lambda size: _boxes(rows, size))
 
 
@@ -199,19 +168,16 @@ def _boxes(rows: Rows, size: Size) -> Any:
     names = [row["line"] for row in rows]
     low = max(min(row["q5"] for row in rows) * 0.7, 0.01)
     domain = [low, max(max(row["q95"], row["mean"]) for row in rows) * 1.4]
-    axis = alt.Axis(title="latency, ms (log scale)", values=log_ticks(domain), format=",~g")
-    scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
 
     def x(key: str) -> Any:
-        return alt.X(f"{key}:Q", scale=scale, axis=axis)
+        return marks.logarithmic(alt.X, key, "latency, ms (log scale)", domain)
 
     limit = 120 if size.small else 260
     y = alt.Y("line:N", sort=names, axis=alt.Axis(title=None, labelLimit=limit))
     base = alt.Chart(data(rows))
-    fill = alt.Fill("colour:N", scale=None)
-    stroke = alt.Stroke("colour:N", scale=None)
-    whisker = base.mark_rule(strokeWidth=1.4).encode(x=x("q5"), x2="q95:Q", y=y, stroke=stroke)
-    box = base.mark_bar(height=11).encode(x=x("q25"), x2="q75:Q", y=y, fill=fill)
+    whisker = base.mark_rule(strokeWidth=1.4)
+    whisker = whisker.encode(x=x("q5"), x2="q95:Q", y=y, stroke=marks.STROKE)
+    box = base.mark_bar(height=11).encode(x=x("q25"), x2="q75:Q", y=y, fill=marks.FILL)
     tick = base.mark_tick(thickness=2, size=15, color=palette.MARKER.light)
     mean = base.mark_point(
         shape="diamond", filled=True, size=46, fill=palette.PAPER.light,
@@ -223,7 +189,7 @@ def _boxes(rows: Rows, size: Size) -> Any:
     )
 
 
-def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
+def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:
     """The number of requests beyond any threshold: what the report would have drawn (5.5)."""
     rows = []
     for index, fault in enumerate(faults):
@@ -233,37 +199,33 @@ def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
             latency_ms = np.sort(failing["latency_ms"].to_numpy())
             if latency_ms.size:
                 above = 1.0 - np.searchsorted(latency_ms, _CURVE_MS, side="right") / latency_ms.size
-                marks = _marks(fault, arm, run.arms)
+                look = _look(fault, arm, run.arms)
                 pairs = zip(_CURVE_MS.tolist(), above.tolist(), strict=True)
-                rows += [{"ms": ms, "share": share, **marks} for ms, share in pairs]
+                rows += [{"ms": ms, "share": share, **look} for ms, share in pairs]
     title = "How often a request exceeds any threshold"
     if not rows:
-        return Figure("exceedance", title, "", (), {}, "No request was measured during a failure.")
+        return Figure("exceedance", title, "", (), {}, _NEVER)
     caption = (
         "The share of all requests during the failure that took longer, failed ones included; "
         "dotted: the thresholds above."
     )
-    legend = tuple(Key("line", palette.arm_colour(run.arms, arm).light, arm) for arm in run.arms)
+    legend = marks.arm_keys(run.arms, "line")
     return drawn("exceedance", title, caption, legend, lambda size: _curves(rows, size))
 
 
 def _curves(rows: Rows, size: Size) -> Any:
     across = 1 if size.small else 2
-    axis = alt.Axis(title="latency, ms (log scale)", values=[1, 10, 100, 1000], format=",~g")
-    x = alt.X("ms:Q", axis=axis, scale=alt.Scale(type="log", domain=[1, 8000], nice=False))
-    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="share", tickCount=4))
+    x = marks.logarithmic(alt.X, "ms", "latency, ms (log scale)", [1, 8000],
+                          values=[1, 10, 100, 1000])  # fmt: skip
+    y = marks.linear(alt.Y, "share", "share", [0, 1], tickCount=4)
     limits = [{"ms": 1e3 * limit} for limit in performability_weights().thresholds_s]
-    rule = alt.Chart(data(limits)).mark_rule(stroke=palette.MARKER.light, strokeDash=[1, 3])
     panels = []
     for name in dict.fromkeys(row["fault"] for row in rows):
-        base = alt.Chart(data([row for row in rows if row["fault"] == name]))
-        line = base.mark_line(interpolate="step-after", strokeWidth=1.8)
-        curve = line.encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None))
+        of_fault = [row for row in rows if row["fault"] == name]
+        curve = marks.line(of_fault, x, y, interpolate="step-after", strokeWidth=1.8)
         panels.append(
-            alt.layer(rule.encode(x=x), curve).properties(
-                width=(size.plot_width - 60 * (across - 1)) / across, height=110,
-                title=alt.TitleParams(name, anchor="start"),
-            )
+            alt.layer(marks.rule(limits, (1, 3), x=x), curve.encode(stroke=marks.STROKE))
+            .properties(width=(size.plot_width - 60 * (across - 1)) / across, height=110,
+                        title=alt.TitleParams(name, anchor="start"))
         )  # fmt: skip
-    lines = [alt.hconcat(*panels[i : i + across]) for i in range(0, len(panels), across)]
-    return alt.vconcat(*lines)
+    return marks.in_rows(panels, across)

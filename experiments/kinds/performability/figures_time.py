@@ -12,8 +12,8 @@ from core.chart_style import Rows, data
 from core.statistics.percentiles import OK
 from experiments.kinds.performability.folder import Measured, Run
 from experiments.kinds.performability.phases import periods
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
 _GROUPS = (  # as the report's curves; whatever is none of these had no answer in time
@@ -23,6 +23,7 @@ _GROUPS = (  # as the report's curves; whatever is none of these had no answer i
 )
 _LATE = ("no answer in time", palette.FAULT.light)
 _HEIGHT = 84
+_EXTENT = {"minExtent": 52, "maxExtent": 52}  # so that panels are below each other
 
 
 def course_figure(run: Run, fault: int, name: str) -> Figure:
@@ -97,56 +98,43 @@ def _courses(rows: dict[str, Rows], blocks: dict[str, list[Measured]], size: Siz
     domain = [min(row["t"] for row in every), max(row["end"] for row in every)]
     top = max(row["all"] for row in every) * 1.1
     slow = [min(row["ms"] for row in every) * 0.7, max(row["ms"] for row in every) * 1.4]
-    time, panels = _x(domain, "time since the fault, s"), []
+    above, below = _x(domain, None), _x(domain, "time since the fault, s")
+    panels = []
     for arm, of_arm in rows.items():
-        title = alt.TitleParams(arm, anchor="start")
-        panels += [
-            alt.layer(
-                *_marks(blocks[arm], _x(domain, None)), _rates(of_arm, domain, top)
-            ).properties(width=size.plot_width, height=_HEIGHT, title=title),
-            alt.layer(*_marks(blocks[arm], time), _latencies(of_arm, time, slow)).properties(
-                width=size.plot_width, height=_HEIGHT
-            ),
-        ]
-    return alt.vconcat(*panels, spacing=8)
+        rates = alt.layer(*_fault_marks(blocks[arm], above), _rates(of_arm, above, top))
+        waits = alt.layer(*_fault_marks(blocks[arm], below), _latencies(of_arm, below, slow))
+        panels += [rates.properties(title=alt.TitleParams(arm, anchor="start")), waits]
+    sized = (one.properties(width=size.plot_width, height=_HEIGHT) for one in panels)
+    return alt.vconcat(*sized, spacing=8)
 
 
 def _x(domain: Sequence[float], title: str | None) -> Any:
-    axis = alt.Axis(title=title, tickCount=8, grid=False, labels=title is not None)
-    return alt.X("t:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=axis)
+    labels = title is not None
+    return marks.linear(alt.X, "t", title, domain, tickCount=8, grid=False, labels=labels)
 
 
-def _marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
+def _fault_marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
     """The fault's shade, and a line where an operator restarted all."""
     lasted_s = max(one.course.end_s - one.course.start_s for one in blocks)
-    shade = alt.Chart(data([{"t": 0.0, "end": lasted_s}]))
-    shade = shade.mark_rect(fill=palette.FAULT.light, opacity=0.12)
+    span = [{"t": 0.0, "end": lasted_s}]
+    found = [marks.shade(span, palette.FAULT.light, 0.12, x=x, x2="end:Q")]
     resets = [{"t": one.course.reset_s} for one in blocks if one.course.reset_s is not None]
-    line = alt.Chart(data(resets)).mark_rule(stroke=palette.MARKER.light, strokeDash=[3, 3])
-    marks = [shade.encode(x=x, x2="end:Q")]
-    return [*marks, line.encode(x=x)] if resets else marks
+    return [*found, marks.rule(resets, (3, 3), x=x)] if resets else found
 
 
-def _rates(rows: Rows, domain: Sequence[float], top: float) -> Any:
-    axis = alt.Axis(title="requests/s", tickCount=4, minExtent=52, maxExtent=52)
+def _rates(rows: Rows, x: Any, top: float) -> Any:
     boxes = [
         {"t": row["t"], "end": row["end"], "colour": colour, "low": low, "high": high}
         for row in rows
         for colour, low, high in row["stack"]
     ]
-    y = alt.Y("low:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
-    fill = alt.Fill("colour:N", scale=None)
-    return (
-        alt.Chart(data(boxes))
-        .mark_rect()
-        .encode(x=_x(domain, None), x2="end:Q", y=y, y2="high:Q", fill=fill)
-    )
+    y = marks.linear(alt.Y, "low", "requests/s", [0, top], tickCount=4, **_EXTENT)
+    box = alt.Chart(data(boxes)).mark_rect()
+    return box.encode(x=x, x2="end:Q", y=y, y2="high:Q", fill=marks.FILL)
 
 
 def _latencies(rows: Rows, x: Any, slow: list[float]) -> Any:
-    ticks = log_ticks(slow)
-    axis = alt.Axis(title="ms", values=ticks, format=",~g", minExtent=52, maxExtent=52)
-    y = alt.Y("ms:Q", scale=alt.Scale(type="log", domain=slow, nice=False), axis=axis)
-    line = alt.Chart(data([{"t": row["t"], "ms": row["ms"]} for row in rows]))
-    line = line.mark_line(interpolate="step-after", stroke=palette.MARKER.light, strokeWidth=1.4)
-    return line.encode(x=x, y=y)
+    y = marks.logarithmic(alt.Y, "ms", "ms", slow, **_EXTENT)
+    waits = [{"t": row["t"], "ms": row["ms"]} for row in rows]
+    stroke = palette.MARKER.light
+    return marks.line(waits, x, y, interpolate="step-after", stroke=stroke, strokeWidth=1.4)

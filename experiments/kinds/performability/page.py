@@ -12,13 +12,10 @@ from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.kinds.performability import figures, figures_time, tables
 from experiments.kinds.performability.folder import read_run
-from experiments.record.result import flat, stopped_words
-from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat
+from experiments.report.shell import QUESTIONS, chip, chips, render_run, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import milliseconds, number
-
-_QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
-              "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
 
 
 def write_page(folder: Path) -> Path:
@@ -26,13 +23,12 @@ def write_page(folder: Path) -> Path:
     manifest, found = manifest_if_any(folder), flat(read_result(folder))
     run = read_run(folder, manifest)
     faults, year = found["faults"], found["year"]
-    html = render_page(
-        "performability.html.j2",
-        [Path(__file__).parent],
-        name=found["experiment"],
-        when=str(manifest.get("started_at") or ""),
-        headline=f"{stopped_words(manifest)} {headline(found)}".strip(),
-        verdicts=[*_slo(found), *chips(found["verdicts"], _QUESTIONS)],
+    html = render_run(
+        Path(__file__).with_name("performability.html.j2"),
+        found,
+        manifest,
+        headline(found),
+        verdicts=[*_slo(found), *chips(found["verdicts"], QUESTIONS)],
         ideal=f"{milliseconds(found['ideal']['latency_ms'])}, {found['ideal']['source']}",
         durations=tables.durations_table(faults, found.get("paper")),
         paper=tables.paper_table(found["paper"]) if found.get("paper") else None,
@@ -46,11 +42,7 @@ def write_page(folder: Path) -> Path:
         operator=run.section.operator,
         rates=tables.rates_table(year, faults) if year else None,
         merits=[
-            figures.totals_figure(faults, run.arms),
-            figures.averages_figure(faults, found.get("before", {}), run.arms),
-            figures.shares_figure(faults, run.arms),
-            figures.demerits_figure(faults, run.arms),
-            figures.thresholds_figure(faults, run.arms),
+            *figures.dots_figures(faults, found.get("before", {}), run.arms),
             figures.box_figure(faults, run.arms),
             figures.exceedance_figure(run, faults),
         ],
@@ -64,7 +56,6 @@ def write_page(folder: Path) -> Path:
             for index, fault in enumerate(faults)
             if fault["arms"]
         ],
-        repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
 
@@ -107,7 +98,7 @@ def _worst(arm: str, faults: Any) -> str:
     )
 
 
-def print_performability(found: Mapping[str, Any], console: Console, page: Path) -> None:
+def print_result(found: Mapping[str, Any], console: Console, page: Path) -> None:
     """Durations, the year, reasons, and the report's path."""
     print_table(tables.durations_table(found["faults"]), console)
     if found["year"]:

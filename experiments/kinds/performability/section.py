@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from core.config_file import Positive, Strict
-from core.errors import InputError
 from core.json_object import JsonObject
-from experiments.design import Design
-from experiments.design.disturbance import Disturbance, Times
+from experiments.design import Check, Design
+from experiments.design.disturbance import Disturbance
 from experiments.design.experiment import PHASE_S_MAX
 from experiments.design.fleet import TierName
 from experiments.design.injections import selected
@@ -95,7 +94,6 @@ class PerformabilitySection(Strict):
     def check(self, design: Design) -> None:
         """Raises InputError where phases cannot be told apart."""
         experiment = design.experiment
-        place = f"{design.directory / 'experiment.toml'}"
         names = [fault_name(fault.model_dump()) for fault in experiment.faults]
         unknown = set(self.rates) - {fault.kind for fault in experiment.faults}
         strange = {*self.versions} - {*experiment.arms}
@@ -103,7 +101,7 @@ class PerformabilitySection(Strict):
         least_s = PERIODS_MIN * self.period_s
         filled = design.fleet.tiers.get(self.fill.tier) if self.fill else None
         protocol = design.roles[filled.role].protocol if filled else "none"
-        for key, wrong, expected, got in (
+        checks: Iterable[Check] = (
             ("faults", not names, "at least one fault", "none"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
             ("interference", experiment.interference.pattern != "none", "no neighbours",
@@ -118,32 +116,28 @@ class PerformabilitySection(Strict):
              "a user of a workload.py, whose pages it asks", "[[load.operations]]"),
             ("performability.slo", self.slo != YearSlo() and not self.rates,
              "rates, of which a year follows", "none"),
-        ):  # fmt: skip
-            if wrong:
-                raise InputError(f"{place}: {key}", expected=expected, got=got)
+        )  # fmt: skip
+        design.refuse(checks)
         for index, fault in enumerate(experiment.faults):
             struck = selected(fault.select, design.fleet)
+            at = f"faults.{index}"
             if len(struck) != 1 and not fault.select.all:
-                raise InputError(
-                    f"{place}: faults.{index}.select", expected="one machine, or all",
-                    got=", ".join(struck) or "none",
-                )  # fmt: skip
+                got = ", ".join(struck) or "none"
+                raise design.error(f"{at}.select", "one machine, or all", got)
             if fault.for_s is None:
-                raise InputError(f"{place}: faults.{index}.sticky", expected="for_s", got="sticky")
+                raise design.error(f"{at}.sticky", "for_s", "sticky")
             if fault.repeat is not None:
-                raise InputError(
-                    f"{place}: faults.{index}.repeat",
-                    expected="a fault that comes once in a block: a year counts its rate",
-                    got=f"up to {fault.repeat.times_max} times",
-                )
+                expected = "a fault that comes once in a block: a year counts its rate"
+                got = f"up to {fault.repeat.times_max} times"
+                raise design.error(f"{at}.repeat", expected, got)
             left_s = experiment.phases.measure - fault.at_s - fault.for_s
             left_s -= self.operator.wait_s if self.operator else 0.0
             if min(fault.at_s, left_s) < least_s:
-                raise InputError(
-                    f"{place}: faults.{index}",
-                    expected=f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
-                    got=f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
-                    hint="Move it, or make phases.measure longer.",
+                raise design.error(
+                    at,
+                    f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
+                    f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
+                    "Move it, or make phases.measure longer.",
                 )
 
     def restarts(self, design: Design) -> list[Disturbance]:
@@ -154,19 +148,9 @@ class PerformabilitySection(Strict):
         if self.fill is None:
             return []
         names = design.fleet.nodes_of(self.fill.tier)
-        return [
-            {
-                "what": "fill",
-                "kind": "restart",
-                "parameters": {"requests": self.fill.requests},
-                "at_s": None,
-                "machines": dict.fromkeys(names),
-                "at_once": len(names),
-                "commands": "the role's service is stopped and started, then asked",
-                "undo": "none is needed",
-                "when": "before each block",
-            }
-        ]
+        commands = "the role's service is stopped and started, then asked"
+        asked = {"requests": self.fill.requests}
+        return [_restart("fill", asked, names, commands, "before each block")]
 
     def _by_an_operator(self, design: Design) -> list[Disturbance]:
         if self.operator is None:
@@ -176,22 +160,27 @@ class PerformabilitySection(Strict):
             for fault in design.experiment.faults
             for tier in tiers_of(fault.select.model_dump(), design.fleet.tiers)
         }
-        machines: dict[str, Times | None] = {
-            name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)
-        }
-        return [
-            {
-                "what": "operator",
-                "kind": "restart",
-                "parameters": {"wait_s": self.operator.wait_s},
-                "at_s": None,
-                "machines": machines,
-                "at_once": len(machines),
-                "commands": "the role's service is stopped and started, on all of them at once",
-                "undo": "none is needed",
-                "when": "once in a block where its fault is over and users are still failed",
-            }
-        ]
+        names = [name for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)]
+        commands = "the role's service is stopped and started, on all of them at once"
+        when = "once in a block where its fault is over and users are still failed"
+        return [_restart("operator", {"wait_s": self.operator.wait_s}, names, commands, when)]
+
+
+def _restart(
+    what: str, parameters: JsonObject, names: Sequence[str], commands: str, when: str
+) -> Disturbance:
+    """Of all these machines at once."""
+    return {
+        "what": what,
+        "kind": "restart",
+        "parameters": parameters,
+        "at_s": None,
+        "machines": dict.fromkeys(names),
+        "at_once": len(names),
+        "commands": commands,
+        "undo": "none is needed",
+        "when": when,
+    }
 
 
 def fault_name(fault: JsonObject) -> str:

@@ -42,9 +42,7 @@ class SchemesKind(CompareKind[NoSection]):
         from experiments.kinds.schemes.tables import strength_table
         from experiments.report.terminal import print_table
 
-        table = strength_table(result[self.name])
-        if table is not None:
-            print_table(table, console)
+        print_table(strength_table(result[self.name]), console)
         super().print_result(result, console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from core.json_object import JsonObject
 from core.runfiles.events import Window, of_kind
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
@@ -37,30 +37,19 @@ def failovers_of(run: RunFolder) -> list[JsonObject]:
 
 def failover_parts(run: RunFolder, size: Size) -> Any:
     """A bar for each fail-over, from the crash on."""
-    rows, names = [], []
+    rows = []
     for index, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
         arrow = "" if one["replacement"] == one["machine"] else f" → {one['replacement']}"
         name = f"{index + 1}. {one['machine']}{arrow}"
-        names.append(name)
         at_s = 0.0
         for _, keys, colour in STAGES:
             length_s = sum(float(one.get(key) or 0.0) for key in keys)
             end_s = at_s + length_s
-            rows.append({"n": name, "t": at_s, "end": end_s, "colour": colour.light})
+            rows.append({"bar": name, "start": at_s, "end": end_s, "colour": colour.light})
             at_s = end_s
-    y = alt.Y("n:N", sort=names, axis=alt.Axis(title=None, labelLimit=170, ticks=False))
     axis = alt.Axis(title="seconds since the machine was down", tickCount=5 if size.small else 10)
-    return (
-        alt.Chart(data(rows))
-        .mark_bar(height={"band": 0.72})
-        .encode(
-            y=y,
-            x=alt.X("t:Q", axis=axis),
-            x2="end:Q",
-            color=alt.Color("colour:N", scale=None),
-        )
-        .properties(width=size.plot_width - 90, height={"step": 17})
-    )
+    x = alt.X("start:Q", axis=axis)
+    return marks.stacked_bars(rows, x, size, step=17, labels=90)
 
 
 def members_over_time(run: RunFolder, size: Size) -> Any:
@@ -88,22 +77,19 @@ def _panel(
     served = [w for w in of_kind(run.windows, "member") if w.kind == tier]
     rows = [row for block in blocks for row in _steps(served, block)]
     top = max([int(entry["nodes"]), *(row["v"] for row in rows)])
-    scale = alt.Scale(domain=domain, nice=False)
     title = "time since the run began, s" if last else None
-    x = alt.X("t:Q", scale=scale, axis=alt.Axis(title=title, grid=False, labels=last))
-    y_axis = alt.Axis(title=f"{tier}: machines that serve", values=list(range(top + 1)), format="d")
-    y = alt.Y("v:Q", scale=alt.Scale(domain=[0, top + 0.4]), axis=y_axis)
-    line = (
-        alt.Chart(data(rows))
-        .mark_line(interpolate="step-after", stroke=palette.ARMS[0].light, strokeWidth=1.8)
-        .encode(x=x, y=y, detail="block:N")
-    )
+    x = marks.linear(alt.X, "t", title, domain, grid=False, labels=last)
+    y = marks.linear(alt.Y, "v", f"{tier}: machines that serve", [0, top + 0.4],
+                     values=list(range(top + 1)), format="d")  # fmt: skip
+    served_line = marks.line(
+        rows, x, y, interpolate="step-after", stroke=palette.ARMS[0].light, strokeWidth=1.8
+    ).encode(detail="block:N")
     needed = (
         alt.Chart(data([{"v": entry["needed"]}]))
         .mark_rule(stroke=palette.FAULT.light, strokeDash=[5, 4])
         .encode(y=y)
     )
-    return alt.layer(needed, line).properties(width=size.plot_width, height=130)
+    return alt.layer(needed, served_line).properties(width=size.plot_width, height=130)
 
 
 def _steps(served: list[Window], block: Window) -> Rows:

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from core.chart_style import Row, Rows, data
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
@@ -105,27 +105,16 @@ def _row(iteration: int, point: Mapping[str, Any], what: str) -> Row:
 
 def _points(rows: Rows, size: Size, target: str) -> Any:
     last = max(row["iteration"] for row in rows)
-    x = alt.X(
-        "iteration:Q",
-        scale=alt.Scale(domain=[0.6, last + 0.4], nice=False),
-        axis=alt.Axis(title="iteration", values=list(range(1, last + 1)), format="d"),
-    )
+    x = marks.linear(alt.X, "iteration", "iteration", [0.6, last + 0.4],
+                     values=list(range(1, last + 1)), format="d")  # fmt: skip
     top = max(row["high"] for row in rows) * 1.08
-    scale = alt.Scale(domain=[0, top], nice=False)
-    y = alt.Y("ms:Q", scale=scale, axis=alt.Axis(title=f"{target} latency, ms", tickCount=6))
+    y, low = (marks.linear(alt.Y, field, f"{target} latency, ms", [0, top], tickCount=6)
+              for field in ("ms", "low"))  # fmt: skip
     base = alt.Chart(data(rows)).encode(x=x)
-    stroke = alt.Stroke("colour:N", scale=None)
-    way = (
-        alt.Chart(data([row for row in rows if row["what"] == "taken"]))
-        .mark_line(stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
-        .encode(x=x, y=y)
-    )
-    bars = base.mark_rule(strokeWidth=2).encode(
-        y=alt.Y("low:Q", scale=scale), y2="high:Q", stroke=stroke
-    )
-    points = base.mark_point(
-        filled=True, size=120, opacity=1, stroke=palette.PAPER.light, strokeWidth=1
-    ).encode(y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None))
+    taken = [row for row in rows if row["what"] == "taken"]
+    way = marks.line(taken, x, y, stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
+    bars = base.mark_rule(strokeWidth=2).encode(y=low, y2="high:Q", stroke=marks.STROKE)
+    points = marks.points(rows, x, y, 120, opacity=1, stroke=palette.PAPER.light, strokeWidth=1)
     labels = base.mark_text(
         align="left", dx=9, dy=-2, fontSize=13, fontWeight=600, fill=palette.TEXT.light
     ).encode(y=y, text="label:N")
@@ -135,20 +124,18 @@ def _points(rows: Rows, size: Size, target: str) -> Any:
 
 
 def _dots(rows: Rows, size: Size, target: str) -> Any:
-    scale = alt.Scale(domain=[0, max(row["high"] for row in rows) * 1.05], nice=False)
-    axis = alt.Axis(title=f"{target} latency, ms", tickCount=5 if size.small else 8)
+    domain = [0, max(row["high"] for row in rows) * 1.05]
+    x, low = (marks.linear(alt.X, field, f"{target} latency, ms", domain,
+                           tickCount=5 if size.small else 8)
+              for field in ("ms", "low"))  # fmt: skip
     y = alt.Y(
         "label:N",
         sort=[row["label"] for row in rows],
         axis=alt.Axis(title=None, ticks=False, domain=False, grid=False, labelFontSize=12),
     )
     base = alt.Chart(data(rows)).encode(y=y)
-    bars = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=scale, axis=axis),
-        x2="high:Q",
-        stroke=alt.Stroke("colour:N", scale=None),
-    )
+    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2="high:Q", stroke=marks.STROKE)
     points = base.mark_point(
         filled=True, size=110, opacity=1, stroke=palette.PAPER.light, strokeWidth=1
-    ).encode(x=alt.X("ms:Q", scale=scale), fill=alt.Fill("colour:N", scale=None))
+    ).encode(x=x, fill=marks.FILL)
     return alt.layer(bars, points).properties(width=size.plot_width, height=alt.Step(34))

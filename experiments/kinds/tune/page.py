@@ -13,11 +13,18 @@ from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
 from experiments.kinds.tune.replicator import Rules
-from experiments.record.result import flat, stopped_words
-from experiments.report.shell import Verdict, chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat
+from experiments.report.shell import render_run, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons
 from experiments.report.text import interval, milliseconds, number, percent
+
+_QUESTIONS = {
+    "measurement": "Search finished?",
+    "injection": "Neighbours as drawn?",
+    "revert": "Neighbours reverted?",
+    "cleanup": "Cleaned up?",
+}
 
 
 def write_page(folder: Path) -> Path:
@@ -29,14 +36,13 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """The page as HTML; `tuning` is the result, head and body in one."""
     asked = tuning["asked"]
     windows = f"{tuning['windows']} of {asked['window_s']:g} s; at most {tuning['pairs_max']} "
-    return render_page(
-        "tune.html.j2",
-        [Path(__file__).parent],
-        name=tuning["experiment"],
-        when=str(manifest.get("started_at") or ""),
+    return render_run(
+        Path(__file__).with_name("tune.html.j2"),
+        tuning,
+        manifest,
+        headline(tuning),
+        _QUESTIONS,
         target=asked["target"],
-        headline=f"{stopped_words(manifest)} {headline(tuning)}".strip(),
-        verdicts=_verdicts(tuning),
         trajectory=trajectory_figure(tuning),
         steps=_step_table(tuning),
         tiers=_tier_table(tuning),
@@ -96,7 +102,7 @@ def optimum(tuning: Mapping[str, Any]) -> str:
     )
 
 
-def print_tuning(tuning: Mapping[str, Any], console: Console, report: Path) -> None:
+def print_result(tuning: Mapping[str, Any], console: Console, report: Path) -> None:
     """Steps, answer, and the report's path, whole."""
     table = TerminalTable("iteration", "r", tuning["asked"]["target"], "against", "p", "verdict")
     start = tuning["start"]
@@ -130,16 +136,6 @@ def _value(point: Mapping[str, Any]) -> str:
 
 def _p(step: Mapping[str, Any]) -> float:
     return float(min(step["p_better"], step["p_worse"]))
-
-
-def _verdicts(tuning: Mapping[str, Any]) -> list[Verdict]:
-    questions = {
-        "measurement": "Search finished?",
-        "injection": "Neighbours as drawn?",
-        "revert": "Neighbours reverted?",
-        "cleanup": "Cleaned up?",
-    }
-    return chips(tuning["verdicts"], questions)
 
 
 def _step_table(tuning: Mapping[str, Any]) -> Table | None:

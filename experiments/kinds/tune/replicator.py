@@ -181,10 +181,7 @@ class Replicator:
     def _judge(self, current: Replicas, candidate: Replicas) -> Judgement:
         contest = self._contest(current, candidate)
         return Judgement(
-            contest.candidate.value_ms,
-            contest.candidate.variability,
-            contest.accepted,
-            contest.why,
+            contest.candidate.value_ms, contest.candidate.variability, contest.accepted, contest.why
         )
 
     def _contest(self, current: Replicas, candidate: Replicas) -> Contest:

@@ -67,7 +67,7 @@ class Stack:
 
         Raises EnvironmentMissing with Terraform's diagnostics.
         """
-        _keep(self.state_directory, tfvars, {**(variables or {}), **_own_roles(tfvars)})
+        _keep(self.state_directory, tfvars, self._with_own(tfvars, variables or {}))
         self._init()
         self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
 
@@ -76,7 +76,7 @@ class Stack:
         self._init()
         with tempfile.TemporaryDirectory() as scratch:
             kept, plan = Path(scratch), Path(scratch) / "plan"
-            _keep(kept, tfvars, {**variables, **_own_roles(tfvars)})
+            _keep(kept, tfvars, self._with_own(tfvars, variables))
             try:
                 for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
                     pass
@@ -84,6 +84,10 @@ class Stack:
             finally:
                 if not any(self.state_directory.glob("*")) and not self.state_resources():
                     self.forget()  # the workspace that Terraform made for the plan
+
+    def _with_own(self, tfvars: Path, variables: Mapping[str, Any]) -> JsonObject:
+        """The name too: that of a design's case is not the one in its folder's file."""
+        return {**variables, **_own_roles(tfvars), "experiment": self.experiment}
 
     def replace(self, address: str, progress: Progress) -> None:
         """Make one resource anew and touch no other. Raises EnvironmentMissing."""

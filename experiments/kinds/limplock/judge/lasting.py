@@ -13,8 +13,8 @@ import polars as pl
 from core.chart_style import data
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import ROW, RunInputs, Window, later_bases
-from experiments.report import palette
+from experiments.kinds.limplock.windows import ROW, RunInputs, Window, by_part, later_bases
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
@@ -36,8 +36,7 @@ def courses(
     """
     found = []
     mine = asked.filter(purpose=ROW, outcome="ok")
-    for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        some = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
+    for (arm, row, part), some in by_part(windows).items():
         bases = later_bases(some)
         for window in some:
             if window.scenario == BASE:
@@ -89,8 +88,7 @@ def _figure(some: Sequence[Course], arms: Sequence[str]) -> Figure:
             f" Grey: the paper's, as its text has it ({places}): {said}. Dotted: it does not say "
             "since when. Its follower's card had 0.1 Mbit/s."
         )
-    legend = [Key("line", palette.arm_colour(arms, arm).light, arm)
-              for arm in arms if any(one["arm"] == arm for one in some)]  # fmt: skip
+    legend = [*marks.arm_keys(arms, "line", {one["arm"] for one in some})]
     legend += [Key(_DIED, palette.MARKER.light, "out of memory")]
     legend += [Key("line", palette.INTERFERENCE.light, "the paper")] if published else []
     return drawn(
@@ -119,19 +117,14 @@ def _graph(
     some: Sequence[Course], colour: str, published: Sequence[Course], end_s: float, most: float,
     size: Size,
 ) -> Any:  # fmt: skip
-    x = alt.X("t:Q", scale=alt.Scale(domain=[0, end_s], nice=False),
-              axis=alt.Axis(title="seconds since the fault", tickCount=8))  # fmt: skip
-    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, most], nice=False),
-              axis=alt.Axis(title="done per second", tickCount=5))  # fmt: skip
+    x = marks.linear(alt.X, "t", "seconds since the fault", [0, end_s], tickCount=8)
+    y = marks.linear(alt.Y, "value", "done per second", [0, most], tickCount=5)
     layers = [_published(one, end_s, x, y) for one in published if (one["from_s"] or 0.0) < end_s]
     for index, one in enumerate(some):
         width_s, rates = one["bin_s"], one["done_per_s"]
         line = [{"t": (k + 0.5) * width_s, "value": rate} for k, rate in enumerate(rates)]
-        layers.append(
-            alt.Chart(data(line))
-            .mark_line(stroke=colour, strokeWidth=1.6, strokeDash=_DASHES[index % len(_DASHES)])
-            .encode(x=x, y=y)
-        )
+        dash = _DASHES[index % len(_DASHES)]
+        layers.append(marks.line(line, x, y, stroke=colour, strokeWidth=1.6, strokeDash=dash))
         died = [
             {"t": at_s, "value": rates[min(int(at_s / width_s), len(rates) - 1)]}
             for at_s in one["died_s"].values()
@@ -150,9 +143,5 @@ def _graph(
 def _published(one: Course, end_s: float, x: Any, y: Any) -> Any:
     until_s = min(one["until_s"] or end_s, end_s)
     line = [{"t": at_s, "value": one["rate_per_s"]} for at_s in (one["from_s"] or 0.0, until_s)]
-    dash = [1.5, 3] if one["from_s"] is None else [1, 0]
-    return (
-        alt.Chart(data(line))
-        .mark_line(stroke=palette.INTERFERENCE.light, strokeWidth=3, opacity=0.6, strokeDash=dash)
-        .encode(x=x, y=y)
-    )
+    look = {"stroke": palette.INTERFERENCE.light, "strokeWidth": 3, "opacity": 0.6}
+    return marks.line(line, x, y, strokeDash=[1.5, 3] if one["from_s"] is None else [1, 0], **look)

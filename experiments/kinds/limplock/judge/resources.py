@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from experiments.kinds.limplock.scenarios import BASE, CRASH, label
-from experiments.kinds.limplock.windows import RunInputs, Window, later_bases
+from experiments.kinds.limplock.windows import Key, RunInputs, Window, by_part, later_bases
 from experiments.report.text import number
 
 REACHED = 0.95  # of a limit
@@ -124,20 +124,17 @@ def resources(
     Parameters: judged_share, the last part of a fault, whose values count.
     """
     told, found = Metrics(whitebox), []
-    for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
+    for key, mine in by_part(windows).items():
         faulty = [w for w in mine if w.scenario not in (BASE, CRASH)]
         for name in sorted({name for window in faulty for name in window.labels.values()}):
             some = list(_of_machine(left, mine, faulty, name, told, judged_share))
             if some:
                 machines = {m for w in faulty for m, part in w.labels.items() if part == name}
-                found.append(_machine((arm, row, part), name, tuple(sorted(machines)), some))
+                found.append(_machine(key, name, tuple(sorted(machines)), some))
     return found
 
 
-def _machine(
-    key: tuple[str, str, str], name: str, machines: tuple[str, ...], some: Sequence[Resource]
-) -> Machine:
+def _machine(key: Key, name: str, machines: tuple[str, ...], some: Sequence[Resource]) -> Machine:
     full: dict[str, Resource] = {}
     for one in sorted((one for one in some if one.reached_s), key=_how_full, reverse=True):
         full.setdefault(one.title, one)

@@ -33,8 +33,10 @@ from experiments.kinds.limplock.windows import (
     PROBE,
     WHITEBOX,
     WHITEBOX_FILE,
+    Key,
     RunInputs,
     Window,
+    by_part,
     later_bases,
     read_windows,
 )
@@ -58,7 +60,19 @@ class Judged(TypedDict):
     streams: list[dict[str, object]]
 
 
-class JudgedScenario(Judged):
+_NOTHING: Judged = {
+    "slowdown": None,
+    "operation": "insufficient",
+    "node": "insufficient",
+    "cluster": "insufficient",
+    "reason": "the base was cut short",
+    "scope": [],
+    "nodes": [],
+    "streams": [],
+}
+
+
+class ScenarioFacts(TypedDict):
     """A row under one severity: its repeats, and how many were cut short, moved, begun anew."""
 
     arm: str
@@ -84,6 +98,10 @@ class JudgedScenario(Judged):
     bases_cold: int
     errors: int
     endures: bool
+
+
+class JudgedScenario(Judged, ScenarioFacts):
+    """A row under one severity, judged."""
 
 
 class RowSummary(TypedDict):
@@ -115,9 +133,10 @@ def analyse(folder: Path) -> Findings:
     rule = Rule.model_validate(spec["rule"])
     known = rows()
     doses = _Doses(left, manifest["spec"], read_table(folder / WHITEBOX_FILE, WHITEBOX))
+    parts = by_part(windows)
     found = [
-        _scenario(windows, known[key[1]], key, asked, rule, left, doses)
-        for key in _keys(windows, manifest["spec"]["limplock"])
+        _scenario(parts[key], known[key[1]], scenario, asked, rule, left, doses)
+        for key, scenario in _scenarios(parts, spec)
     ]
     if spec.get("search") is not None:
         found.sort(key=lambda one: value_of(one["scenario"]))
@@ -144,17 +163,20 @@ def analyse(folder: Path) -> Findings:
     return Findings(body, verdicts, found=said)
 
 
-def _keys(windows: Sequence[Window], spec: Mapping[str, Any]) -> list[Key]:
-    """Of each scenario that was measured, by row as they came and then from the mildest on, as the
+def _scenarios(
+    parts: Mapping[Key, Sequence[Window]], spec: Mapping[str, Any]
+) -> list[tuple[Key, str]]:
+    """Each scenario that was measured, by row as they came and then from the mildest on, as the
     design has them: each repeat had an order of its own."""
-    order = [one.name for one in scenarios_of(spec["severities"], spec["crash"])]
-    rows = list(dict.fromkeys((w.arm, w.row, w.part) for w in windows))
-    keys = dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
-    rank = {name: k for k, name in enumerate(order)}
-    return sorted(
-        (key for key in keys if key[-1] != BASE),
-        key=lambda key: (rows.index(key[:-1]), rank.get(key[-1], len(order))),
-    )
+    rank = {one.name: k for k, one in enumerate(scenarios_of(spec["severities"], spec["crash"]))}
+    return [
+        (key, name)
+        for key, mine in parts.items()
+        for name in sorted(
+            dict.fromkeys(w.scenario for w in mine if w.scenario != BASE),
+            key=lambda name: rank.get(name, len(rank)),
+        )
+    ]
 
 
 class _Doses:
@@ -198,60 +220,57 @@ def _zones(
 def _unjudged(windows: Sequence[Window], left: RunInputs) -> list[JudgedScenario]:
     """Of each row that has no scenario, for its bases were cut short: that."""
     found: list[JudgedScenario] = []
-    for arm, name, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
-        base = later_bases(mine)
-        if any(w.scenario != BASE for w in mine) or not any(w.cut for w in base.values()):
-            continue
-        took_s = [w.took_s for w in base.values()]
-        found.append({
-            "arm": arm,
-            "row": name,
-            "part": part,
-            "scenario": BASE,
-            "repeats": len(base),
-            "count": left.counts[name],
-            "base_s": float(np.median(took_s)),
-            "base_all_s": took_s,
-            "closing_all_s": [],
-            "took_all_s": [],
-            "died_s": [],
-            "dose": None,
-            "cut": 0,
-            "bases_cut": _cut(base.values()),
-            "timeout_factor": left.timeout_factor[name],
-            "limping": mine[-1].labels[mine[-1].limping],
-            "moved": 0,
-            "anew": 0,
-            "stuck": 0,
-            "cold": 0,
-            "bases_cold": sum(w.cold for w in base.values()),
-            "errors": sum(w.errors for w in base.values()),
-            "slowdown": None,
-            "operation": "insufficient",
-            "node": "insufficient",
-            "cluster": "insufficient",
-            "reason": "the base was cut short",
-            "scope": [],
-            "nodes": [],
-            "streams": [],
-            "endures": False,
-        })  # fmt: skip
+    for mine in by_part(windows).values():
+        bases = later_bases(mine)
+        if all(w.scenario == BASE for w in mine) and _cut(bases.values()):
+            found.append({**_facts(mine, BASE, bases, {}, left), **_NOTHING})
     return found
+
+
+def _facts(
+    mine: Sequence[Window], scenario: str, base: Mapping[int, Window],
+    faulty: Mapping[int, Window], left: RunInputs,
+) -> ScenarioFacts:  # fmt: skip
+    """The runs of a row under a scenario, of which nothing is judged yet.
+
+    Parameters: mine, all windows of its row; base, of the repeats that have it.
+    """
+    arm, name, part = mine[0].key
+    runs = list((faulty or base).values())
+    again = {w.repeat: w for w in left.closing if w.key == mine[0].key}
+    return {
+        "arm": arm,
+        "row": name,
+        "part": part,
+        "scenario": scenario,
+        "repeats": len(runs),
+        "count": left.counts[name],
+        "base_s": float(np.median([w.took_s for w in base.values()])),
+        "base_all_s": [w.took_s for w in base.values()],
+        "closing_all_s": [again[repeat].took_s for repeat in faulty if repeat in again],
+        "took_all_s": [w.took_s for w in faulty.values()],
+        "died_s": [_died(w) for w in faulty.values()],
+        "dose": None,
+        "cut": _cut(faulty.values()),
+        "bases_cut": _cut(later_bases(mine).values()),
+        "timeout_factor": left.timeout_factor[name],
+        "limping": runs[0].labels[runs[0].limping],
+        "moved": sum(w.moved for w in faulty.values()),
+        "anew": sum(w.whole_after_s is None for w in faulty.values()),
+        "stuck": sum(w.stuck for w in faulty.values()),
+        "cold": sum(w.cold for w in faulty.values()),
+        "bases_cold": sum(w.cold for w in base.values()),
+        "errors": sum(w.errors for w in runs),
+        "endures": False,
+    }
 
 
 def _cut(windows: Iterable[Window]) -> int:
     return sum(window.cut for window in windows)
 
 
-Key = tuple[str, str, str, str]
-
-
 def _remedies(
-    windows: Sequence[Window],
-    found: Sequence[Mapping[str, Any]],
-    reference: str | None,
-    rule: Rule,
+    windows: Sequence[Window], found: Sequence[Mapping[str, Any]], reference: str | None, rule: Rule
 ) -> list[dict[str, object]] | None:
     """Of arms that are remedies, each side with its verdicts of node and cluster; None where the
     design does not say so.
@@ -270,45 +289,19 @@ def _remedies(
 
 
 def _scenario(
-    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: RunInputs,
-    doses: _Doses,
+    mine: Sequence[Window], row: Row, scenario: str, asked: pl.DataFrame, rule: Rule,
+    left: RunInputs, doses: _Doses,
 ) -> JudgedScenario:  # fmt: skip
-    arm, name, part, scenario = key
-    mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
     faulty = {w.repeat: w for w in mine if w.scenario == scenario}
-    bases = later_bases(mine)
-    base = {repeat: window for repeat, window in bases.items() if repeat in faulty}
+    base = {repeat: one for repeat, one in later_bases(mine).items() if repeat in faulty}
     measured = measured_of(row, base, faulty, asked)
     dose = doses.of(row, list(faulty.values()), measured.probes)
-    again = {w.repeat: w for w in left.closing if (w.arm, w.row, w.part) == (arm, name, part)}
+    again = {w.repeat: w for w in left.closing if w.key == mine[0].key}
     closing = [(base[repeat].waited, again[repeat].waited) for repeat in faulty if repeat in again]
     found = judge(replace(measured, closing=closing, dose=dose), rule)
-    return {
-        "arm": arm,
-        "row": name,
-        "part": part,
-        "scenario": scenario,
-        "repeats": len(faulty),
-        "count": left.counts[name],
-        "base_s": float(np.median([w.took_s for w in base.values()])),
-        "base_all_s": [w.took_s for w in base.values()],
-        "closing_all_s": [after.seconds for _, after in closing],
-        "took_all_s": [w.took_s for w in faulty.values()],
-        "died_s": [_died(w) for w in faulty.values()],
-        "dose": None if dose is None else {**asdict(dose), "share": dose.share},
-        "cut": _cut(faulty.values()),
-        "bases_cut": _cut(bases.values()),
-        "timeout_factor": left.timeout_factor[name],
-        "limping": measured.limping,
-        "moved": sum(w.moved for w in faulty.values()),
-        "anew": sum(w.whole_after_s is None for w in faulty.values()),
-        "stuck": sum(w.stuck for w in faulty.values()),
-        "cold": sum(w.cold for w in faulty.values()),
-        "bases_cold": sum(w.cold for w in base.values()),
-        "errors": sum(w.errors for w in faulty.values()),
-        **_json(found),
-        "endures": False,
-    }
+    facts = _facts(mine, scenario, base, faulty, left)
+    facts["dose"] = None if dose is None else {**asdict(dose), "share": dose.share}
+    return {**facts, **_json(found)}
 
 
 def _died(window: Window) -> dict[str, float]:
@@ -390,11 +383,7 @@ def _json(found: Limplock) -> Judged:
             for one in found.nodes
         ],
         "streams": [
-            {
-                **asdict(one.stream),
-                **_judged(one.judgement),
-                "down": one.down,
-            }
+            {**asdict(one.stream), **_judged(one.judgement), "down": one.down}
             for one in found.streams
         ],
     }

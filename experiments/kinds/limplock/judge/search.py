@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -17,7 +16,7 @@ from experiments.kinds.limplock.judge.slowdown import Duration, median
 from experiments.kinds.limplock.judge.zones import Point, Zones, judge_zones
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Scenario
-from experiments.kinds.limplock.windows import Window, later_bases
+from experiments.kinds.limplock.windows import Window, by_part, later_bases
 
 _DIGITS = 4
 _PARTS = {"nic": "card", "disk": "disk"}
@@ -109,15 +108,9 @@ def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, object]]
     """The findings of a run: of each arm the points in order of the axis, the zones, and what a
     budget left open."""
     return [
-        {"arm": arm, "row": row, "part": part, **_summarise(list(mine), rule)}
-        for (arm, row, part), mine in groupby(
-            sorted(windows, key=_series), key=_series
-        )
-    ]  # fmt: skip
-
-
-def _series(window: Window) -> tuple[str, str, str]:
-    return window.arm, window.row, window.part
+        {"arm": arm, "row": row, "part": part, **_summarise(mine, rule)}
+        for (arm, row, part), mine in sorted(by_part(windows).items())
+    ]
 
 
 def _summarise(windows: Sequence[Window], rule: Search) -> dict[str, object]:

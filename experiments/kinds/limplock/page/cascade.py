@@ -8,14 +8,12 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
 from experiments.kinds.limplock.page.figures import DASHES
 from experiments.kinds.limplock.scenarios import label
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
-Rows = list[dict[str, object]]
 Scenario = Mapping[str, Any]  # of a result
 LineStyle = tuple[str, str]  # colour and kind of line of an arm: arms may lie on each other
 _ROOM = 1.1
@@ -91,35 +89,19 @@ def _graph(
     ends = [*(since["high_s"] for one in some for since in slow(one)),
             *(took_s for one in some for took_s in one["took_all_s"])]  # fmt: skip
     end_s = max(ends) * _ROOM
-    x = alt.X(
-        "t:Q",
-        scale=alt.Scale(domain=[0, end_s], nice=False),
-        axis=alt.Axis(title="seconds since the fault", tickCount=5),
-    )
-    title = "nodes in limplock" if first else None
-    counts = alt.Axis(title=title, tickCount=min(nodes, _TICKS_MAX), tickMinStep=1, format="d")
-    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, nodes], nice=False), axis=counts)
+    x = marks.linear(alt.X, "t", "seconds since the fault", [0, end_s], tickCount=5)
+    title, ticks = "nodes in limplock" if first else None, min(nodes, _TICKS_MAX)
+    y = marks.linear(alt.Y, "value", title, [0, nodes], tickCount=ticks, tickMinStep=1, format="d")
     layers = []
     for one in some:
         (colour, kind), since = looks[one["arm"]], slow(one)
         for low, high in _bounds(since, end_s):
-            band = data([{"t": low[0], "to": high[0], "value": low[1] - 1, "top": low[1]}])
-            layers.append(
-                alt.Chart(band)
-                .mark_rect(fill=colour, opacity=0.22)
-                .encode(x=x, x2="to:Q", y=y, y2="top:Q")
-            )
-        line: Rows = [
-            {"t": at_s, "value": count}
-            for at_s, count in steps([one["seconds"] for one in since], end_s)
-        ]
-        layers.append(
-            alt.Chart(data(line))
-            .mark_line(
-                interpolate="step-after", strokeWidth=2, stroke=colour, strokeDash=DASHES[kind]
-            )
-            .encode(x=x, y=y)
-        )
+            band = [{"t": low[0], "to": high[0], "value": low[1] - 1, "top": low[1]}]
+            layers.append(marks.shade(band, colour, 0.22, x=x, x2="to:Q", y=y, y2="top:Q"))
+        counts = steps([one["seconds"] for one in since], end_s)
+        line = [{"t": at_s, "value": count} for at_s, count in counts]
+        look = {"strokeWidth": 2, "stroke": colour, "strokeDash": DASHES[kind]}
+        layers.append(marks.line(line, x, y, interpolate="step-after", **look))
     name = f"{some[0]['row']}, {some[0]['part']}, {label(some[0]['scenario'])}"
     return alt.layer(*layers).properties(width=width, height=170, title=name)
 

@@ -13,9 +13,9 @@ import polars as pl
 from core.chart_style import Rows, data
 from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window, by_part
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
 
@@ -114,36 +114,26 @@ def _row_graph(
     rows: Rows = [
         {
             "scenario": label(one["scenario"]),
-            "factor": min(max(one["slowdown"]["factor"], domain[0]), domain[1]),
-            "low": min(max(one["slowdown"]["low"], domain[0]), domain[1]),
-            "high": min(one["slowdown"]["high"] or domain[1], domain[1]),
+            "factor": one["slowdown"]["factor"],
+            "low": one["slowdown"]["low"],
+            "high": one["slowdown"]["high"] or domain[1],
             "colour": colours[one["arm"]],
             "shape": "triangle-up" if one["slowdown"]["at_least"] else "circle",
             "offset": arms.index(one["arm"]),
         }
         for one in mine
     ]
-    scale = alt.Scale(type="log", domain=list(domain), nice=False)
-    axis = alt.Axis(
-        title="slowdown (log scale)" if first else None, values=log_ticks(domain), format="~g"
-    )
+    title_y = "slowdown (log scale)" if first else None
+    y, low = (marks.logarithmic(alt.Y, field, title_y, domain) for field in ("factor", "low"))
     x = alt.X("scenario:N", sort=list(order), axis=alt.Axis(title=None, labelAngle=-45))
     offset = alt.XOffset("offset:N")
     chart = alt.Chart(data(rows))
-    line = (
-        alt.Chart(data([{"factor": limit}]))
-        .mark_rule(stroke=palette.MARKER.light, strokeDash=[5, 4])
-        .encode(y=alt.Y("factor:Q", scale=scale, axis=axis))
+    bars = chart.mark_rule(strokeWidth=1.6)
+    bars = bars.encode(x=x, xOffset=offset, y=low, y2="high:Q", stroke=marks.STROKE)
+    points = marks.points(rows, x, y, 60, opacity=1).encode(xOffset=offset)
+    return alt.layer(marks.rule([{"factor": limit}], y=y), bars, points).properties(
+        width=width, height=190, title=title
     )
-    bars = chart.mark_rule(strokeWidth=1.6).encode(
-        x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale, axis=axis), y2="high:Q",
-        stroke=alt.Stroke("colour:N", scale=None),
-    )  # fmt: skip
-    points = chart.mark_point(filled=True, size=60, opacity=1).encode(
-        x=x, xOffset=offset, y=alt.Y("factor:Q", scale=scale, axis=axis),
-        fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None),
-    )  # fmt: skip
-    return alt.layer(line, bars, points).properties(width=width, height=190, title=title)
 
 
 def course_figures(
@@ -151,8 +141,7 @@ def course_figures(
 ) -> list[Figure]:
     """Of each row and arm the last repeat that has a scenario."""
     found = []
-    for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
-        mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
+    for mine in by_part(windows).values():
         last = max((w.repeat for w in mine if w.scenario != BASE), default=None)
         if last is not None:
             course = sorted((w for w in mine if w.repeat == last), key=lambda w: w.start_s)
@@ -308,34 +297,24 @@ def _panel(
     beyond = sorted({*panel.limits.values()} - {*limits})
     title = panel.title + ("; dashed: its limit" if limits else "")
     title += f"; limit beyond: {', '.join(map(number, beyond))}" if beyond else ""
-    scale = alt.Scale(domain=[0, max([*values, *limits]) * 1.1 or 1.0], nice=False)
-    axis = alt.Axis(title=None, tickCount=4)
+    x, start = (
+        marks.linear(alt.X, field, "seconds" if last else None, [0, length_s], labels=last,
+                     tickCount=8)
+        for field in ("t", "from")
+    )  # fmt: skip
+    top = max([*values, *limits]) * 1.1 or 1.0
+    y = marks.linear(alt.Y, "value", None, [0, top], tickCount=4)
     if panel.log:
-        domain = [min(values) * 0.8, max(values) * 1.3]
-        scale = alt.Scale(type="log", domain=domain, nice=False)
-        axis = alt.Axis(title=None, values=log_ticks(domain), format="~g")
-    when = alt.Axis(title="seconds" if last else None, labels=last, tickCount=8)
-    span = alt.Scale(domain=[0, length_s], nice=False)
-    x = alt.X("t:Q", scale=span, axis=when)
-    y = alt.Y("value:Q", scale=scale, axis=axis)
-    shade = (
-        alt.Chart(data(shades))
-        .mark_rect(fill=palette.FAULT.light, opacity=0.13)
-        .encode(x=alt.X("from:Q", scale=span, axis=when), x2="to:Q")
-    )
-    layers = [shade, *_lines(panel.rows, x, y)]
+        y = marks.logarithmic(alt.Y, "value", None, [min(values) * 0.8, max(values) * 1.3])
+    layers = [marks.shade(shades, palette.FAULT.light, 0.13, x=start, x2="to:Q"),
+              *_lines(panel.rows, x, y)]  # fmt: skip
     if limits:
-        layers.append(
-            alt.Chart(data([{"value": at} for at in limits]))
-            .mark_rule(stroke=palette.MARKER.light, strokeDash=[5, 4])
-            .encode(y=y)
-        )
+        layers.append(marks.rule([{"value": at} for at in limits], y=y))
     if first:
-        layers.append(
-            alt.Chart(data(shades))
-            .mark_text(align="left", baseline="top", dx=2, dy=1, fill=palette.TEXT.light)
-            .encode(x=alt.X("from:Q", scale=span, axis=when), y=alt.value(0), text="name:N")
+        names = alt.Chart(data(shades)).mark_text(
+            align="left", baseline="top", dx=2, dy=1, fill=palette.TEXT.light
         )
+        layers.append(names.encode(x=start, y=alt.value(0), text="name:N"))
     height = (80 if size.small else 100) + 30 * first
     return alt.layer(*layers).properties(width=size.plot_width, height=height, title=title)
 
@@ -344,8 +323,13 @@ def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:
     """A layer for each kind of line."""
     kinds = [kind for kind in DASHES if any(row["kind"] == kind for row in rows)]
     return [
-        alt.Chart(data([row for row in rows if row["kind"] == kind]))
-        .mark_line(strokeWidth=1.3, strokeDash=DASHES[kind], clip=True)
-        .encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None), detail="name:N")
+        marks.line(
+            [row for row in rows if row["kind"] == kind],
+            x,
+            y,
+            strokeWidth=1.3,
+            strokeDash=DASHES[kind],
+            clip=True,
+        ).encode(stroke=marks.STROKE, detail="name:N")
         for kind in kinds
     ]

@@ -18,11 +18,11 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import Rows, data
+from core.chart_style import Rows
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import RunInputs, Window, client_log, later_bases
-from experiments.report import palette
+from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.text import number
@@ -224,12 +224,10 @@ def _progress_figure(
 
     def graph(panel: Panel, x: alt.X, size: Size) -> Any:
         base, faulty = panel.middle
-        y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1.03], nice=False),
-                  axis=alt.Axis(title=None, tickCount=6, format="~g"))  # fmt: skip
+        y = marks.linear(alt.Y, "value", None, [0, 1.03], tickCount=6, format="~g")
         return alt.layer(*(
-            alt.Chart(data(_points(course, colours)))
-            .mark_line(clip=True, **stroke)
-            .encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None), detail="line:N")
+            marks.line(_points(course, colours), x, y, clip=True, **stroke)
+            .encode(stroke=marks.STROKE, detail="line:N")
             for course, stroke in ((base, _DASHED), (faulty, _SOLID))
         )).properties(title=panel.title, width=_width(size), height=_height(size))  # fmt: skip
 
@@ -270,12 +268,11 @@ def _jobs_figure(
         base, faulty = ([pair[which] for pair in panel.repeats] for which in (0, 1))
         rates = [number(median(course.per_hour for course in some)) for some in (faulty, base)]
         title = f"{panel.title}: {rates[0]} jobs per hour, base {rates[1]}"
-        y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1.05 * most or 1.0], nice=False),
-                  axis=alt.Axis(title=None, tickMinStep=1, tickCount=5, format="d"))  # fmt: skip
+        top = 1.05 * most or 1.0
+        y = marks.linear(alt.Y, "value", None, [0, top], tickMinStep=1, tickCount=5, format="d")
         return alt.layer(*(
-            alt.Chart(data(_steps(some)))
-            .mark_line(interpolate="step-after", stroke=colours[panel.arm], **stroke)
-            .encode(x=x, y=y, detail="line:N")
+            marks.line(_steps(some), x, y, interpolate="step-after", stroke=colours[panel.arm],
+                       **stroke).encode(detail="line:N")
             for some, stroke in ((base, _DASHED), (faulty, _SOLID))
         )).properties(title=title, width=_width(size), height=_height(size))  # fmt: skip
 
@@ -305,8 +302,7 @@ def _thinned(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float
 def _graphs(panels: Sequence[Panel], graph: Callable[[Panel, alt.X, Size], Any], size: Size) -> Any:
     """Side by side, with the same seconds."""
     end_s = max(c.window.took_s for p in panels for pair in p.repeats for c in pair)
-    x = alt.X("t:Q", scale=alt.Scale(domain=[0, end_s], nice=False),
-              axis=alt.Axis(title="seconds", tickCount=6))  # fmt: skip
+    x = marks.linear(alt.X, "t", "seconds", [0, end_s], tickCount=6)
     return alt.concat(*(graph(panel, x, size) for panel in panels), columns=_columns(size))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from experiments.kinds.limplock.page.words import Found, bounds, slowed, verdict_cell
 from experiments.kinds.limplock.scenarios import label
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, factor, number
@@ -14,12 +14,9 @@ _MOODS = {
     "heals": "good", "helps": "good", "saves": "good", "harms": "bad", "costs": "bad",
     "insufficient": "unknown",
 }  # fmt: skip
-_SLOW = {"yes": "bad", "no": "good", "insufficient": "unknown"}
-_SHORT = {"insufficient": "?"}
 _HEAD = (
     "row and severity", "remedy", "slowdown without", "with it", "buys", "costs", "node", "cluster",
 )  # fmt: skip
-Found = Mapping[str, Any]
 
 
 def remedy_table(found: Sequence[Found]) -> Table:
@@ -52,26 +49,22 @@ def _line(one: Found) -> tuple[Cell, ...]:
 
 def _limplock(without: Found, remedy: Found, name: str) -> Cell:
     """The verdict without the remedy, and the one with it: `yes to no`."""
-    verdicts = [side.get(name, "") for side in (without, remedy)]
-    if "" in verdicts:  # of a run before they were beside
-        return named(MISSING)
-    before, after = (_SHORT.get(verdict, verdict) for verdict in verdicts)
-    return Cell(f"{before} to {after}", numeric=False, mood=_SLOW[verdicts[1]])
+    before, after = (side.get(name, "") for side in (without, remedy))
+    # of a run before they were beside: ""
+    return verdict_cell(after, before=before) if before and after else named(MISSING)
 
 
 def _slowdown(side: Found) -> Cell:
-    found, mood = side["slowdown"], _SLOW[side["operation"]]
-    if found is None:
-        return Cell(MISSING, about=side["reason"], mood=mood)
-    least = "at least " if found["at_least"] else ""
-    return Cell(f"{least}{factor(found['factor'])}", about=_bounds(found), mood=mood)
+    found, operation = side["slowdown"], side["operation"]
+    about = bounds(found) if found else side["reason"]
+    return dataclasses.replace(verdict_cell(operation, about), text=slowed(found), numeric=True)
 
 
 def _judged(word: str, found: Found | None, about: str) -> Cell:
     """The word, the ratio, its bounds, and what they are of."""
     middle = ""
     if found is not None:
-        middle, about = _middle(found), f"{_bounds(found)}; {about}"
+        middle, about = _middle(found), f"{bounds(found)}; {about}"
     text = f"{word}, {middle}" if middle else word
     return Cell(text, numeric=False, mood=_MOODS.get(word, ""), about=about)
 
@@ -84,13 +77,6 @@ def _middle(found: Found) -> str:
     if not least:
         return f"at most {factor(most)}"
     return factor(least) if least == most else f"{number(least)} to {factor(most)}"
-
-
-def _bounds(found: Found) -> str:
-    low, high = found["low"], found["high"]
-    if high is None:
-        return f"{number(low)} or more" if low else "no bounds"
-    return f"{number(low)} to {number(high)}"
 
 
 def _runs(over: Sequence[Found], under: Sequence[Found]) -> str:

@@ -19,6 +19,7 @@ from experiments.kinds.limplock.page.cascade import cascade_figures
 from experiments.kinds.limplock.page.figures import course_figures, slowdown_figure
 from experiments.kinds.limplock.page.progress import progress_figures
 from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
+from experiments.kinds.limplock.page.words import bounds, slowed, verdict_cell
 from experiments.kinds.limplock.page.zones import zone_figures, zone_table, zone_words
 from experiments.kinds.limplock.scenarios import CRASH, label
 from experiments.kinds.limplock.windows import (
@@ -30,25 +31,13 @@ from experiments.kinds.limplock.windows import (
     read_windows,
 )
 from experiments.record.records import read_table
-from experiments.record.result import flat, stopped_words
+from experiments.record.result import flat
 from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.revert_time import revert_time_words
-from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.report.shell import render_run, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import MISSING, factor, number, plain
-
-_MOODS = {
-    "yes": "bad", "no": "good", "insufficient": "unknown", "under-dosed": "unknown",
-    "unread": "void",
-}  # fmt: skip
-_SHORT = {"insufficient": "?", "unread": "unread"}
-_QUESTIONS = {
-    "measurement": "Measured?",
-    "injection": "Faults as asked?",
-    "revert": "All undone?",
-    "cleanup": "Cleaned up?",
-}
+from experiments.report.text import factor, number, plain
 
 
 def write_page(folder: Path) -> Path:
@@ -58,14 +47,12 @@ def write_page(folder: Path) -> Path:
     asked = read_table(folder / ASKED_FILE, ASKED)
     whitebox = read_table(folder / WHITEBOX_FILE, WHITEBOX)
     doses = manifest.get("doses") or []
-    html = render_page(
-        "limplock.html.j2",
-        [Path(__file__).parent],
-        name=result["experiment"],
-        when=str(manifest.get("started_at") or ""),
+    html = render_run(
+        Path(__file__).with_name("limplock.html.j2"),
+        result,
+        manifest,
+        headline(result),
         about=f"{scale_words(left)} of the paper's operations",
-        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
-        verdicts=chips(result["verdicts"], _QUESTIONS),
         summary=summary_table(result),
         zones=zone_figures(result.get("zones") or (), result["arms"]),
         zone_table=zone_table(result.get("zones") or ()),
@@ -85,7 +72,6 @@ def write_page(folder: Path) -> Path:
         dose_notes=dose_notes(doses),
         undone=revert_time_words(result.get("undone")),
         abandoned=result["abandoned"],
-        repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
 
@@ -154,7 +140,7 @@ def _slowed(result: Mapping[str, Any], one: Mapping[str, Any]) -> Cell:
     said = "" if paper is None else "paper none named"
     if paper is not None and paper.get("slowdown"):
         said = f"paper {factor(paper['slowdown'])}"
-    return Cell(_slowdown(worst), about=said)
+    return Cell(slowed(worst), about=said)
 
 
 def _workload(one: Mapping[str, Any]) -> str:
@@ -171,7 +157,7 @@ def _paper(one: Mapping[str, Any], key: str, unit: str = "") -> str:
 
 def _verdict(ours: str, paper: str, agrees: bool | None) -> Cell:
     mark = {True: ", as here", False: ", not as here", None: ""}[agrees]
-    return Cell(_SHORT.get(ours, ours), numeric=False, mood=_MOODS[ours], about=f"{paper}{mark}")
+    return verdict_cell(ours, f"{paper}{mark}")
 
 
 def scenario_table(result: Mapping[str, Any]) -> Table:
@@ -180,8 +166,8 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
         (
             named(f"{_name(result, one)}, {label(one['scenario'])}"),
             Cell(f"{number(one['base_s'])} s"),
-            Cell(_slowdown(one["slowdown"]), about=_interval(one["slowdown"])),
-            *(_verdict_cell(one, name) for name in CLASSES),
+            Cell(slowed(one["slowdown"]), about=bounds(one["slowdown"])),
+            *(_verdict_of(one, name) for name in CLASSES),
             named(_notes(one)),
         )
         for one in result["scenarios"]
@@ -204,20 +190,7 @@ def resource_table(result: Mapping[str, Any], found: Sequence[Machine]) -> Table
     return Table("resource-table", "Which resource ran out", head, rows) if rows else None
 
 
-def _slowdown(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return MISSING
-    return f"{'at least ' if found['at_least'] else ''}{factor(found['factor'])}"
-
-
-def _interval(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return ""
-    high = "" if found["high"] is None else f" to {number(found['high'])}"
-    return f"{number(found['low'])}{high}" if high else f"{number(found['low'])} or more"
-
-
-def _verdict_cell(one: Mapping[str, Any], name: str) -> Cell:
+def _verdict_of(one: Mapping[str, Any], name: str) -> Cell:
     about = {
         "operation": one["reason"],
         "node": ", ".join(
@@ -227,8 +200,7 @@ def _verdict_cell(one: Mapping[str, Any], name: str) -> Cell:
         ),
         "cluster": ", ".join(one["scope"]),
     }[name]
-    verdict = one[name]
-    return Cell(_SHORT.get(verdict, verdict), numeric=False, mood=_MOODS[verdict], about=about)
+    return verdict_cell(one[name], about)
 
 
 def _since(since: Mapping[str, Any] | None) -> str:
@@ -280,12 +252,10 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
             named(stream["node"]),
             named(stream["operation"]),
             named(stream["needs"]),
-            Cell(_slowdown(stream["slowdown"]), about=_interval(stream["slowdown"])),
-            Cell(
-                _SHORT.get(stream["verdict"], stream["verdict"]),
-                numeric=False,
-                mood=_MOODS[stream["verdict"]],
-                about="; ".join(filter(None, [stream["reason"], "down" * stream["down"]])),
+            Cell(slowed(stream["slowdown"]), about=bounds(stream["slowdown"])),
+            verdict_cell(
+                stream["verdict"],
+                "; ".join(filter(None, [stream["reason"], "down" * stream["down"]])),
             ),
         )
         for one in result["scenarios"]
@@ -295,7 +265,7 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
     return Table("stream-table", "Every stream of probes", head, rows) if rows else None
 
 
-def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
+def print_result(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """Both tables, the verdicts that failed, and the page's path."""
     title = f"{result['experiment']}, run {result['run']}"
     tables = (summary_table(result), scenario_table(result), zone_table(result.get("zones") or ()))

@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from core.chart_style import data
+from experiments.kinds.limplock.page.words import bounds, slowed
 from experiments.kinds.limplock.scenarios import Axis
-from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report import marks, palette
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import factor, number
@@ -59,39 +59,18 @@ def _curve(one: Searched, colour: str, size: Size) -> Any:
     values = [row["value"] for row in waits]
     ends = [one["points"][0]["at"] / 1.05, one["points"][-1]["at"] * 1.05]
     domain = [min(0.7, min(values) / _MARGIN), max(2.0, max(values) * _MARGIN)]
-    x = alt.X(
-        "at:Q",
-        scale=alt.Scale(type="log", domain=ends, nice=False),
-        axis=alt.Axis(title=AXES[one["axis"]], values=log_ticks(ends), format="~g"),
-    )
-    y = alt.Y(
-        "value:Q",
-        scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=alt.Axis(title="slowdown (log scale)", values=log_ticks(domain), format="~g"),
-    )
-    line = alt.Chart(data(medians)).mark_line(strokeWidth=1.2, stroke=colour).encode(x=x, y=y)
-    dots = (
-        alt.Chart(data(waits))
-        .mark_point(filled=True, size=36, opacity=0.85)
-        .encode(
-            x=x, y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None)
-        )
-    )
-    shades = [_shade([(z["low"], z["high"]) for z in one["zones"]], 0.28, x)]
-    shades.append(_shade(one["open"], 0.09, x))
-    layers = [*filter(None, shades), line, dots]
+    x = marks.logarithmic(alt.X, "at", AXES[one["axis"]], ends)
+    y = marks.logarithmic(alt.Y, "value", "slowdown (log scale)", domain)
+    zones = [(zone["low"], zone["high"]) for zone in one["zones"]]
+    layers = [
+        marks.shade([{"at": low, "high": high} for low, high in stretches], palette.FAULT.light,
+                    opacity, x=x, x2="high:Q")
+        for stretches, opacity in ((zones, 0.28), (one["open"], 0.09))
+        if stretches
+    ]  # fmt: skip
+    layers += [marks.line(medians, x, y, strokeWidth=1.2, stroke=colour),
+               marks.points(waits, x, y, 36, opacity=0.85)]  # fmt: skip
     return alt.layer(*layers).properties(width=size.plot_width, height=230 if size.small else 300)
-
-
-def _shade(stretches: Sequence[Sequence[float]], opacity: float, x: Any) -> Any | None:
-    rows = [{"at": low, "high": high} for low, high in stretches]
-    if not rows:
-        return None
-    return (
-        alt.Chart(data(rows))
-        .mark_rect(fill=palette.FAULT.light, opacity=opacity)
-        .encode(x=x, x2="high:Q")
-    )
 
 
 def zone_table(found: Sequence[Searched]) -> Table | None:
@@ -104,14 +83,12 @@ def zone_table(found: Sequence[Searched]) -> Table | None:
 
 def _zone(one: Searched, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
     ratio = zone["ratio"]
-    least = "at least " if ratio["at_least"] else ""
-    high = "" if ratio["high"] is None else f" to {number(ratio['high'])}"
     return (
         named(f"{one['row']}, {one['arm']}"),
         Cell(_between(one, (zone["low"], zone["high"]))),
         Cell(
-            f"{least}{factor(ratio['factor'])} {'slower' if zone['worse'] else 'faster'}",
-            about=f"{number(ratio['low'])}{high}" if high else f"{number(ratio['low'])} or more",
+            f"{slowed(ratio)} {'slower' if zone['worse'] else 'faster'}",
+            about=bounds(ratio),
             mood="bad" if zone["worse"] else "good",
         ),
         Cell(f"{number(zone['elasticity'])} or more"),
@@ -148,14 +125,10 @@ def _none(one: Searched) -> str:
         return f"Nothing was measured ({one['row']}, {one['arm']})."
     slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
             for key, choose in (("least", min), ("most", max))}  # fmt: skip
-    said = [_slowed(slow[key]["median"]) for key in ("least", "most")]
+    said = [slowed(slow[key]["median"], "seconds") for key in ("least", "most")]
     wide = " or between ".join(_between(one, stretch) for stretch in one["open"])
     return (
         f"No danger zone is shown between {_between(one, [points[0]['at'], points[-1]['at']])} "
         f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values"
         f"{f'; not decided between {wide}' if wide else ''}."
     )
-
-
-def _slowed(middle: Mapping[str, Any]) -> str:
-    return f"{'at least ' if middle['at_least'] else ''}{factor(middle['seconds'])}"

@@ -149,8 +149,8 @@ class RemoteRun:
             platform.aws.transfer("upload_file", str(packed), bucket, key)
             link = platform.aws.link("get_object", bucket, key, _LINK_S)
             self._write(replace(noted, begun=True))
-            name = self._design.directory.resolve().name
-            words = ["begin", noted.id, "--design", link, "--", name, *noted.arguments]
+            words = ["begin", noted.id, "--design", link, "--", self._design.name]
+            words += noted.arguments
             try:
                 self._shell().ask(words)
             except Failed:

@@ -13,7 +13,7 @@ import pytest
 from core.errors import InputError
 from experiments import kinds
 from experiments.commands.check import checked
-from experiments.design import load_design
+from experiments.design import designs_available, load_design
 from experiments.paths import ROOT
 from experiments.tests.called import sparecraft
 
@@ -96,11 +96,13 @@ def test_every_kind_here_is_named_like_its_folder_and_says_what_it_does() -> Non
 
 
 def test_every_design_here_is_one_of_its_kind() -> None:
-    for path in sorted((ROOT / "experiments" / "designs").glob("*/experiment.toml")):
-        design = checked(load_design(path.parent))
+    names = designs_available()
+    assert len(set(names)) == len(names)
+    for name in names:
+        design = checked(load_design(name))
         kind = kinds.kind_of(design)
-        assert (path.parent / "README.md").is_file()
-        of_capacity = path.parent.name.endswith(("-capacity", "-variants"))
+        assert (design.directory / "README.md").is_file()
+        of_capacity = name.endswith(("-capacity", "-variants"))
         assert (kind.name == "capacity") == of_capacity
         assert (design.experiment.failover is not None) == kind.replaces_machines
 

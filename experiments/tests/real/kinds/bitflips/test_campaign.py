@@ -10,11 +10,7 @@ from core.runfiles.result import read_result
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
 from experiments.kinds.bitflips.build import Built
-from experiments.kinds.bitflips.inject import (
-    Limits,
-    golden,
-    inject,
-)
+from experiments.kinds.bitflips.inject import Limits, golden, inject
 from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE
 from experiments.kinds.bitflips.replay import replay
 from experiments.record.records import read_table

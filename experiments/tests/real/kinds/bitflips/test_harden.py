@@ -22,7 +22,6 @@ from experiments.tests.harden_fixture import (
 
 pytestmark = pytest.mark.long
 
-HARDENED = tuple(variant for variant in VARIANTS if variant != "native")
 TROUBLE = ("assembly", "frozen", "jumps", "local", "signals", "threads")
 LIMITS = Limits(cpu_s=20, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 _WALL_S = 300

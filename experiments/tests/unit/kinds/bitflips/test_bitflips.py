@@ -11,13 +11,7 @@ import pytest
 
 from experiments.kinds.bitflips.analysis import for_planner, price_rows, row_of, wilson
 from experiments.kinds.bitflips.build import Built
-from experiments.kinds.bitflips.inject import (
-    OUTCOMES,
-    Golden,
-    Ran,
-    drawn,
-    outcome_of,
-)
+from experiments.kinds.bitflips.inject import OUTCOMES, Golden, Ran, drawn, outcome_of
 from experiments.kinds.bitflips.measure import Journal, journal_name
 from experiments.kinds.bitflips.record import FlipReport
 from experiments.kinds.bitflips.section import BitflipsSection

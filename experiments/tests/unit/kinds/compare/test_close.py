@@ -18,6 +18,7 @@ from experiments.kinds.compare.close import Closed, Loop, close, planned_design
 from experiments.run.kind import NoSection
 from experiments.run.lifecycle import Outcome
 from experiments.tests.adopt_fixture import measured_run
+from experiments.tests.manifest_fixture import VERDICTS
 from experiments.tests.quiet import NOBODY
 from experiments.tests.spec_fixture import TOML, design
 
@@ -26,11 +27,9 @@ BROKEN = MeasurementFailed("here", expected="an answer", got="none", hint="Nothi
 
 def outcome(folder: Path, *, feasible: bool | None = True, **head: Any) -> Outcome:
     """A half that came to its end."""
-    ok = {"ok": True, "reasons": []}
-    names = ("measurement", "injection", "revert", "cleanup")
     result = {
         "kind": "compare", "valid": True, "disturbed": None, "stopped": None, "slo": None,
-        "verdicts": dict.fromkeys(names, ok), "compare": {"plan": {"feasible": feasible}}, **head,
+        "verdicts": VERDICTS, "compare": {"plan": {"feasible": feasible}}, **head,
     }  # fmt: skip
     return Outcome(folder, result, folder / "report.html")
 

@@ -22,7 +22,6 @@ from experiments.design.schedule import Block
 from experiments.kinds import find, section_of
 from experiments.kinds.failover import measure
 from experiments.kinds.failover.analysis import (
-    PARTS,
     analyse,
     audited,
     covered,
@@ -31,7 +30,7 @@ from experiments.kinds.failover.analysis import (
     share_most,
 )
 from experiments.kinds.failover.availability_gain import bought, planned
-from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
+from experiments.kinds.failover.client import INVOCATIONS, PARTS, Client, plan_of, read_records
 from experiments.kinds.failover.measure import (
     HISTORY_FILE,
     INVOCATIONS_FILE,
@@ -46,10 +45,17 @@ from experiments.kinds.failover.section import FailoverSection
 from experiments.kinds.failover.tables import bought_table, calls_table
 from experiments.record.records import write_json, write_table
 from experiments.record.result import result_of
+from experiments.tests.manifest_fixture import made_manifest
 from experiments.tests.spec_fixture import refused
 
 EVERY_S = 4.0
 TWO_OF_A_TIER = 'kind = "process.hang", tier = "names", for_s = 1.0, servers = 2'
+
+
+def asked(name: str = "failover") -> FailoverSection:
+    found = section_of(find("failover"), load_design(name))
+    assert isinstance(found, FailoverSection)
+    return found
 
 
 def call(
@@ -173,9 +179,7 @@ def test_a_client_that_ends_by_itself_fails_the_measurement(tmp_path: Path, word
 
 @pytest.mark.parametrize("name", ["failover", "failover-faults", "failover-paper"])
 def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
-    design = load_design(name)
-    section = section_of(find("failover"), design)
-    assert set(section.strategies) == set(design.experiment.arms)
+    assert set(asked(name).strategies) == set(load_design(name).experiment.arms)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_what_does_not_fit_is_refused_with_its_key(
 
 
 def test_the_plan_says_what_the_service_and_the_arm_say() -> None:
-    section = section_of(find("failover"), load_design("failover"))
+    section = asked()
     plan = plan_of({"naming": "here:1"}, 10, section.strategies["wait-1"], section)
     keys = ("naming", "clients", "calls", "strategy", "wait_s", "gap_s")
     assert {key: plan[key] for key in keys} == {
@@ -215,7 +219,7 @@ def test_the_plan_says_what_the_service_and_the_arm_say() -> None:
 
 
 def test_the_faults_of_the_issue_are_those_of_the_design() -> None:
-    section = section_of(find("failover"), load_design("failover-faults"))
+    section = asked("failover-faults")
     assert [fault.name for fault in section.faults] == [
         "process.crash", "process.hang", "machine.crash", "machine.freeze", "net.link_down",
         "net.loss (percent 5.0)", "net.limp (factor 1000.0)", "interference.cpu (workers 4)",
@@ -237,12 +241,8 @@ def run_folder(
     )  # fmt: skip
     blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": index, "audit": audit}
               for index, arm in enumerate(("nothing", "open"))]  # fmt: skip
-    fine = {"ok": True, "reasons": []}
-    write_json(tmp_path / "manifest.json", {
-        "experiment": "failover", "run": "r", "blocks": blocks,
-        "spec": {"failover": section.model_dump(mode="json")},
-        "verdicts": dict.fromkeys(("measurement", "injection", "revert", "cleanup"), fine),
-    })  # fmt: skip
+    spec = {"failover": section.model_dump(mode="json")}
+    write_json(tmp_path / "manifest.json", made_manifest("failover", blocks=blocks, spec=spec))
     write_table(tmp_path / INVOCATIONS_FILE, invocations(), INVOCATIONS)
     write_json(tmp_path / STRIKES_FILE, list(struck))
     write_json(tmp_path / HISTORY_FILE, [])
@@ -274,8 +274,7 @@ def test_of_a_hundred_fail_overs_ten_lie_beyond_p90(tmp_path: Path) -> None:
 
 
 def test_each_repeat_has_every_cell_once_in_an_order_of_its_own() -> None:
-    design = load_design("failover-faults")
-    section = section_of(find("failover"), design)
+    design, section = load_design("failover-faults"), asked("failover-faults")
     experiment = design.experiment.model_copy(
         update={"design": design.experiment.design.model_copy(update={"repeats": 3})}
     )
@@ -294,8 +293,7 @@ def test_each_repeat_has_every_cell_once_in_an_order_of_its_own() -> None:
 
 
 def test_strikes_meet_any_phase_of_the_managers_round() -> None:
-    design = load_design("failover-paper")
-    section = section_of(find("failover"), design)
+    design, section = load_design("failover-paper"), asked("failover-paper")
     delays = [delays_s(block, section) for block, _, _ in cells(design.experiment, section)]
     assert len({tuple(one) for one in delays}) == len(delays)
     everything = sorted(delay for one in delays for delay in one)
@@ -323,7 +321,7 @@ def test_a_strike_leaves_clients_their_time_after_the_one_before(
     monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
 ) -> None:
     """A server may be registered again as soon as the strike is over: then nothing is awaited."""
-    section = section_of(find("failover"), load_design("failover-paper"))
+    section = asked("failover-paper")
     clock, struck_s = _Clock(), list[tuple[float, float]]()
 
     def strike(*_: object) -> None:
@@ -422,12 +420,6 @@ FAULT = "process.crash"
 READY_S = [2.0] * 20
 
 
-def section() -> FailoverSection:
-    found = section_of(find("failover"), load_design("failover"))
-    assert isinstance(found, FailoverSection)
-    return found
-
-
 def manifest() -> dict[str, Any]:
     """Of a run of the design, with as much as is read here."""
     fleet = load_design("failover").fleet
@@ -438,14 +430,14 @@ def manifest() -> dict[str, Any]:
 
 
 def buys(arm: str, failover_s: list[float], ready_s: list[float] = READY_S) -> dict[str, Any]:
-    found = bought(arm, FAULT, np.array(failover_s), ready_s, section(), manifest())
+    found = bought(arm, FAULT, np.array(failover_s), ready_s, asked(), manifest())
     assert found is not None
     return found
 
 
 def test_short_fail_overs_cost_their_number_times_their_length() -> None:
     found = buys("open", [0.02, 0.03, 0.04])
-    per_year = section().rates[FAULT].per_year
+    per_year = asked().rates[FAULT].per_year
     assert found["crash_recovery_s"] == pytest.approx(0.03)
     # The second server seldom fails within the seconds of a repair.
     assert found["unavailability"] == pytest.approx(per_year * 0.03 / YEAR_S, rel=1e-3)
@@ -477,7 +469,7 @@ def test_too_few_of_either_are_insufficient(failover_s: list[float], ready_s: li
 
 
 def test_a_fault_without_a_rate_buys_nothing() -> None:
-    found = bought("open", "process.hang", np.array([0.1] * 20), READY_S, section(), manifest())
+    found = bought("open", "process.hang", np.array([0.1] * 20), READY_S, asked(), manifest())
     assert found is None
 
 
@@ -485,10 +477,10 @@ def test_the_table_has_nines_and_what_they_rest_on() -> None:
     row = {"arm": "open", "fault": FAULT, "clients": 1, "undisturbed_ms": 2.0}
     rows = [{**row, "bought": buys("open", [0.02, 0.03, 0.04])},
             {**row, "bought": buys("open", [0.02])}]  # fmt: skip
-    table = bought_table(rows, section().availability)
+    table = bought_table(rows, asked().availability)
     assert table.rows[0][4].text == "7.94 nines"
     assert table.rows[1][2].text == "insufficient"
-    rests: Any = planned(section(), manifest())
+    rests: Any = planned(asked(), manifest())
     assert rests is not None
     assert rests["prices"]["as_of"]
     assert rests["rates"][FAULT]["source"]

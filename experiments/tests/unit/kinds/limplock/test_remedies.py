@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +13,9 @@ from rich.console import Console
 
 from core.runfiles.result import Result
 from experiments.commands.check import checked
-from experiments.design import load_design
-from experiments.design.design import DESIGNS
+from experiments.design import designs_available, load_design
+from experiments.design.cases import read_experiment
+from experiments.design.design import find_design
 from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.judge.remedies import Ratio, Remedy, ratio, remedies_of
 from experiments.kinds.limplock.judge.result import analyse
@@ -24,13 +24,7 @@ from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.windows import (
-    ASKED,
-    ASKED_FILE,
-    PROBE,
-    Window,
-    read_windows,
-)
+from experiments.kinds.limplock.windows import ASKED, ASKED_FILE, PROBE, Window, read_windows
 from experiments.record.records import read_table, write_json, write_table
 from experiments.record.result import flat
 from experiments.tests.limplock_fixture import (
@@ -44,15 +38,14 @@ from experiments.tests.limplock_fixture import (
 from experiments.tests.spec_fixture import refused
 
 
-def has_reference(design: Path) -> bool:
+def has_reference(design: str) -> bool:
     """True where its arms are remedies: it says so, or has the release as it is among them."""
-    told = tomllib.loads((design / "experiment.toml").read_text())
+    told = read_experiment(*find_design(design)).values
     mine = told.get("limplock")
     return mine is not None and ("reference" in mine or "standard" in told["arms"])
 
 
-REMEDIES = sorted(path.parent.name for path in DESIGNS.glob("*/experiment.toml")
-                  if has_reference(path.parent))  # fmt: skip
+REMEDIES = list(filter(has_reference, designs_available()))
 LABELS = dict(zip(MACHINES, ("leader", "follower-1", "follower-2"), strict=True))
 LIMIT = 12.0
 CALM = (1.0, 1.05, 0.98)
@@ -248,7 +241,8 @@ def test_remedies_have_the_release_as_it_is_first(name: str) -> None:
     [
         ("limplock-zookeeper-remedies", 'reference = "standard"', 'reference = "standart"',
          "standart"),
-        ("danger-zones-zookeeper", "[limplock]", '[limplock]\nreference = "new"', "a value"),
+        ("danger-zones-zookeeper", "[cases.limplock]",
+         '[cases.limplock]\nreference = "new"', "a value"),
     ],
     ids=["no arm", "a search has none"],
 )  # fmt: skip
@@ -256,5 +250,6 @@ def test_a_reference_that_cannot_be_is_refused_with_its_place(
     tmp_path: Path, design: str, was: str, now: str, got: str
 ) -> None:
     error = refused(tmp_path, design, was, now)
-    assert error.place == f"{tmp_path / design / 'experiment.toml'}: limplock.reference"
+    assert error.place.startswith(f"{tmp_path}/limplock-zookeeper/experiment.toml:")
+    assert error.place.endswith(": limplock.reference")
     assert got in str(error)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from core.errors import InputError
-from experiments.kinds.limplock.judge import calibrate
-from experiments.kinds.limplock.judge.calibrate import SCENARIOS, Scenario, verdicts
-from experiments.kinds.limplock.judge.model import HOLDER, Cluster
 from experiments.kinds.limplock.judge.probes import SCHEMA, Needs, Outcome, Stream
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, judge
 from experiments.kinds.limplock.judge.slowdown import Duration, median, slowdown
+from experiments.tests import limplock_calibration as calibrate
+from experiments.tests.limplock_calibration import SCENARIOS, Scenario, verdicts
+from experiments.tests.limplock_model import HOLDER, Cluster
 
 RNG = np.random.default_rng
 FAULT_S = 60.0

@@ -21,11 +21,7 @@ from experiments.kinds.limplock.page.report import headline
 from experiments.kinds.limplock.page.zones import AXES
 from experiments.kinds.limplock.scenarios import BASE, UNITS, Axis, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.windows import (
-    Window,
-    read_windows,
-    write_windows,
-)
+from experiments.kinds.limplock.windows import Window, read_windows, write_windows
 from experiments.record.records import write_json
 from experiments.record.result import flat, result_of
 from experiments.tests.limplock_fixture import MACHINES, written

@@ -233,7 +233,7 @@ def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path
 
 OPERATIONS = 'operations = [{ name = "a", path = "/" }]'
 STORE = '[performability.fill]\ntier = "store"\nrequests = 10\nheader = "x"\n\n[performability]'
-AGAIN = 'for_s = 10.0\nrepeat = { distribution = "fixed", gap_s = 1, times_max = 2 }'
+AGAIN = 'for_s = 10.0, repeat = { distribution = "fixed", gap_s = 1, times_max = 2 }'
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ AGAIN = 'for_s = 10.0\nrepeat = { distribution = "fixed", gap_s = 1, times_max =
          "faults.0.select"),
         ("redis-faults", "for_s = 10.0", AGAIN, "faults.0.repeat"),
         ("redis-faults", '"process.hang"', '"process.crash"', "faults"),
-        ("redis-faults", 'rates."net.limp"', 'rates."cpu.limp"', "performability.rates"),
+        ("redis-faults", '"net.limp" = {', '"cpu.limp" = {', "performability.rates"),
         ("redis-faults", "lost_share = 0.00001", "lost_share = 2", "performability.slo.lost_share"),
         ("redis-faults", "per_year = 1.0", "per_year = 0", "rates.net.limp.per_year"),
         ("redis-faults", "[performability]", STORE, "fill"),
@@ -272,11 +272,9 @@ def test_a_switch_is_one_fault_of_all_machines(tmp_path: Path) -> None:
     design = tmp_path / "redis-faults"
     shutil.copytree(DESIGNS / "redis-faults", design)
     toml = design / "experiment.toml"
-    one = 'kind = "net.link_down"\nselect = { machine = "store-2" }'
-    assert one in toml.read_text()
-    toml.write_text(
-        toml.read_text().replace(one, 'kind = "net.link_down"\nselect = { all = true }')
-    )
+    kind, one = 'kind = "net.link_down", select = ', '{ machine = "store-2" }'
+    assert kind + one in toml.read_text()
+    toml.write_text(toml.read_text().replace(kind + one, kind + "{ all = true }"))
     read = load_design(design)
     checked(read)
     names = [fault_name(fault.model_dump()) for fault in read.experiment.faults]

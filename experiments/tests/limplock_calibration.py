@@ -1,9 +1,9 @@
 """Rates at which the rule is right, wrong, and undecided, where the answer is known.
 
-python -m experiments.kinds.limplock.judge.calibrate [DRAWS]
+python -m experiments.tests.limplock_calibration [DRAWS]
 
 Each draw is another cluster (threads, clients, service times, severity, noise of the host) and
-another course of three repeats. `model.py` says why each has the answer that is expected.
+another course of three repeats. `limplock_model.py` says why each has the answer that is expected.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import polars as pl
 
 from experiments.kinds.limplock.judge.dose import Class, Dose
-from experiments.kinds.limplock.judge.model import LIMPING, Cluster, Outcome, Repeat
 from experiments.kinds.limplock.judge.probes import SCHEMA, Stream, probe_findings
 from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.judge.slowdown import Duration
+from experiments.tests.limplock_model import LIMPING, Cluster, Outcome, Repeat
 
 REPEATS = 3
 SEVERITIES = (10.0, 100.0, 1000.0)
@@ -125,9 +125,7 @@ SCENARIOS = (
         ("under-dosed", "under-dosed", "under-dosed"),
     ),
     Scenario(
-        "threads for each stage",
-        lambda rng: _cluster(rng, design="stages"),
-        ("yes", "no", "no"),
+        "threads for each stage", lambda rng: _cluster(rng, design="stages"), ("yes", "no", "no")
     ),
     Scenario(
         "threads for all, a crash",

@@ -1,7 +1,0 @@
-# No machine is made: programs run on this host. A design has a fleet; this one is not brought up.
-experiment = "bitflips-kernels"
-scheme     = "cloud"
-
-tiers = {
-  store = { role = "redis", nodes = 1, cpus = 1, memory_mb = 384, nic_mbps = 100, disk_mbps = 80 }
-}

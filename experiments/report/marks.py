@@ -1,0 +1,88 @@
+"""Axes, marks and legends that the charts of all kinds share. Rows have their colour and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import altair as alt
+
+from core.chart_style import Rows, data
+from experiments.report import palette
+from experiments.report.figures import Key, log_ticks
+from experiments.report.layout import Size
+
+COLOUR = alt.Color("colour:N", scale=None)
+FILL = alt.Fill("colour:N", scale=None)
+STROKE = alt.Stroke("colour:N", scale=None)
+SHAPE = alt.Shape("shape:N", scale=None)
+
+
+def linear(
+    channel: Any, field: str, title: str | None, domain: Sequence[float], **axis: Any
+) -> Any:
+    """`alt.X` or `alt.Y` of a field over a domain; `axis`: what its axis has beside the title."""
+    scale = alt.Scale(domain=list(domain), nice=False)
+    return channel(f"{field}:Q", scale=scale, axis=alt.Axis(title=title, **axis))
+
+
+def logarithmic(
+    channel: Any, field: str, title: str | None, domain: Sequence[float], **axis: Any
+) -> Any:
+    """The same on a log scale; marks beyond the domain are drawn at its edge."""
+    scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
+    ticks = {"values": log_ticks(domain), "format": ",~g", **axis}
+    return channel(f"{field}:Q", scale=scale, axis=alt.Axis(title=title, **ticks))
+
+
+def line(rows: Rows, x: Any, y: Any, **mark: Any) -> Any:
+    """A line through the rows."""
+    return alt.Chart(data(rows)).mark_line(**mark).encode(x=x, y=y)
+
+
+def points(rows: Rows, x: Any, y: Any, size: float = 64, **mark: Any) -> Any:
+    """A point for each row."""
+    marked = alt.Chart(data(rows)).mark_point(filled=True, size=size, **{"opacity": 0.9, **mark})
+    return marked.encode(x=x, y=y, fill=FILL, shape=SHAPE)
+
+
+def rule(rows: Rows, dash: Sequence[float] = (5, 4), **encoding: Any) -> Any:
+    """A line across the chart at each row; `encoding`: x or y."""
+    mark = alt.Chart(data(rows)).mark_rule(stroke=palette.MARKER.light, strokeDash=list(dash))
+    return mark.encode(**encoding)
+
+
+def shade(rows: Rows, colour: str, opacity: float, **encoding: Any) -> Any:
+    """A rectangle for each row, behind what else is drawn."""
+    mark = alt.Chart(data(rows)).mark_rect(fill=colour, opacity=opacity, clip=True)
+    return mark.encode(**encoding)
+
+
+def stacked_bars(rows: Rows, x: Any, size: Size, step: float = 26, labels: float = 40) -> Any:
+    """A horizontal bar for each `bar` of the rows, in their order, of parts from `start` to `end`.
+
+    Parameters: labels, room for the bars' names.
+    """
+    names = list(dict.fromkeys(row["bar"] for row in rows))
+    y = alt.Y("bar:N", sort=names, axis=alt.Axis(title=None, ticks=False, labelLimit=170))
+    bars = alt.Chart(data(rows)).mark_bar(height={"band": 0.7})
+    return bars.encode(x=x, x2="end:Q", y=y, color=COLOUR).properties(
+        width=size.plot_width - labels, height=step * len(names)
+    )
+
+
+def in_rows(charts: Sequence[Any], across: int) -> Any:
+    """Charts beside each other, so many in a row."""
+    rows = [alt.hconcat(*charts[i : i + across]) for i in range(0, len(charts), across)]
+    return alt.vconcat(*rows) if len(rows) > 1 else rows[0]
+
+
+def arm_keys(
+    arms: Sequence[str], kind: str = "", shown: Iterable[str] | None = None
+) -> tuple[Key, ...]:
+    """The legend of arms: by their points' shapes, or all of one kind; of those that are shown."""
+    return tuple(
+        Key(kind or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
+        for arm in arms
+        if shown is None or arm in shown
+    )
