@@ -17,6 +17,7 @@ pub fn config(tier: &Tier) -> Config {
         policy,
         replicas: tier.replicas(),
         tokens,
+        look_ahead: tier.look_ahead(),
         connect_timeout_ms: file.connect_timeout_ms.get(),
         request_timeout_ms: file.request_timeout_ms.get(),
         observation_age_ms: file.observation_age_ms,
