@@ -422,6 +422,8 @@ class TierSettings(Strict):
     """Servers that are asked for each read."""
     tokens: Tokens | None = None
     """Requests that a server is given at a time; else the fleet's."""
+    look_ahead: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Servers that TAD looks at beyond the replicas that it needs (sPARE's n); else all of them."""
     compare: Annotated[str, OneOf(tuple(COMPARE_MODES))] = COMPARE_OFF
     """What its arbiter does with the replies of a read's replicas."""
 
@@ -455,8 +457,7 @@ class Arm(Strict):
 
 
 class OperationSlo(Strict):
-    """The promise of one operation, or of one kind of session, by its own requests: at least one
-    limit. A session's latency has its think times."""
+    """The promise of an operation or kind of session, by its own requests and think times."""
 
     p95_ms: Annotated[float, Field(gt=0)] | None = None
     """Limit of the 95th percentile."""
@@ -498,8 +499,7 @@ class Slo(Strict):
     preregistered: bool | None = None
     """True: the limits were chosen before the first run that showed what is reached."""
     operations: dict[str, OperationSlo] = Field(default_factory=dict)
-    """Limits of single operations, by name; each is a limit of the whole. A plan does not keep
-    them."""
+    """Limits of single operations, by name: each is one of the whole. A plan keeps none."""
     sessions: dict[str, OperationSlo] = Field(default_factory=dict)
     """Limits of whole sessions, by name; likewise."""
 
