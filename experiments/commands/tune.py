@@ -32,7 +32,9 @@ def tune(
     target: Annotated[Target | None, typer.Option(help="The latency to minimise.")] = None,
     exhaustive: Annotated[
         bool | None,
-        typer.Option("--exhaustive", help="Afterwards measure every feasible r, to compare."),
+        typer.Option(
+            "--exhaustive", help="Measure every feasible r first; the search goes on from there."
+        ),
     ] = None,
     start: Annotated[
         Start | None,

@@ -2,7 +2,8 @@
 
 A coarse model on purpose: it only has to point somewhere, the fleet decides. The work of a page at
 the front is what the estimator of sPARE 5.1.1 says, less the part of it in which the page waited
-for its queries; all work is exponential. Neighbours come as the design draws them, and leave a
+for its queries; all work is exponential, and that of copies independent, as windows at r = 1 tell
+nothing of their correlation. Neighbours come as the design draws them, and leave a
 server the share of its cores that is not theirs.
 """
 
