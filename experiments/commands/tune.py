@@ -15,8 +15,9 @@ from experiments.commands.options import (
     ResultsOption,
     SeedOption,
 )
-from experiments.commands.run import carried_out
+from experiments.commands.run import carried_out, with_pattern
 from experiments.design import load_design
+from experiments.design.experiment import Pattern
 from experiments.kinds.tune.section import Start, Target, TuneSection
 
 
@@ -57,6 +58,9 @@ def tune(
     time_max_s: Annotated[
         float | None, _option("time_max_s", "Seconds for all windows.", "--time")
     ] = None,
+    interference: Annotated[
+        Pattern | None, typer.Option(help="Search with another interference pattern.")
+    ] = None,
     seed: SeedOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
     results: ResultsOption = RESULTS,
@@ -79,7 +83,7 @@ def tune(
         "time_max_s": time_max_s,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    wanted, kind = load_design(design, seed=seed), kinds.find("tune")
+    wanted, kind = with_pattern(load_design(design, seed=seed), interference), kinds.find("tune")
     carried_out(
         kind,
         wanted,
