@@ -120,7 +120,8 @@ async fn set_policy(
             "look_ahead: expected 0 to {look_ahead_max} (got {look_ahead})"
         )));
     }
-    tier.set_policy(wanted.policy, wanted.tokens, look_ahead);
+    tier.set_look_ahead(look_ahead);
+    tier.set_policy(wanted.policy, wanted.tokens);
     Ok(Json(stats::config(&tier)))
 }
 

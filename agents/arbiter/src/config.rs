@@ -127,12 +127,11 @@ pub struct Config {
 }
 
 /// The keys that a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 9] = [
     "admin_tls",
     "policy",
     "replicas",
     "tokens",
-    "look_ahead",
     "guardrails",
     "compare",
     "connect_timeout_ms",
@@ -271,8 +270,8 @@ defaults! {
     default_request_timeout_ms: Millis = 6_000.into();
     // An hour.
     default_idle_timeout_ms: Millis = 3_600_000.into();
-    default_look_ahead: usize = LOOK_AHEAD.default as usize;
     default_observation_age_ms: u64 = OBSERVATION_AGE_MS.default as u64;
+    default_look_ahead: usize = LOOK_AHEAD.default as usize;
     default_waiting_max: usize = 10_000;
     default_held_mib_max: usize = 256;
     default_client_kib_per_s_min: u64 = 64;

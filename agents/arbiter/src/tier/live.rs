@@ -33,6 +33,11 @@ impl Tier {
         self.choices().selector.look_ahead()
     }
 
+    /// Servers looked at beyond the r that are needed, from now on.
+    pub fn set_look_ahead(self: &Arc<Self>, servers: usize) {
+        self.decide(|Choices { selector, .. }, now, _| selector.set_look_ahead(now, servers));
+    }
+
     /// True if a session keeps its servers' tokens until its connection ends. Where a tier has a
     /// primary none does: who waits for that one's token could hold the token that another waits for.
     pub fn holds_connections(&self) -> bool {
@@ -44,10 +49,9 @@ impl Tier {
         !has_primary && self.choices().selector.policy().holds_connections()
     }
 
-    /// Policy, tokens per server and look-ahead from now on.
-    pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>, look_ahead: usize) {
+    /// Policy and tokens per server from now on.
+    pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
         self.decide(|Choices { selector, .. }, now, grants| {
-            selector.set_look_ahead(now, look_ahead);
             if let Some(tokens) = tokens {
                 selector.set_tokens(now, tokens, grants);
             }
@@ -72,7 +76,7 @@ impl Tier {
             .set(&fresh.request_timeout_ms);
         self.config.idle_timeout_ms.set(&fresh.idle_timeout_ms);
         self.set_replicas(fresh.replicas);
-        self.set_policy(fresh.policy, Some(fresh.tokens), fresh.look_ahead);
+        self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);
         self.comparing.set(fresh.compare.clone());
         Ok(())
