@@ -221,7 +221,7 @@ def test_the_exhaustive_rounds_are_interleaved_and_a_cut_one_is_left_out() -> No
 
 
 def test_a_search_after_the_rounds_takes_its_pairs_from_them() -> None:
-    factors = {**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4, (1, 3): 0.9}
+    factors: dict[Replicas, float] = {**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4, (1, 3): 0.9}
     found = replicator(factors, pairs_max=4)
     feasible = [(1, 1), (1, 2), (1, 3), (2, 1)]
     found.exhaust(feasible, 4)
