@@ -116,7 +116,7 @@ def run(
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
     _check_attach(attach, chosen, keep, close)
-    wanted = _with_pattern(load_design(design, seed=seed), interference)
+    wanted = with_pattern(load_design(design, seed=seed), interference)
     if target is not None:
         others = {"--attach": attach, "--keep": keep, "--close": close}
         wanted = with_target(wanted, target, allow_hosts or (), others, err if as_json else out)
@@ -294,7 +294,8 @@ def _say(design: Design, results: Path, cores: int | None, close: bool, as_json:
     out.print("Nothing was touched.")
 
 
-def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
+def with_pattern(design: Design, pattern: Pattern | None) -> Design:
+    """The design with neighbours in other tiers; None: as it is."""
     if pattern is None:
         return design
     interference = design.experiment.interference.model_copy(update={"pattern": pattern})

@@ -10,8 +10,9 @@ from core.terminal import JsonOption
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, DesignArgument, ResultsOption, SeedOption
-from experiments.commands.run import carried_out
+from experiments.commands.run import carried_out, with_pattern
 from experiments.design import load_design
+from experiments.design.experiment import Pattern
 from experiments.kinds.tune.section import Start, Target, TuneSection
 
 
@@ -27,7 +28,9 @@ def tune(
     target: Annotated[Target | None, typer.Option(help="The latency to minimise.")] = None,
     exhaustive: Annotated[
         bool | None,
-        typer.Option("--exhaustive", help="Afterwards measure every feasible r, to compare."),
+        typer.Option(
+            "--exhaustive", help="Measure every feasible r first; the search goes on from there."
+        ),
     ] = None,
     start: Annotated[
         Start | None,
@@ -49,6 +52,9 @@ def tune(
     ] = None,
     time_max_s: Annotated[
         float | None, _option("time_max_s", "Seconds for all windows.", "--time")
+    ] = None,
+    interference: Annotated[
+        Pattern | None, typer.Option(help="Search with another interference pattern.")
     ] = None,
     seed: SeedOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
@@ -72,7 +78,7 @@ def tune(
         "time_max_s": time_max_s,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    wanted, kind = load_design(design, seed=seed), kinds.find("tune")
+    wanted, kind = with_pattern(load_design(design, seed=seed), interference), kinds.find("tune")
     carried_out(
         kind,
         wanted,

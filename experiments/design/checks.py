@@ -10,6 +10,7 @@ from experiments.design.contracts import (
     COMPARE_OFF,
     MACHINE_KINDS,
     PEERS,
+    POLICIES,
     PROTOCOLS,
     SPOKEN,
 )
@@ -130,6 +131,9 @@ def _arbiter_problems(
         protocol = roles[spec.role].protocol
         expected = f"at most {most}, for {spec.nodes} nodes behind {protocol}"
         yield Problem(("replicas",), expected, str(settings.replicas))
+    if settings.look_ahead is not None and not POLICIES[settings.policy].takes("look_ahead"):
+        takes = " or ".join(name for name, one in POLICIES.items() if one.takes("look_ahead"))
+        yield Problem(("look_ahead",), f"the policy {takes} beside it", settings.policy)
     if settings.compare == COMPARE_OFF:
         return
     if not PROTOCOLS[roles[spec.role].protocol].compares:

@@ -72,8 +72,12 @@ class Policy(_Contract):
 
     @property
     def takes_tokens(self) -> bool:
-        """True if it hands out tokens."""
-        return any(one.name == "tokens" for one in self.parameters)
+        """True where it hands out tokens."""
+        return self.takes("tokens")
+
+    def takes(self, parameter: str) -> bool:
+        """True where it looks at this parameter."""
+        return any(one.name == parameter for one in self.parameters)
 
 
 class Bounds(_Contract):

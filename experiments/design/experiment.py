@@ -421,6 +421,8 @@ class TierSettings(Strict):
     """Servers that get each read."""
     tokens: Tokens | None = None
     """Requests that a server gets at a time; by default the fleet's."""
+    look_ahead: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Servers that TAD looks at beyond the replicas that it needs (sPARE's n); else all of them."""
     compare: Annotated[str, OneOf(tuple(COMPARE_MODES))] = COMPARE_OFF
     """Comparison of the replies of a read's replicas."""
 

@@ -176,7 +176,7 @@ class Arbiter(_Api):
     def restore(self, config: Mapping[str, Any]) -> None:
         """Bring policy, tokens, replicas and comparison back to those of an earlier `config`, in
         the order that the arbiter takes: nothing is compared with one replica."""
-        self.set_policy(config["policy"], config["tokens"])
+        self.set_policy(config["policy"], config["tokens"], config.get("look_ahead"))
         steps = [("replicas", {"replicas": config["replicas"]}), ("compare", config["compare"])]
         off = config["compare"]["mode"] == COMPARE_OFF
         for name, body in reversed(steps) if off else steps:
@@ -186,11 +186,14 @@ class Arbiter(_Api):
         """The replication factor for the requests that follow."""
         self._call("PUT", "/v1/replicas", {"replicas": replicas})
 
-    def set_policy(self, policy: str, tokens: int | None) -> None:
-        """The dispatch policy, and the tokens per server that it uses."""
+    def set_policy(self, policy: str, tokens: int | None, look_ahead: int | None) -> None:
+        """The dispatch policy, the tokens per server that it uses, and the servers that it looks
+        at beyond the replicas that it needs; None: all."""
         body: dict[str, str | int] = {"policy": policy}
         if tokens is not None:
             body["tokens"] = tokens
+        if look_ahead is not None:
+            body["look_ahead"] = look_ahead
         self._call("PUT", "/v1/policy", body)
 
     def set_compare(self, mode: str) -> None:

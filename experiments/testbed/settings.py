@@ -22,8 +22,10 @@ def configure(design: Design, arm: str, fleet: Fleet) -> None:
     """Bring the fleet to an arm; returns when every machine serves with it."""
     spec = design.experiment.arms[arm]
     for tier, arbiter in fleet.arbiters.items():
-        arbiter.set_policy(spec.of(tier).policy, spec.tokens_of(tier, design.fleet))
-        _replicate(arbiter, spec.of(tier))
+        settings = spec.of(tier)
+        tokens = spec.tokens_of(tier, design.fleet)
+        arbiter.set_policy(settings.policy, tokens, settings.look_ahead)
+        _replicate(arbiter, settings)
     changed = _put(fleet, role_settings(design.experiment, arm))
     if changed:
         await_serving(design, fleet, changed)

@@ -156,6 +156,8 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
             f"{1e3 * one.after_s:.3g} after the reply"
             f"{host if one.host_cores else ''}"
         )
+        if one.copies_correlation is not None:
+            say(f"  correlation of the work of a page's copies {one.copies_correlation:.2f}")
         for what, speed in one.speeds.items():
             say(f"  speed {speed:.2g}: {what}")
 

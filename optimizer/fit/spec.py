@@ -42,6 +42,7 @@ class TierSettings:
     policy: str = _BY_DEFAULT
     replicas: int = 1
     tokens: int = 1
+    look_ahead: int | None = None  # of TAD, beyond r; none: every server
 
 
 def arms_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, TierSettings]]:
@@ -59,6 +60,7 @@ def _settings(arm: Mapping[str, Any], arbiters: Mapping[str, Any]) -> dict[str, 
             policy=str(own.get("policy") or _BY_DEFAULT),
             replicas=int(own.get("replicas") or 1),
             tokens=int(own.get("tokens") or (arbiters.get(tier) or {}).get("tokens") or 1),
+            look_ahead=own.get("look_ahead"),
         )
     return found
 

@@ -283,6 +283,8 @@ def tier_scenario(
         "tokens": settings.tokens,
         "hold": tier.spec.token_hold,
     }
+    if settings.look_ahead is not None:
+        found["look_ahead"] = settings.look_ahead
     if index == 0:
         more = law.slower * law.more_work(tier.spec.cpus or 1.0, cores)
         found["work"] = {"kind": "lognormal", "mean_s": more * law.work_s, "cv2": law.cv2}

@@ -49,6 +49,7 @@ class Fidelity:
     requests: int
     work_s: float  # of the web tier, before the reply
     after_s: float  # and after it
+    copies_correlation: float | None  # of the work of a page's copies; None: not told
     speeds: Mapping[str, float]  # of a server, by "tier, kind of neighbour"; of what slowed it
     host_cores: float | None  # that all machines share; None where each has its own
     busy_cores: float  # of them, used by others than the tiers' servers
@@ -167,6 +168,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
                 requests=len(second.measured_s),
                 work_s=law.work_s,
                 after_s=law.after_s,
+                copies_correlation=law.correlation,
                 speeds={", ".join(both): law.speed(*both) for both in law.slowed},
                 host_cores=law.host.get("cores"),
                 busy_cores=law.host.get("busy_cores", 0.0),

@@ -38,6 +38,7 @@ class TierScenario(TypedDict):
     policy: str
     replicas: int
     tokens: int | None
+    look_ahead: NotRequired[int]
     hold: NotRequired[str]
     calls: NotRequired[Mapping[str, str | float]]
     pieces: NotRequired[int]

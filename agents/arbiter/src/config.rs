@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
+use policy::{HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Compare, Guardrails, Policy, Protocol, Server};
@@ -42,6 +42,9 @@ pub struct Config {
     pub replicas: usize,
     /// Tokens per server (with tad and tad-paper).
     pub tokens: usize,
+    /// Servers looked at beyond the r that are needed, n of sPARE 4.1 (with tad and tad-paper).
+    #[serde(default = "default_look_ahead")]
+    pub look_ahead: usize,
     /// Limit of one attempt to reach a server.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: Millis,
@@ -268,6 +271,7 @@ defaults! {
     // An hour.
     default_idle_timeout_ms: Millis = 3_600_000.into();
     default_observation_age_ms: u64 = OBSERVATION_AGE_MS.default as u64;
+    default_look_ahead: usize = LOOK_AHEAD.default as usize;
     default_waiting_max: usize = 10_000;
     default_held_mib_max: usize = 256;
     default_client_kib_per_s_min: u64 = 64;

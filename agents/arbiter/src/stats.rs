@@ -20,6 +20,7 @@ pub fn config(tier: &Tier) -> Config {
         connect_timeout_ms: file.connect_timeout_ms.get(),
         request_timeout_ms: file.request_timeout_ms.get(),
         observation_age_ms: file.observation_age_ms,
+        look_ahead: tier.look_ahead(),
         avoid_collisions: file.avoid_collisions,
         guardrails: tier.guardrails().0,
         compare: (*tier.comparing.rules()).clone(),

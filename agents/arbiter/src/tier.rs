@@ -117,6 +117,7 @@ impl Tier {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
             tokens_per_server: config.tokens,
+            look_ahead: config.look_ahead,
             observation_age_us_max: config.observation_age_ms * 1_000,
             waiting_max: config.waiting_max,
             hedge_percentile: config.hedge_percentile / 100.0,

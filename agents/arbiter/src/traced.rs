@@ -130,6 +130,11 @@ impl Traced {
         self.step(now, Step::Tokens(per_server), grants);
     }
 
+    /// As the selector's, which does not ask for the time.
+    pub fn set_look_ahead(&mut self, now: TimeUs, servers: usize) {
+        self.step(now, Step::LookAhead(servers), &mut Vec::new());
+    }
+
     /// As the selector's.
     pub fn set_guardrails(&mut self, now: TimeUs, rules: Guardrails, grants: &mut Vec<Grant>) {
         self.step(now, Step::Guardrails(rules), grants);

@@ -112,6 +112,9 @@ impl Choice {
                 self.draw(sample_size(wanted), limits);
                 self.take_drawn(now, wanted, best_first, chosen);
             }
+            SelectionRule::Ranked(_) if self.looks_at_few(r) => {
+                self.first_in_pool(now, r, limits, chosen);
+            }
             SelectionRule::Ranked(_) => self.ranked(now, r, limits, chosen),
         }
         for &server in &chosen[first..] {
@@ -183,6 +186,10 @@ impl Choice {
     pub(crate) fn set_tokens(&mut self, now: TimeUs, per_server: usize) {
         self.settings.tokens_per_server = per_server;
         self.level_all(now);
+    }
+
+    pub(crate) fn set_look_ahead(&mut self, servers: usize) {
+        self.settings.look_ahead = servers;
     }
 
     pub(crate) fn set_guardrails(&mut self, guardrails: Guardrails) {
@@ -280,6 +287,37 @@ impl Choice {
         for place in 0..self.aside.len() {
             self.rekey(now, self.aside[place]);
         }
+    }
+
+    /// True if n + r tokens are fewer than there are servers.
+    fn looks_at_few(&self, r: usize) -> bool {
+        let looked_at = self.settings.look_ahead.saturating_add(r);
+        self.settings.policy.uses_tokens() && looked_at < self.servers.len()
+    }
+
+    /// The best of the n + r servers whose tokens are nearest to the pool's head, those to avoid
+    /// last. It looks at all servers: for n as a question, not for speed.
+    fn first_in_pool(
+        &mut self,
+        now: TimeUs,
+        r: usize,
+        limits: Limits<'_>,
+        chosen: &mut Vec<ServerId>,
+    ) {
+        let missing = r.saturating_sub(chosen.len());
+        let looked_at = self.settings.look_ahead.saturating_add(missing);
+        let mut sample = std::mem::take(&mut self.sample);
+        sample.clear();
+        sample.extend((0..self.servers.len()).filter(|server| {
+            let is_free = self.usable.has(*server) && self.pool.free(*server) > 0;
+            is_free && !limits.not.contains(server)
+        }));
+        sample.sort_unstable_by_key(|&server| self.pool.earliest(server));
+        sample.truncate(looked_at);
+        sample
+            .sort_by_cached_key(|&server| (limits.avoid.contains(&server), self.key(now, server)));
+        chosen.extend(sample.iter().take(missing));
+        self.sample = sample;
     }
 
     /// True if the next choice would try a server of which nothing is known any more.

@@ -52,7 +52,7 @@ pub mod trace;
 use serde::{Deserialize, Serialize};
 
 pub use ejection::EjectionRules;
-pub use policy::{Parameter, Policy, HEDGE_PERCENTILE, OBSERVATION_AGE_MS, TOKENS};
+pub use policy::{Parameter, Policy, HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS, TOKENS};
 pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};
 pub use server::Observation;
 
@@ -139,6 +139,9 @@ pub struct Settings {
     pub servers: usize,
     /// Tokens per server, C (only with a policy that has tokens).
     pub tokens_per_server: usize,
+    /// Servers looked at beyond the r that are needed, n (only with a policy that has tokens).
+    #[serde(default = "look_ahead")]
+    pub look_ahead: usize,
     /// An observed latency older than this no longer counts: the server is tried again. Also the
     /// time in which peak-EWMA's memory of a peak fades to 1/e.
     pub observation_age_us_max: u64,
@@ -155,14 +158,20 @@ pub struct Settings {
     pub guardrails: Guardrails,
 }
 
+/// Every server of the tier.
+fn look_ahead() -> usize {
+    LOOK_AHEAD.default as usize
+}
+
 impl Settings {
-    /// One token per server, observations count for 10 s, 10,000 requests may wait, hedging after
+    /// One token per server, every server looked at, observations count for 10 s, 10,000 requests may wait, hedging after
     /// the 95th percentile.
     pub fn new(policy: Policy, servers: usize) -> Self {
         Self {
             policy,
             servers,
             tokens_per_server: 1,
+            look_ahead: look_ahead(),
             observation_age_us_max: 10_000_000,
             waiting_max: 10_000,
             hedge_percentile: 0.95,

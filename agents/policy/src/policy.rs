@@ -21,6 +21,8 @@ pub(crate) struct Rule {
     pub(crate) selection: SelectionRule,
     /// Servers have tokens, and requests wait for one.
     pub(crate) uses_tokens: bool,
+    /// A session keeps its servers' tokens until its connection ends.
+    pub(crate) holds_connections: bool,
     /// One server at first, the others when a percentile of latencies has gone by.
     pub(crate) hedges: bool,
     /// A server whose observation has aged out is tried again.
@@ -77,6 +79,7 @@ impl Rule {
             parameters: &[],
             selection,
             uses_tokens: false,
+            holds_connections: false,
             hedges: false,
             probes: false,
         }
@@ -146,6 +149,16 @@ pub const TOKENS: Parameter = Parameter {
     maximum: 1_000.0,
 };
 
+/// Further look-ups beside the r that are needed, n of sPARE 4.1.
+pub const LOOK_AHEAD: Parameter = Parameter {
+    name: "look_ahead",
+    summary: "servers looked at beyond the r that are needed; the default is every one of the tier",
+    unit: "1",
+    default: 1_000.0,
+    minimum: 0.0,
+    maximum: 1_000.0,
+};
+
 impl Policy {
     /// All policies.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
@@ -175,6 +188,12 @@ impl Policy {
     /// True if servers have tokens, and requests wait for one.
     pub fn uses_tokens(self) -> bool {
         self.0.uses_tokens
+    }
+
+    /// True if a session keeps its servers' tokens until its connection ends (sPARE 4.1), and not
+    /// only from a command to its reply.
+    pub fn holds_connections(self) -> bool {
+        self.0.holds_connections
     }
 
     /// True if it sends to one server at first, and to others when that is late.

@@ -362,6 +362,11 @@ impl Selector {
         self.serve_pending(now, grants);
     }
 
+    /// Changes n, the servers looked at beyond the r that are needed.
+    pub fn set_look_ahead(&mut self, servers: usize) {
+        self.choice.set_look_ahead(servers);
+    }
+
     /// Changes the guardrails. Who is ejected stays so by the new rules, or comes back without any.
     pub fn set_guardrails(&mut self, now: TimeUs, guardrails: Guardrails, grants: &mut Vec<Grant>) {
         self.choice.set_guardrails(guardrails);
@@ -385,6 +390,11 @@ impl Selector {
     /// Tokens per server now, C.
     pub fn tokens_per_server(&self) -> usize {
         self.choice.settings().tokens_per_server
+    }
+
+    /// Servers looked at beyond the r that are needed now, n.
+    pub fn look_ahead(&self) -> usize {
+        self.choice.settings().look_ahead
     }
 
     /// True if the server is not dead.

@@ -10,11 +10,11 @@
 //!   one and each other. In proportion to n, the mean, p99 and p99.9 were higher in simulation;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
 
-use crate::policy::{Moment, Rule, SelectionRule, OBSERVATION_AGE_MS, TOKENS};
+use crate::policy::{Moment, Rule, SelectionRule, LOOK_AHEAD, OBSERVATION_AGE_MS, TOKENS};
 use crate::server::Server;
 
 pub(crate) const RULE: Rule = Rule {
-    parameters: &[TOKENS, OBSERVATION_AGE_MS],
+    parameters: &[TOKENS, LOOK_AHEAD, OBSERVATION_AGE_MS],
     uses_tokens: true,
     probes: true,
     ..Rule::new(

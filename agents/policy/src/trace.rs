@@ -126,6 +126,7 @@ pub enum Step<'a> {
     },
     Policy(Policy),
     Tokens(usize),
+    LookAhead(usize),
     Guardrails(Guardrails),
 }
 
@@ -230,6 +231,7 @@ impl<'a> Step<'a> {
             Self::Up { server } => selector.server_up(now, *server, grants),
             Self::Policy(policy) => selector.set_policy(now, *policy, grants),
             Self::Tokens(tokens) => selector.set_tokens(now, *tokens, grants),
+            Self::LookAhead(servers) => selector.set_look_ahead(*servers),
             Self::Guardrails(rules) => selector.set_guardrails(now, *rules, grants),
         }
         Answer::Nothing
@@ -260,7 +262,7 @@ impl Call<'_> {
             | Step::Up { server } => all_there("server", &[*server]),
             Step::Tokens(tokens) => within("tokens", *tokens, 1, TOKENS_MAX),
             Step::Guardrails(rules) => check_guardrails(rules),
-            Step::Cancel { .. } | Step::Policy(_) => Ok(()),
+            Step::Cancel { .. } | Step::Policy(_) | Step::LookAhead(_) => Ok(()),
         }
     }
 }

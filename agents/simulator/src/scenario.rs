@@ -1,6 +1,6 @@
 //! The input: the JSON of a scenario (checked by `checks`).
 
-use policy::Policy;
+use policy::{Policy, LOOK_AHEAD};
 use serde::{Deserialize, Serialize};
 use wire::guardrails::Guardrails;
 
@@ -112,6 +112,9 @@ pub struct Tier {
     /// C, tokens per server (TAD).
     #[serde(default = "one_replica")]
     pub tokens: usize,
+    /// n, servers looked at beyond the r that are needed (TAD).
+    #[serde(default = "look_ahead")]
+    pub look_ahead: usize,
     /// How long a grant is held.
     #[serde(default)]
     pub hold: Hold,
@@ -338,6 +341,10 @@ fn one_replica() -> usize {
 
 fn one_piece() -> u32 {
     1
+}
+
+fn look_ahead() -> usize {
+    LOOK_AHEAD.default as usize
 }
 
 fn observation_age() -> f64 {

@@ -59,6 +59,7 @@ impl Tier {
         Ok(Self {
             selector: Selector::new(Settings {
                 tokens_per_server: spec.tokens,
+                look_ahead: spec.look_ahead,
                 observation_age_us_max: (spec.observation_age_s * 1e6) as u64,
                 waiting_max: spec.waiting_max,
                 hedge_percentile: spec.hedge_percentile / 100.0,

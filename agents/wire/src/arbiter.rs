@@ -89,6 +89,8 @@ pub struct Config {
     pub replicas: usize,
     /// Tokens per server, C (with tad and tad-paper).
     pub tokens: usize,
+    /// Servers looked at beyond the r that are needed, n (with tad and tad-paper).
+    pub look_ahead: usize,
     /// Limit of one attempt to reach a server.
     pub connect_timeout_ms: u64,
     /// Limit of one request.
@@ -122,6 +124,9 @@ pub struct SetPolicy {
     /// Tokens per server from now on; as before where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<usize>,
+    /// Servers looked at beyond the r that are needed, n, from now on; every one where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_ahead: Option<usize>,
 }
 
 /// Body of `PUT /v1/servers/NAME`; the answer is that server's `ServerStats`.

@@ -11,7 +11,8 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.utilisation import calibration_words
 from experiments.report.text import percent, plain
 
-_ARBITERS = ("policy", "replicas", "tokens", "compare")  # settings that are the arbiter's own
+# settings that are the arbiter's own
+_ARBITERS = ("policy", "replicas", "tokens", "look_ahead", "compare")
 
 
 def spec_rows(run: RunFolder) -> list[tuple[str, str]]:
@@ -96,6 +97,8 @@ def _tier_words(tier: str, settings: Mapping[str, Any]) -> str:
     if settings.get("tokens") is not None:
         tokens = settings["tokens"]
         words.append(f"{tokens} token{'s' * (tokens != 1)} per server")
+    if settings.get("look_ahead") is not None:
+        words.append(f"looks at r + {settings['look_ahead']} servers")
     if settings.get("compare") not in (None, COMPARE_OFF):
         words.append(f"replies compared: {settings['compare']}")
     own = {key: value for key, value in settings.items() if key not in _ARBITERS}

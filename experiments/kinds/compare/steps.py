@@ -17,7 +17,11 @@ from experiments.report.tables import Cell, Table, named
 from experiments.report.text import factor, interval, number, statistic
 
 _SAID = ("p95", "p99")
-_SUBJECTS = {CHOICE: "the choice of server", COPIES: "the copies"}
+_SUBJECTS = {
+    CHOICE: "the choice of server",
+    COPIES: "the copies",
+    "look_ahead": "the look-ahead",
+}
 
 
 def main_sentence(run: RunFolder) -> str:

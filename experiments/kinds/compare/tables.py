@@ -238,6 +238,7 @@ def replication_table(run: RunFolder) -> Table | None:
             named(arm), named(tier), Cell(number(load["received"])),
             Cell(number(load["replicas_sent"])), Cell(number(load["replicas_per_request"])),
             Cell(number(load["replicas_wasted"])), Cell(number(load["wasted_s"])),
+            Cell(milliseconds(load.get("server_ms"))),
         )
         for arm, tiers in (run.summary.get("replication") or {}).items()
         for tier, load in tiers.items()
@@ -245,7 +246,7 @@ def replication_table(run: RunFolder) -> Table | None:
     if not rows:
         return None
     head = ("arm", "tier", "requests", "replicas sent", "per request", "wasted",
-            "wasted server seconds")  # fmt: skip
+            "wasted server seconds", "mean at a server")  # fmt: skip
     return Table("replication-table", "What replication cost", head, tuple(rows))
 
 

@@ -30,7 +30,12 @@ from experiments.record.metrics.frames import prepared
 from experiments.record.records import write_json
 from experiments.run.blocks import blocks_on
 from experiments.testbed.testbed import Testbed
-from optimizer.replication import Replicas, TierLoad, feasible_replicas
+from optimizer.replication import (
+    Replicas,
+    TierLoad,
+    collision_probabilities,
+    feasible_replicas,
+)
 from optimizer.simulation import program
 
 REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
@@ -86,8 +91,13 @@ def _replicated(settings: TierSettings, replicas: int) -> TierSettings:
 
 
 def tuning_design(design: Design, section: TuneSection) -> Design:
-    """The design with an arm for every r, windows instead of phases, neighbours and no faults."""
+    """The design with an arm for every r, windows instead of phases, neighbours and no faults.
+
+    An r whose copies meet too often has none (Eq. 2). The others' stability is known only when the
+    windows at r = 1 are in: the search keeps to it.
+    """
     experiment, fleet = design.experiment, design.fleet
+    servers = [fleet.tiers[tier].nodes for tier in fleet.arbiter_order]
     lent = experiment.arms[section.arm or list(experiment.arms)[-1]]
     most = [replicas_max(fleet, tier, design.roles) for tier in fleet.arbiter_order]
     ranges = [range(1, min(r, REPLICAS_MAX) + 1) for r in most]
@@ -96,16 +106,20 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
             settings={
                 tier: _replicated(lent.of(tier), n)
                 for tier, n in zip(fleet.arbiter_order, r, strict=True)
-            }
+            },
+            allow_infeasible=True,
         )
         for r in itertools.product(*ranges)
+        if max(collision_probabilities(servers, r), default=0.0) <= section.collision_max
     }
     changed = experiment.model_copy(
         update={
             "arms": arms,
             "faults": (),
             "failover": None,
-            "phases": Phases(warm_up=0.0, measure=section.window_s),
+            "phases": Phases(
+                settle=experiment.phases.settle, warm_up=0.0, measure=section.window_s
+            ),
             "design": Order(order="A", repeats=1, seed=experiment.design.seed),
         }
     )
@@ -122,7 +136,6 @@ class Tuning:
         self._feasible: list[Replicas] = []
         self._start: Replicas | None = None
         self._complete = False
-        self._rounds: list[list[Measured]] = []
         self._runner = blocks_on(testbed)
         if testbed.design.experiment.load.utilisation is not None:
             with testbed.narrator.step("Finding the rate"):
@@ -143,6 +156,8 @@ class Tuning:
         say = self._testbed.narrator
         ones = (1,) * len(self._design.fleet.arbiters)
         with say.step(f"Measuring r = {ones} and what it costs"):
+            if self._testbed.design.experiment.load.utilisation is None:
+                self._runner.settle(say)
             self._loads = self._measured_loads(self._replicator.measure(ones))
             self._feasible = feasible_replicas(
                 self._loads, self._section.collision_max, REPLICAS_MAX
@@ -152,14 +167,14 @@ class Tuning:
             with say.step("Asking the simulator where to begin"):
                 self._start = self._simulated(ones)
                 say.detail(f"begins at {self._start}")
+        if self._section.exhaustive and self._feasible:
+            rounds = max(PAIRS_MIN, self._replicator.rules.pairs_max)
+            with say.step(f"Every feasible r, {rounds} windows each"):
+                self._replicator.exhaust(self._feasible, rounds)
         with say.step("Searching (sPARE Alg. 1)"):
             search = self._replicator.search(self._feasible, self._start)
             self._complete = search is not None
             say.detail(self._replicator.stopped)
-        if self._section.exhaustive and self._complete:
-            rounds = max(PAIRS_MIN, self._replicator.rules.pairs_max)
-            with say.step(f"Every feasible r, {rounds} windows each"):
-                self._rounds = self._replicator.exhaust(self._feasible, rounds)
 
     def _simulated(self, ones: Replicas) -> Replicas:
         """The simulator's optimum, from the windows at r = 1."""
@@ -222,9 +237,8 @@ class Tuning:
 
     def _write(self, folder: Path) -> None:
         result = result_json(
-            self._section, self._replicator, self._loads, self._feasible, self._rounds,
-            complete=self._complete,
-        )  # fmt: skip
+            self._section, self._replicator, self._loads, self._feasible, complete=self._complete
+        )
         write_json(folder / SEARCH, result)
 
 

@@ -53,6 +53,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         stopped=f"The search ended: {tuning['stopped']}.",
         optimum=optimum(tuning),
         exhaustive=exhaustive_figure(tuning) if tuning["exhaustive"] else None,
+        cases=_case_table(tuning),
         repeat=repeat_rows(
             manifest,
             policy=f"that of the arm {asked['arm'] or 'that is last'}",
@@ -121,8 +122,26 @@ def print_result(tuning: Mapping[str, Any], console: Console, report: Path) -> N
     console.print(headline(tuning), highlight=False)
     if tuning["exhaustive"]:
         console.print(optimum(tuning), highlight=False)
+        for case in tuning["exhaustive"].get("cases", ()):
+            console.print(_case_words(case), highlight=False)
     print_reasons(tuning["verdicts"], console)
     print_path(report, console)
+
+
+def _case_words(case: Mapping[str, Any]) -> str:
+    """Alg. 1 as published, of one target, in a line."""
+    few = "" if case["enough"] else "; fewer than ten samples beyond"
+    return (
+        f"as published, {case['target']}: {_way(case)}, r = {_r(case['chosen'])}, "
+        f"{case['factor']:.2f} times lower than at 1; the least is at {_r(case['best'])}, ratio "
+        f"{case['ratio']:.2f} ({interval(case['ratio_low'], case['ratio_high'])}){few}"
+    )
+
+
+def _way(case: Mapping[str, Any]) -> str:
+    """The r that were measured in turn; x: not taken."""
+    steps = case["walk"]
+    return " ".join(f"{_r(step['replicas'])}{'' if step['accepted'] else 'x'}" for step in steps)
 
 
 def _r(replicas: Sequence[int]) -> str:
@@ -160,6 +179,26 @@ def _step_table(tuning: Mapping[str, Any]) -> Table | None:
     head = ("iteration", "r", tuning["asked"]["target"], "ratio to the current r", "p", "requests",
             *(f"w of {tier}" for tier in tiers), "verdict")  # fmt: skip
     return Table("step-table", "Every comparison", head, tuple(rows))
+
+
+def _case_table(tuning: Mapping[str, Any]) -> Table | None:
+    found = tuning["exhaustive"]
+    cases = found.get("cases") if found else None
+    if not cases:
+        return None
+    rows = tuple(
+        (
+            named(case["target"]), named(_way(case)), named(_r(case["chosen"])),
+            Cell(number(len(case["walk"]))), Cell(f"{case['factor']:.2f}", not case["enough"]),
+            named(_r(case["best"])),
+            Cell(f"{case['ratio']:.2f} ({interval(case['ratio_low'], case['ratio_high'])})",
+                 not case["enough"]),
+        )
+        for case in cases
+    )  # fmt: skip
+    head = ("target", "search (x: not taken)", "r", "iterations", "times lower than at 1",
+            "least at", "ratio to the least")  # fmt: skip
+    return Table("case-table", "Alg. 1 as published, on these figures", head, rows)
 
 
 def _varied(point: Mapping[str, Any]) -> list[Cell]:

@@ -110,6 +110,7 @@ class Replicator:
     say: Callable[[str], None]
     windows: list[Measured] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
+    rounds: list[list[Measured]] = field(default_factory=list)
     start: Point | None = None
     stopped: str = ""
     _pairs: int = 0
@@ -151,9 +152,9 @@ class Replicator:
     def exhaust(self, feasible: Sequence[Replicas], rounds: int) -> list[list[Measured]]:
         """Every feasible r in each round, interleaved: rounds x |F| windows.
 
-        The order turns from round to round. A round that time cut short is left out.
+        The order turns from round to round. A round that time cut short is left out. The search
+        takes its pairs from them first: within a round all r meet the same arrivals.
         """
-        done: list[list[Measured]] = []
         for turn in range(rounds):
             pair = self._next_pair()
             order = list(feasible) if turn % 2 == 0 else list(reversed(feasible))
@@ -161,9 +162,9 @@ class Replicator:
                 found = [self._window(replicas, pair) for replicas in order]
             except OutOfTime as over:
                 self.say(f"exhaustive search: {over}")
-                return done
-            done.append(sorted(found, key=lambda window: window.replicas))
-        return done
+                break
+            self.rounds.append(sorted(found, key=lambda window: window.replicas))
+        return self.rounds
 
     def point(self, replicas: Replicas, found: Sequence[Measured]) -> Point:
         """The target and the variabilities of one r over its windows, in the steady state."""
@@ -187,10 +188,10 @@ class Replicator:
     def _contest(self, current: Replicas, candidate: Replicas) -> Contest:
         """Pairs of windows until a look decides or the budget is spent; what the last look said is
         the verdict, as each look is one more chance to err."""
-        found: list[tuple[Measured, Measured]] = []
-        looked: tuple[Significance, Verdict] | None = None
+        found = self._paired(current, candidate)
+        looked = self._look(found) if len(found) >= PAIRS_MIN else None
         over: OutOfTime | None = None
-        while len(found) < self.rules.pairs_max:
+        while len(found) < self.rules.pairs_max and not _is_decided(looked):
             try:
                 found.append(self._pair(current, candidate, len(found) % 2 == 1))
             except OutOfTime as reason:
@@ -198,8 +199,6 @@ class Replicator:
                 break
             if len(found) >= PAIRS_MIN:
                 looked = self._look(found)
-                if looked[1] in ("better", "worse"):
-                    break
         if looked is None:
             assert over is not None  # the budget is of PAIRS_MIN pairs at least
             raise over
@@ -209,6 +208,15 @@ class Replicator:
         if over is not None:
             raise over
         return contest
+
+    def _paired(self, current: Replicas, candidate: Replicas) -> list[tuple[Measured, Measured]]:
+        """Their windows of the exhaustive rounds, as far as a comparison may go."""
+        found = []
+        for turn in self.rounds[: self.rules.pairs_max]:
+            of = {window.replicas: window for window in turn}
+            if current in of and candidate in of:
+                found.append((of[current], of[candidate]))
+        return found
 
     def _pair(
         self, current: Replicas, candidate: Replicas, swap: bool
@@ -249,6 +257,10 @@ class Replicator:
     def _next_pair(self) -> int:
         self._pairs += 1
         return self._pairs - 1
+
+
+def _is_decided(looked: tuple[Significance, Verdict] | None) -> bool:
+    return looked is not None and looked[1] in ("better", "worse")
 
 
 def _steady(found: Sequence[Measured]) -> Steady:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
+
+import numpy as np
 
 from core.runfiles.manifest import manifest_if_any
-from experiments.kinds.tune.evidence import Ratio, ratio
+from experiments.kinds.tune.evidence import Ratio, Window, ratio
+from experiments.kinds.tune.loads import total
 from experiments.kinds.tune.replicator import Contest, Measured, Point, Replicator
-from experiments.kinds.tune.section import TuneSection
+from experiments.kinds.tune.section import Target, TuneSection
+from experiments.record.metrics.improvement import STATISTICS
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 from experiments.record.result import Findings, not_measured
 from optimizer.replication import (
     Replicas,
     TierLoad,
     collision_probabilities,
+    search_replicas,
     server_utilisation,
     token_utilisation,
 )
@@ -37,7 +44,6 @@ def result_json(
     replicator: Replicator,
     loads: Sequence[TierLoad],
     feasible: Sequence[Replicas],
-    rounds: Sequence[Sequence[Measured]],
     *,
     complete: bool,
 ) -> dict[str, object]:
@@ -45,8 +51,8 @@ def result_json(
 
     `iterations` counts as in the paper's Tables 4 and 6: the points measured, the start among them.
     """
-    exhaustive = _exhaustive(replicator, rounds)
-    spent = sum(window.requests for found in rounds for window in found)
+    exhaustive = _exhaustive(replicator)
+    spent = sum(window.requests for found in replicator.rounds for window in found)
     chosen = replicator.chosen
     return {
         "asked": section.model_dump(mode="json"),
@@ -119,30 +125,82 @@ def _step(number: int, step: Contest) -> dict[str, object]:
     }
 
 
-def _exhaustive(
-    replicator: Replicator, rounds: Sequence[Sequence[Measured]]
-) -> dict[str, object] | None:
+def _exhaustive(replicator: Replicator) -> dict[str, object] | None:
     """Every feasible r over the complete rounds, and the chosen one against the least of them.
 
     The least of several noisy figures looks lower than it is, so the ratio errs upwards.
     """
+    rounds = replicator.rounds
     if not rounds or replicator.chosen is None:
         return None
     by_replicas = {found[0].replicas: found for found in zip(*rounds, strict=True)}
     points = {r: replicator.point(r, found) for r, found in by_replicas.items()}
     best = min(points.values(), key=lambda point: point.value_ms)
     ours = replicator.chosen.replicas
-    quotient = Ratio(1.0, 1.0, 1.0)
-    if best.replicas != ours:
-        from_s = max(points[r].steady.from_s for r in (ours, best.replicas))
-        pairs = [
-            (one.window.after(from_s), other.window.after(from_s))
-            for one, other in zip(by_replicas[best.replicas], by_replicas[ours], strict=True)
-        ]
-        quotient = ratio(pairs, replicator.rules.target, replicator.rules.stretch_s, replicator.rng)
+    from_s = max(point.steady.from_s for point in points.values())
+    seen = {r: _Seen(found, from_s) for r, found in by_replicas.items()}
+    quotient = _quotient(replicator, seen, best.replicas, ours, replicator.rules.target)
     return {
         "rounds": len(rounds),
         "points": [_point(point) for point in points.values()],
         "best": list(best.replicas),
         **asdict(quotient),
+        "cases": [_case(replicator, seen, target) for target in get_args(Target)],
     }
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The windows of one r over the rounds, counted from `from_s` on."""
+
+    found: Sequence[Measured]
+    from_s: float
+
+    def windows(self) -> list[Window]:
+        return [one.window.after(self.from_s) for one in self.found]
+
+    def latency_ms(self) -> Floats:
+        return np.concatenate([window.latency_ms for window in self.windows()])
+
+    def variability(self, target: Target) -> tuple[float, ...]:
+        tiers = zip(*(one.tiers for one in self.found), strict=True)
+        return tuple(total(tier).variability(target) for tier in tiers)
+
+
+def _case(
+    replicator: Replicator, seen: Mapping[Replicas, _Seen], target: Target
+) -> dict[str, object]:
+    """Alg. 1 as published, on the rounds' figures of one target: a lower figure is taken, whatever
+    its interval. `factor` is that of r = 1 over the chosen one's."""
+    statistic, quantile = STATISTICS[target]
+    value_ms = {r: statistic(one.latency_ms()) for r, one in seen.items()}
+    search = search_replicas(seen, lambda r: (value_ms[r], seen[r].variability(target)))
+    best = min(value_ms, key=lambda r: value_ms[r])
+    least = min(one.latency_ms().size for one in seen.values())
+    ones = (1,) * len(search.replicas)
+    return {
+        "target": target,
+        "walk": [
+            {"replicas": list(step.replicas), "value_ms": step.target, "accepted": step.accepted}
+            for step in search.steps
+        ],
+        "chosen": list(search.replicas),
+        "best": list(best),
+        "factor": value_ms[ones] / value_ms[search.replicas],
+        "enough": quantile is None or samples_beyond(quantile, least) >= SAMPLES_BEYOND_MIN,
+        **asdict(_quotient(replicator, seen, best, search.replicas, target)),
+    }
+
+
+def _quotient(
+    replicator: Replicator,
+    seen: Mapping[Replicas, _Seen],
+    best: Replicas,
+    ours: Replicas,
+    target: Target,
+) -> Ratio:
+    """ours / best with its 95 % interval."""
+    if best == ours:
+        return Ratio(1.0, 1.0, 1.0)
+    pairs = list(zip(seen[best].windows(), seen[ours].windows(), strict=True))
+    return ratio(pairs, target, replicator.rules.stretch_s, replicator.rng)

@@ -31,4 +31,4 @@ class TuneSection(Strict):
     start: Start = "ones"
     """Start from r = 1 everywhere, or from the simulator's optimum."""
     exhaustive: bool = False
-    """Measure every feasible r too, to compare."""
+    """Measure every feasible r first, in rounds: the search takes its windows from them."""

@@ -2,7 +2,8 @@
 
 The model is coarse on purpose, because it only gives a start and the fleet decides. The work of a
 page at the front is the estimate of sPARE 5.1.1, less the time in which the page waited for its
-queries; all work is exponential. Neighbours arrive as the design draws them, and leave a server the
+queries; all work is exponential, and that of copies independent, as windows at r = 1 do not show
+their correlation. Neighbours arrive as the design draws them, and leave a server the
 rest of its cores.
 """
 

@@ -11,26 +11,33 @@ from experiments.record.records import VERDICTS
 
 Blocks = Mapping[str, Sequence[tuple[float, float]]]
 _COUNTERS = ("received", "replicas_sent", "replicas_wasted", "wasted_us")
+_OF_SERVERS = ("latency_us_sum", "latency_count")  # of each server: added up
 
 
 def replication_load(
     arbiters: pl.DataFrame, blocks: Blocks
 ) -> dict[str, dict[str, dict[str, object]]]:
-    """Per arm and tier: requests received, replicas sent and wasted, and the work thrown away.
+    """Per arm and tier: requests received, replicas sent and wasted, and the work thrown away; the
+    mean latency of what servers answered.
 
     Parameters: arbiters, one row per poll and server, counters cumulative; blocks, start and end
     [s] of each stretch in which an arm was measured.
-    Returns: {arm: {tier: {received, replicas_sent, replicas_wasted, wasted_s,
+    Returns: {arm: {tier: {received, replicas_sent, replicas_wasted, wasted_s, server_ms,
     replicas_per_request}}}. A counter that went back (the arbiter restarted) leaves its block out.
     """
     result: dict[str, dict[str, dict[str, object]]] = {}
-    for arm, tier, totals in _grown(arbiters, blocks, _COUNTERS):
+    if not set(_OF_SERVERS) <= set(arbiters.columns):
+        return result
+    summed = arbiters.with_columns(pl.col(*_OF_SERVERS).sum().over("time_s", "tier"))
+    for arm, tier, totals in _grown(summed, blocks, (*_COUNTERS, *_OF_SERVERS)):
+        answered = totals["latency_count"]
         sent, received = totals["replicas_sent"], totals["received"]
         result.setdefault(arm, {})[tier] = {
             "received": received,
             "replicas_sent": sent,
             "replicas_wasted": totals["replicas_wasted"],
             "wasted_s": totals["wasted_us"] / 1e6,
+            "server_ms": totals["latency_us_sum"] / answered / 1e3 if answered else None,
             "replicas_per_request": sent / received if received else None,
         }
     return result

@@ -16,8 +16,8 @@ from core.runfiles.manifest import spec_of
 from experiments.design.experiment import Arm
 from experiments.record.metrics.improvement import improvement, pairs_of
 
-CHOICE, COPIES = "choice", "copies"  # policies with their tokens; replicas
-_OF_A_POLICY = {"policy", "tokens"}
+CHOICE, COPIES = "choice", "copies"  # policies with what is theirs alone; replicas
+_OF_A_POLICY = {"policy", "tokens", "look_ahead"}
 
 
 def steps(

@@ -465,6 +465,7 @@ class _Search:
                 "work_ms": round(1000.0 * law.work_s, 3),
                 "after_ms": round(1000.0 * law.after_s, 3),
                 "work_log_spread": round(law.spread, 4),
+                "copies_correlation": law.correlation,
                 "speeds": {", ".join(k): round(law.speed(*k), 4) for k in law.slowed},
                 "log_spreads": {k: round(v, 4) for k, v in self._fitted.spreads.items()},
             },

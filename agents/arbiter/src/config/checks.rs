@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
+use policy::{HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
 use wire::arbiter::{Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
@@ -48,6 +48,7 @@ impl Config {
             ("servers", self.servers.len() as u64, 1, SERVERS_MAX, " [[servers]] tables"),
             ("replicas", self.replicas as u64, 1, replicas_max as u64, of_replicas),
             ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
+            ("look_ahead", self.look_ahead as u64, 0, LOOK_AHEAD.maximum as u64, " servers"),
             ("threads", self.threads as u64, 1, threads_max, of_threads),
             ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
             ("request_timeout_ms", request_ms.get(), 1, 60 * MINUTE_MS, " ms"),

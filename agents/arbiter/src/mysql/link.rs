@@ -2,7 +2,7 @@
 //!
 //! A slow server lags behind without delaying the client. It skips a read that another server has
 //! answered, and always runs a statement that changes the session. Each command takes a token, and
-//! returns it with its reply's last byte, unless there are locks (see `passthrough`). When the
+//! returns it with its reply's last byte, unless it keeps it (see `passthrough`). When the
 //! session ends, or gives up this server, the current command is read to its end (or stopped, if it
 //! has no answer because its client is gone), the rest of the queue is discarded, and the
 //! connection is reset and kept for another client.
@@ -141,7 +141,7 @@ struct Worker {
     abandoned: Arc<AtomicBool>,
     /// Closed when the session is gone.
     news: mpsc::UnboundedSender<News>,
-    /// Between commands only while the session has locks here.
+    /// Between commands only while the session keeps it.
     lease: Option<Lease>,
     took_locks: bool,
 }
@@ -197,7 +197,7 @@ impl Worker {
                 self.took_locks = command.locks.unwrap_or(self.took_locks);
                 self.execute(conn, command).await?;
             }
-            if !self.has_locks(conn) {
+            if !self.keeps_token(conn) {
                 self.lease = None;
             }
         }
@@ -205,9 +205,10 @@ impl Worker {
 
     /// Waits for a command; none when there will be none.
     async fn rest(&mut self, conn: &mut ServerConn) -> Result<Option<Command>, Loss> {
-        if !self.has_locks(conn) {
+        if !self.keeps_token(conn) {
             self.lease = None;
         }
+        let gives_back = !self.pool.tier.holds_connections();
         let silence_max = self.pool.tier.config().request_timeout();
         loop {
             tokio::select! {
@@ -215,13 +216,17 @@ impl Worker {
                 command = self.queue.recv() => return Ok(command),
                 // The server closed, or said what nobody asked for.
                 () = conn.conn.spoken() => return Err(Loss::Broken),
-                () = sleep(silence_max), if self.lease.is_some() => self.lease = None,
+                () = sleep(silence_max), if gives_back && self.lease.is_some() => self.lease = None,
             }
         }
     }
 
     fn has_locks(&self, conn: &ServerConn) -> bool {
         self.took_locks || conn.in_transaction
+    }
+
+    fn keeps_token(&self, conn: &ServerConn) -> bool {
+        self.has_locks(conn) || self.pool.tier.holds_connections()
     }
 
     /// True if nobody else has answered it.

@@ -9,7 +9,7 @@
 //! from one command to the next: otherwise who holds the lock and who waits for it could deadlock on
 //! tokens. A client that is silent for a request's
 //! time-out gives the token back nevertheless, and what it sends then goes with a token if one is
-//! free, else without.
+//! free, else without. With `tad-paper` the session keeps its token to its end (`holds_connections`).
 //!
 //! As in `replicated`: a server that dies between commands is replaced, and the next one is first
 //! brought to the session's state; if it dies in mid-command the session ends.
@@ -63,7 +63,7 @@ pub struct Passthrough {
 struct Reached {
     server: ServerId,
     conn: ServerConn,
-    /// Between commands only while the session has locks.
+    /// Between commands only while the session keeps it.
     lease: Option<Lease>,
 }
 
@@ -127,7 +127,9 @@ impl Passthrough {
         };
         solo.reach(deadline).await?;
         if let Some(reached) = &mut solo.server {
-            reached.lease = None;
+            if !solo.pool.tier.holds_connections() {
+                reached.lease = None;
+            }
         }
         Ok(solo)
     }
@@ -143,8 +145,9 @@ impl Passthrough {
     /// Waits until the server is gone, or the client has been silent with its token for too long.
     pub async fn lose(&mut self) {
         let silence_max = self.pool.tier.config().request_timeout();
+        let gives_back = !self.pool.tier.holds_connections();
         match &mut self.server {
-            Some(reached) if reached.lease.is_some() => {
+            Some(reached) if gives_back && reached.lease.is_some() => {
                 if timeout(silence_max, reached.conn.conn.spoken())
                     .await
                     .is_err()
@@ -219,7 +222,7 @@ impl Passthrough {
             timeout(limit, repeat(conn, &entry, limit)).await == Ok(End::Good)
         };
         if is_done {
-            if !self.has_locks(&reached) {
+            if !self.keeps_token(&reached) {
                 reached.lease = None;
             }
             self.server = Some(reached);
@@ -326,7 +329,7 @@ impl Passthrough {
             self.replay.heard(self.status);
         }
         self.wrote_within &= reached.conn.in_transaction;
-        if !self.has_locks(&reached) {
+        if !self.keeps_token(&reached) {
             reached.lease = None;
         }
         let passed = pass(&mut reached.conn.conn, reply.bytes, client, limit).await;
@@ -366,6 +369,10 @@ impl Passthrough {
 
     fn has_locks(&self, reached: &Reached) -> bool {
         self.took_locks || reached.conn.in_transaction
+    }
+
+    fn keeps_token(&self, reached: &Reached) -> bool {
+        self.has_locks(reached) || self.pool.tier.holds_connections()
     }
 
     /// The condition that is still missing before a command can be sent; a free token is taken at once.

@@ -28,6 +28,27 @@ impl Tier {
         (policy, choices.selector.tokens_per_server())
     }
 
+    /// Servers looked at beyond the r that are needed, now.
+    pub fn look_ahead(&self) -> usize {
+        self.choices().selector.look_ahead()
+    }
+
+    /// Servers looked at beyond the r that are needed, from now on.
+    pub fn set_look_ahead(self: &Arc<Self>, servers: usize) {
+        self.decide(|Choices { selector, .. }, now, _| selector.set_look_ahead(now, servers));
+    }
+
+    /// True if a session keeps its servers' tokens until its connection ends. Where a tier has a
+    /// primary none does: who waits for that one's token could hold the token that another waits for.
+    pub fn holds_connections(&self) -> bool {
+        let has_primary = self
+            .config
+            .mysql
+            .as_ref()
+            .is_some_and(|mysql| mysql.primary.is_some());
+        !has_primary && self.choices().selector.policy().holds_connections()
+    }
+
     /// Policy and tokens per server from now on.
     pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
         self.decide(|Choices { selector, .. }, now, grants| {

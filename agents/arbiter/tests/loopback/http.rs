@@ -319,12 +319,25 @@ async fn replicas_and_policy_change_live() {
         ("/v1/replicas", r#"{"replicas": 1, "now": true}"#, "now"),
         ("/v1/policy", r#"{"policy": "fastest"}"#, "fastest"),
         ("/v1/policy", r#"{"policy": "tad", "tokens": 0}"#, "1 to"),
+        (
+            "/v1/policy",
+            r#"{"policy": "tad", "look_ahead": 1001}"#,
+            "0 to 1000",
+        ),
     ] {
         arbiter.refuses(path, body, text).await;
     }
     let config = get(arbiter.admin, "/v1/config").await.text();
     let unchanged = config.contains(r#""replicas":2,"tokens":7"#);
     assert!(unchanged, "{config}");
+    for (asked, now) in [
+        (r#"{"policy": "tad-paper", "look_ahead": 0}"#, "0"),
+        (r#"{"policy": "tad-paper"}"#, "1000"),
+    ] {
+        let text = arbiter.set("/v1/policy", asked).await;
+        let now = format!(r#""tokens":7,"look_ahead":{now}"#);
+        assert!(text.contains(&now), "{text}");
+    }
 }
 
 #[tokio::test]

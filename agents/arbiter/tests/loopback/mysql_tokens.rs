@@ -1,5 +1,7 @@
 //! A token of the MySQL arbiter covers the server's work, and the locks that a session has there.
 
+use std::sync::Arc;
+
 use crate::support::mariadb::{code, connect, front, number, servers, start_with, MariaDb};
 use crate::support::Running;
 use mysql_async::prelude::Queryable;
@@ -60,6 +62,35 @@ async fn idle_sessions_keep_their_server_and_no_token() {
         let stats = arbiter.all_free().await;
         assert!(stats.servers.iter().all(|server| server.tokens_free == 1));
         assert_eq!(stats.requests.failed, 0);
+    }
+}
+
+#[tokio::test]
+async fn to_the_letter_of_the_paper_a_session_keeps_its_tokens_until_its_connection_ends() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let arbiter = Arc::new(front("tad-paper", replicas, 1, &servers).await);
+        let mut held = vec![];
+        for _ in replicas..=2 {
+            let mut conn = connect(&arbiter).await;
+            number(&mut conn, "SELECT 1").await;
+            held.push(conn);
+        }
+        in_use(&arbiter, 2).await;
+        let before = arbiter.stats().await;
+        let late = Arc::clone(&arbiter);
+        let late = tokio::spawn(async move { connect(&late).await });
+        // Who has a token goes on without another wait.
+        number(&mut held[0], "SELECT SLEEP(0.05)").await;
+        assert!(!late.is_finished(), "r = {replicas}: both tokens are held");
+        held.remove(0).disconnect().await.unwrap();
+        held.push(late.await.unwrap());
+        let waits = arbiter.stats().await.token_waits - before.token_waits;
+        assert_eq!(waits, 1, "r = {replicas}: that of who came late");
+        for conn in held {
+            conn.disconnect().await.unwrap();
+        }
+        arbiter.all_free().await;
     }
 }
 

@@ -51,6 +51,24 @@ fn release(selector: &mut Selector, now: u64, server: ServerId) -> Vec<Grant> {
 }
 
 #[test]
+fn without_look_ahead_tad_takes_the_servers_at_the_pool_s_head() {
+    for policy in ["tad-paper", "tad"] {
+        for (look_ahead, wanted) in [(0, [0, 1]), (1, [1, 2]), (2, [3, 1])] {
+            let mut tad = selector(policy, 4, 2);
+            tad.set_look_ahead(look_ahead);
+            for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {
+                tad.observe(0, server, Observation::LatencyUs(us));
+            }
+            let mut chosen = acquire(&mut tad, 1, 1, 2);
+            chosen.sort_unstable();
+            let mut wanted = wanted.to_vec();
+            wanted.sort_unstable();
+            assert_eq!(chosen, wanted, "{policy}, n = {look_ahead}");
+        }
+    }
+}
+
+#[test]
 fn tad_takes_the_fastest_when_last_observed() {
     let mut tad = selector("tad-paper", 4, 2);
     for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {

@@ -35,6 +35,7 @@ enum Step {
     Down(ServerId),
     Up(ServerId),
     Tokens(usize),
+    LookAhead(usize),
     Policy(Policy),
     Guardrails(bool),
 }
@@ -77,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => server.clone().prop_map(Step::Down),
         2 => server.prop_map(Step::Up),
         1 => (1..4usize).prop_map(Step::Tokens),
+        1 => (0..=SERVERS).prop_map(Step::LookAhead),
         1 => policy().prop_map(Step::Policy),
         1 => any::<bool>().prop_map(Step::Guardrails),
     ]
@@ -278,6 +280,7 @@ impl Driver {
             Step::Down(server) => self.selector.server_down(self.now, server, &mut grants),
             Step::Up(server) => self.selector.server_up(self.now, server, &mut grants),
             Step::Tokens(tokens) => self.selector.set_tokens(self.now, tokens, &mut grants),
+            Step::LookAhead(servers) => self.selector.set_look_ahead(servers),
             Step::Policy(policy) => self.selector.set_policy(self.now, policy, &mut grants),
             Step::Guardrails(strict) => {
                 let rules = guardrails(strict);

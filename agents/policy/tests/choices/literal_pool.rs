@@ -11,10 +11,11 @@ const SERVERS: usize = 5;
 struct Literal(VecDeque<ServerId>);
 
 impl Literal {
-    fn choose(&mut self, r: usize, last_us: &[u64]) -> Vec<ServerId> {
+    /// The fastest r of the first n + r servers.
+    fn choose(&mut self, (n, r): (usize, usize), last_us: &[u64]) -> Vec<ServerId> {
         let mut seen: Vec<(u64, usize, ServerId)> = Vec::new();
         for (place, &server) in self.0.iter().enumerate() {
-            if !seen.iter().any(|&(_, _, other)| other == server) {
+            if seen.len() < n + r && !seen.iter().any(|&(_, _, other)| other == server) {
                 seen.push((last_us[server], place, server));
             }
         }
@@ -32,10 +33,12 @@ proptest! {
     #[test]
     fn equals_a_scan_of_one_queue(
         tokens in 1..4usize,
+        look_ahead in 0..=SERVERS,
         steps in prop::collection::vec((any::<bool>(), any::<usize>(), 1..5u64, 1..4usize), 0..200),
     ) {
         let mut selector = Selector::new(Settings {
             tokens_per_server: tokens,
+            look_ahead,
             waiting_max: 0,
             guardrails: Guardrails { ejection: None, ..Guardrails::default() },
             ..Settings::new(Policy::from_name("tad-paper").unwrap(), SERVERS)
@@ -54,7 +57,7 @@ proptest! {
                 // Refused where no token is left.
                 let _ = selector.acquire(&Ask::new(0, 0, r), &mut grants);
                 let got: Vec<_> = grants.iter().map(|grant| grant.server).collect();
-                prop_assert_eq!(&got, &literal.choose(r, &last_us));
+                prop_assert_eq!(&got, &literal.choose((look_ahead, r), &last_us));
                 held.extend(got);
             }
         }

@@ -41,7 +41,7 @@ class _Node:
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
         self.restarts = 0
-        self.policy: tuple[str, int | None] | None = None
+        self.policy: tuple[str, int | None, int | None] | None = None
         self.replicas = 0
         self.compare = "off"
 
@@ -63,8 +63,8 @@ class _Node:
     def is_in(self, server: str) -> bool:
         return server.startswith("store")
 
-    def set_policy(self, policy: str, tokens: int | None) -> None:
-        self.policy = (policy, tokens)
+    def set_policy(self, policy: str, tokens: int | None, look_ahead: int | None) -> None:
+        self.policy = (policy, tokens, look_ahead)
 
     def set_replicas(self, replicas: int) -> None:
         assert replicas > 1 or self.compare == "off", "an arbiter refuses that"
@@ -85,7 +85,7 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     assert nodes["store-1"].settings == {"MAXMEMORY_POLICY": "allkeys-lru"}
     assert nodes["direct-1"].settings == {"MAXMEMORY_POLICY": "allkeys-random"}
     arbiter = nodes["arbiter-store"]
-    assert (arbiter.policy, arbiter.replicas) == (("random", 2), 1)
+    assert (arbiter.policy, arbiter.replicas) == (("random", 2, None), 1)
     configure(design, "lfu", fleet)
     configure(design, "lfu", fleet)
     assert nodes["direct-1"].settings == {}
@@ -93,6 +93,19 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
         "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
     }  # fmt: skip
+
+
+def test_the_look_ahead_of_an_arm_reaches_its_arbiter_and_ends_with_the_next(
+    design: Design,
+) -> None:
+    few = Arm(settings={"store": TierSettings(policy="tad", tokens=3, look_ahead=0)})
+    arms = {"few": few, "all": Arm(settings={"store": TierSettings(policy="tad", tokens=3)})}
+    both = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
+    arbiter = _Node()
+    fleet = fake_fleet({}, {"store": arbiter}, [])
+    for arm, look_ahead in [("few", 0), ("all", None)]:
+        configure(both, arm, fleet)
+        assert arbiter.policy == ("tad", 3, look_ahead)
 
 
 def test_replies_are_compared_as_the_arm_says_in_an_order_that_an_arbiter_takes(

@@ -126,6 +126,8 @@ def test_selectors_name_machines_by_tier_and_by_name(tmp_path: Path) -> None:
         ("db = { policy", "app = { policy", "experiment.toml:25: arms.replicated.settings.app"),
         ("tokens = 12", "tokens = 1001", "experiment.toml:25: arms.replicated.settings.db.tokens"),
         ("tokens = 12", "WEIGHT = 2", "experiment.toml:25: arms.replicated.settings.db.WEIGHT"),
+        ("tokens = 12", "look_ahead = -1", "experiment.toml:25: arms.replicated.settings.db.look_ahead"),
+        ('policy = "tad", replicas = 1, tokens = 12', 'policy = "c3", look_ahead = 1', "experiment.toml:25: arms.replicated.settings.db.look_ahead"),
         ('db = { policy = "tad"', 'db = { policy = "fastest"', "experiment.toml:25: arms.replicated.settings.db.policy"),
         ('order = "ABBA"', 'order = "ABB"', "experiment.toml:32: design.order"),
         ('order = "ABBA"', 'order = "ABCA"', "design.order"),

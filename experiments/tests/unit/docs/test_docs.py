@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -231,3 +232,21 @@ def test_its_compose_file_becomes_a_design_that_the_check_accepts(reader: Reader
         "web": 8000,
         "cache": 11211,
     }
+
+
+def test_its_samples_fit_into_its_design(reader: Reader, tmp_path: Path) -> None:
+    """Blocks that the page shows and does not let anybody write: each in place of its own part."""
+    requests, stages = re.findall(r"^```toml sample\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    text = (reader.folder / EXPERIMENT / "experiment.toml").read_text()
+    parts = r"^(?=\[\[load\.operations\]\]|\[phases\]|\[interference\])"
+    head, operations, phases, rest = re.split(parts, text, flags=re.M)
+    load, its_phases = re.split(parts, stages, flags=re.M)
+    values = 'parameters = "words.csv"\n'
+    asked = [head.replace(values, ""), requests, "\n", phases, rest]
+    varied = [load, values, operations, its_phases, rest]
+    for number, experiment in enumerate(map("".join, (asked, varied))):
+        folder = tmp_path / str(number)
+        shutil.copytree(reader.folder / EXPERIMENT, folder)
+        (folder / "experiment.toml").write_text(experiment)
+        loaded = load_design(folder).experiment.load
+        assert (len(loaded.sessions), len(loaded.stages)) == ((1, 0), (0, 3))[number]

@@ -13,6 +13,7 @@ import pytest
 
 from core.runfiles.events import windows
 from core.runfiles.result import read_result
+from experiments.record.metrics.arbiters import replication_load
 from experiments.record.records import REQUESTS
 from experiments.record.result import flat
 from experiments.tests.report_fixture import FakeRun, event, fake_run
@@ -164,6 +165,18 @@ def test_replication_is_counted_between_the_ends_of_each_block(summary: dict[str
     replication = summary["replication"]
     assert replication["baseline"]["web"]["replicas_per_request"] == pytest.approx(1.0, abs=0.05)
     assert replication["replicated"]["web"]["replicas_per_request"] == pytest.approx(2.0, abs=0.05)
+
+
+def test_the_mean_latency_of_a_tiers_servers_is_that_of_all_their_answers() -> None:
+    polls = [
+        {"time_s": at_s, "tier": "db", "received": count, "replicas_sent": count,
+         "replicas_wasted": 0, "wasted_us": 0, "latency_us_sum": each_us * count,
+         "latency_count": count}
+        for at_s, count in ((1.0, 10), (9.0, 30))
+        for each_us in (1_000, 4_000)
+    ]  # fmt: skip
+    found = replication_load(pl.DataFrame(polls), {"both": [(0.0, 10.0)]})
+    assert found["both"]["db"]["server_ms"] == pytest.approx(2.5)
 
 
 def test_disagreement_is_counted_where_replies_were_compared(

@@ -243,7 +243,7 @@ class _Quiet:
         """None of them is a process of this host."""
         return {}
 
-    def set_policy(self, policy: str, tokens: int | None) -> None:
+    def set_policy(self, policy: str, tokens: int | None, look_ahead: int | None) -> None:
         """As it is told."""
 
     def set_replicas(self, replicas: int) -> None:

@@ -14,6 +14,8 @@ from rich.console import Console
 
 from core.errors import MeasurementFailed
 from core.runfiles.result import VERDICTS
+from experiments.design import load_design
+from experiments.design.feasible import feasibility_problems
 from experiments.kinds.tune import KIND
 from experiments.kinds.tune.evidence import (
     Pair,
@@ -24,6 +26,7 @@ from experiments.kinds.tune.evidence import (
     stretch_s,
 )
 from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
+from experiments.kinds.tune.measure import tuning_design
 from experiments.kinds.tune.page import headline
 from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Replicator, Rules
 from experiments.kinds.tune.result import SEARCH, result_json
@@ -217,7 +220,46 @@ def test_the_exhaustive_rounds_are_interleaved_and_a_cut_one_is_left_out() -> No
     assert [one.replicas for one in found.windows[:6]] == [*feasible, *reversed(feasible)]
 
 
+def test_a_search_after_the_rounds_takes_its_pairs_from_them() -> None:
+    factors: dict[Replicas, float] = {**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4, (1, 3): 0.9}
+    found = replicator(factors, pairs_max=4)
+    feasible = [(1, 1), (1, 2), (1, 3), (2, 1)]
+    found.exhaust(feasible, 4)
+    search = found.search(feasible, None)
+    assert search is not None
+    assert search.replicas == (1, 2)
+    assert len(found.windows) == 4 * len(feasible), "no window beside those of the rounds"
+    assert [(c.candidate.replicas, c.accepted) for c in found.contests] == [
+        ((1, 2), True),
+        ((1, 3), False),
+    ]
+    assert found.contests[0].pairs == 4
+
+
+def test_a_comparison_goes_on_where_the_rounds_were_cut_short() -> None:
+    found = replicator(dict.fromkeys(SQUARE, 1.0), pairs_max=4)
+    found.exhaust([(1, 1), (1, 2)], 1)
+    found.search([(1, 1), (1, 2)], None)
+    [contest] = found.contests
+    assert contest.pairs == 4
+    assert len(found.windows) == 2 + 2 * 3
+
+
 # what Alg. 1 rests on
+
+
+def test_every_r_that_keeps_copies_apart_has_an_arm_that_a_calibration_takes() -> None:
+    """As it did not on 28 November 2026: a rate by utilisation refused the arm (2, 2)."""
+    made = tuning_design(load_design("mediawiki-noisy"), TuneSection(target="p95"))
+    arms = made.experiment.arms
+    assert list(arms) == ["1,1", "1,2", "1,3", "2,1"]
+    full = {name: {"web": 1.2} for name in arms}
+    assert list(feasibility_problems(made.experiment, made.fleet, full)) == []
+    assert {one.of("web").policy for one in arms.values()} == {"tad"}
+    wider = tuning_design(
+        load_design("mediawiki-noisy"), TuneSection(target="p95", collision_max=1)
+    )
+    assert "2,2" in wider.experiment.arms
 
 
 def poll(requests: int, buckets: Mapping[int, int], uptime_s: float = 9.0) -> dict[str, object]:
@@ -260,12 +302,12 @@ def test_a_restarted_arbiter_and_an_idle_tier_are_refused() -> None:
 def test_a_search_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -> None:
     found = replicator({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4)
     feasible = [(1, 1), (1, 2)]
+    found.exhaust(feasible, 2)
     search = found.search(feasible, None)
     loads = [tier_load(tier, 3, 0.4, 2, tier_window(poll(0, {}), poll(200, {20: 200}), 50.0))
              for tier in ("web", "db")]  # fmt: skip
-    rounds = found.exhaust(feasible, 2)
     section = TuneSection(target="p95", window_s=LENGTH_S)
-    body = result_json(section, found, loads, feasible, rounds, complete=search is not None)
+    body = result_json(section, found, loads, feasible, complete=search is not None)
     write_json(tmp_path / SEARCH, body)
     verdicts = {name: {"ok": True, "reasons": []} for name in VERDICTS}
     manifest = {"experiment": "shop", "run": "20261123T100000Z", "seed": 1, "verdicts": verdicts}
@@ -276,6 +318,14 @@ def test_a_search_is_written_read_back_and_shown_with_its_answer(tmp_path: Path)
     assert KIND.row(result) == {"r": [1, 2]}
     assert result["found"] == "r = (1, 2)"
     assert result["tune"]["exhaustive"]["rounds"] == 2
+    cases = {case["target"]: case for case in result["tune"]["exhaustive"]["cases"]}
+    assert list(cases) == ["mean", "p95", "p99"]
+    assert (cases["p95"]["chosen"], cases["p95"]["best"], cases["p95"]["ratio"]) == (
+        [1, 2],
+        [1, 2],
+        1,
+    )
+    assert (cases["mean"]["enough"], cases["p99"]["enough"]) == (True, False)
     page = KIND.write_page(tmp_path)
     text = page.read_text()
     assert text.count("<figure id=") == 2
@@ -283,6 +333,8 @@ def test_a_search_is_written_read_back_and_shown_with_its_answer(tmp_path: Path)
     printed = io.StringIO()
     KIND.print_result(result, Console(file=printed, width=300), page)
     assert printed.getvalue().endswith(f"Report: {page}\n")
+    assert "as published, p95: (1, 1) (1, 2), r = (1, 2)" in printed.getvalue()
+    assert "Alg. 1 as published" in text
     write_json(tmp_path / SEARCH, {**body, "complete": False, "stopped": "time is over"})
     cut = result_of("tune", manifest, KIND.analyse(tmp_path))
     assert not cut["valid"]
