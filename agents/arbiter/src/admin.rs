@@ -1,6 +1,5 @@
 //! The admin API: statistics and live changes, on a listener of its own.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
@@ -10,27 +9,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use tokio::net::TcpListener;
 use wire::arbiter::{
     Compare, CompareMode, Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas,
     SetServer,
 };
 
-use self::handshake_limiter::HandshakeLimiter;
 use crate::config::{may_compare, TOKENS_MAX};
 use crate::tier::Tier;
 use crate::{metrics, stats};
 
-mod handshake_limiter;
-
-/// Serves until `stop`.
-pub async fn serve(
-    listener: TcpListener,
-    tier: Arc<Tier>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let limiter = HandshakeLimiter::new(listener, Arc::clone(&tier));
-    let router = Router::new()
+/// Its routes.
+pub fn router(tier: Arc<Tier>) -> Router {
+    Router::new()
         .route(
             "/v1/config",
             get(|State(tier): Shared| async move { Json(stats::config(&tier)) }),
@@ -50,10 +40,7 @@ pub async fn serve(
         .route("/v1/guardrails", put(set_guardrails))
         .route("/v1/compare", put(set_compare))
         .route("/v1/servers/{name}", put(set_server))
-        .with_state(tier);
-    axum::serve(limiter, router)
-        .with_graceful_shutdown(stop)
-        .await
+        .with_state(tier)
 }
 
 type Shared = State<Arc<Tier>>;

@@ -15,7 +15,7 @@
 //! | `listen`, `stream`, `splice` | where clients come in, what bytes travel on, two streams that are one |
 //! | `health` | which servers are there |
 //! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is what Redis and memcached share |
-//! | `admin`, `tls` | the API to watch and change it, and how its clients prove themselves |
+//! | `admin` | the API to watch and change it |
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +46,6 @@ pub mod stats;
 pub mod stream;
 pub mod tcp;
 pub mod tier;
-pub mod tls;
 pub mod traced;
 pub mod voting;
 

@@ -23,7 +23,6 @@ use crate::counters::{Counters, ServerCounters};
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
-use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
 
 mod flight;
@@ -50,8 +49,6 @@ pub struct Tier {
     replicas: AtomicUsize,
     next_request: AtomicU64,
     choices: Mutex<Choices>,
-    /// How clients of the admin API are met.
-    pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
     /// Counts so far.
     pub counters: Counters,
@@ -111,7 +108,6 @@ impl Tier {
     pub fn new(
         config: Config,
         trace: Option<Trace>,
-        tls: Tls,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
@@ -140,7 +136,6 @@ impl Tier {
                 waiters: HashMap::new(),
                 taken_out: vec![false; servers],
             }),
-            tls,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
             config,
@@ -156,7 +151,7 @@ impl Tier {
         (Arc::new(tier), downs_to_probe)
     }
 
-    /// The file's configuration as it was at the start (a reload may have changed some of it since).
+    /// The file's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }

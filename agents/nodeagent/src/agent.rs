@@ -27,7 +27,7 @@ use crate::machine::role::Role;
 use crate::machine::workers::Workers;
 use crate::machine::{fingerprint, guard, Machine};
 use crate::readiness::Readiness;
-use crate::{faults, metrics, tls};
+use crate::{faults, metrics};
 
 /// Docker attaches the networks about when the machine starts.
 const NETWORK_LIMIT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub async fn run(config: Config) -> Result<()> {
     let clock = Clock::start();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let acceptor = tls::acceptor(&config.tls)?;
+    let acceptor = config.tls.acceptor("tls")?;
     let writer = Writer::of(&config)?;
     let listener = bind(config.listen).await?;
     let agent = spawn_blocking(move || prepare(config, clock)).await??;
@@ -58,7 +58,11 @@ pub async fn run(config: Config) -> Result<()> {
         agent.machine.config.listen
     );
     let tasks = [
-        tokio::spawn(tls::serve(listener, acceptor, api::router(agent.clone()))),
+        tokio::spawn(mtls::serve(
+            listener,
+            Some(acceptor),
+            api::router(agent.clone()),
+        )),
         tokio::spawn(watch(agent.clone())),
         tokio::spawn(ask_readiness(agent.clone())),
         tokio::spawn(report_metrics(agent.clone(), writer)),

@@ -35,7 +35,7 @@ pub struct Config {
     /// A file with `USER:PASSWORD` for it; absent: it asks for none.
     pub influxdb_login: Option<PathBuf>,
     /// Certificates.
-    pub tls: Tls,
+    pub tls: mtls::Files,
     /// Undo journal, fingerprint baseline and the role's process record.
     #[serde(default = "state_dir")]
     pub state_dir: PathBuf,
@@ -48,18 +48,6 @@ pub struct Config {
     /// Holds `start.sh` and `ready.sh`.
     #[serde(default = "role_dir")]
     pub role_dir: PathBuf,
-}
-
-/// PEM files of the mutual TLS.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// The experiment's certificate authority; clients must have a certificate from it.
-    pub ca: PathBuf,
-    /// The machine's certificate.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 fn state_dir() -> PathBuf {

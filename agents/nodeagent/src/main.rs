@@ -11,7 +11,6 @@ mod clock;
 mod config;
 mod engine;
 mod faults;
-mod handshake_limiter;
 mod influx;
 mod init;
 mod journal;
@@ -20,7 +19,6 @@ mod meter;
 mod metrics;
 mod readiness;
 mod store;
-mod tls;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

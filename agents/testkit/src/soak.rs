@@ -1,5 +1,5 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
-//! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
+//! the admin API (all policies, r, tokens, guardrails), and clients misuse
 //! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, which went on
 //! all the time, no more errors than the faults account for, and memory that does not grow.
 //!
@@ -129,10 +129,8 @@ pub struct Report {
     pub hangs: u64,
     /// Times that all servers were dead.
     pub all_down: u64,
-    /// Changes by the admin API, and by SIGHUP.
+    /// Changes by the admin API.
     pub changes: u64,
-    /// Those by SIGHUP.
-    pub reloads: u64,
     /// How often each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
     /// The guardrails' actions.
@@ -377,13 +375,13 @@ async fn inject_faults(
     let mut quiet_due = plan.settled;
     while !is_over(start.elapsed()) {
         let next = Instant::now() + Duration::from_secs(1);
-        faults.inject(plan, subject, tally).await?;
+        faults.inject(subject, tally).await?;
         sleep_until(next).await;
         let ended = subject.child.try_wait()?;
         ensure!(ended.is_none(), "the arbiter ended: {ended:?}");
         rss_kib.push(rss_kib_of(subject.pid)?);
         if start.elapsed() >= quiet_due {
-            quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
+            quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
             quiet_due += plan.settled;
             let seen = tally.checked.load(Relaxed);
             eprintln!(
@@ -392,7 +390,7 @@ async fn inject_faults(
             );
         }
     }
-    quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
+    quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
     let rss: Vec<u64> = quiet.iter().map(|point| point.rss_kib).collect();
     Ok(Report {
         seconds: start.elapsed().as_secs_f64(),
@@ -402,7 +400,6 @@ async fn inject_faults(
         hangs: faults.hangs,
         all_down: faults.all_down,
         changes: faults.changes,
-        reloads: faults.reloads,
         policies: faults.policies.clone(),
         guarded: subject.stats().await?["guarded"].take(),
         quiet,
@@ -416,12 +413,11 @@ async fn inject_faults(
 }
 
 async fn quiet_point(
-    plan: &Plan,
     faults: &mut Faults,
     subject: &Subject,
     (start, tallies): (Instant, &Tallies),
 ) -> Result<Quiet> {
-    faults.baseline(plan, subject).await?;
+    faults.baseline(subject).await?;
     sleep(QUIET).await;
     let mut samples = Vec::with_capacity(QUIET_SAMPLES);
     for _ in 0..QUIET_SAMPLES {
@@ -504,7 +500,6 @@ mod tests {
             hangs: 1,
             all_down: 1,
             changes: 1,
-            reloads: 1,
             policies: POLICIES.map(|policy| (policy, 1)).into(),
             guarded: Value::Null,
             quiet: (1..=19).map(point).collect(),

@@ -42,16 +42,15 @@ impl Config {
             Protocol::Memcached => (1, " with memcached"),
             _ => (THREADS_MAX, ""),
         };
-        let (connect_ms, request_ms) = (&self.connect_timeout_ms, &self.request_timeout_ms);
         #[rustfmt::skip] // a table
         let bounds = [
             ("servers", self.servers.len() as u64, 1, SERVERS_MAX, " [[servers]] tables"),
             ("replicas", self.replicas as u64, 1, replicas_max as u64, of_replicas),
             ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
             ("threads", self.threads as u64, 1, threads_max, of_threads),
-            ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
-            ("request_timeout_ms", request_ms.get(), 1, 60 * MINUTE_MS, " ms"),
-            ("idle_timeout_ms", self.idle_timeout_ms.get(), 1, 7 * DAY_MS, " ms"),
+            ("connect_timeout_ms", self.connect_timeout_ms, 1, MINUTE_MS, " ms"),
+            ("request_timeout_ms", self.request_timeout_ms, 1, 60 * MINUTE_MS, " ms"),
+            ("idle_timeout_ms", self.idle_timeout_ms, 1, 7 * DAY_MS, " ms"),
             ("observation_age_ms", self.observation_age_ms, age_min, age_max, " ms"),
             ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
             ("held_mib_max", self.held_mib_max as u64, 1, HELD_MIB_MAX, " MiB"),

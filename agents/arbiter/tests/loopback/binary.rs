@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use crate::support::eventually;
 use crate::support::program::{config, Program};
 use crate::support::upstream::{ok, Behaviour, Upstream};
-use crate::support::web::{get, Connection};
+use crate::support::web::Connection;
 use testkit::hold::rss_kib_of;
 
 fn arbiter(arguments: &[&str]) -> Output {
@@ -112,36 +112,6 @@ fn log_lines_are_json_where_that_is_asked_for_and_another_word_is_refused() {
     assert!(line["fields"]["message"].is_string(), "{line}");
     assert_eq!(run("off"), (Some(3), vec![]));
     assert_eq!(run("loud").0, Some(2));
-}
-
-#[tokio::test]
-async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
-    let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
-    let file = config("127.0.0.1:0", &server.address.to_string());
-    let good = std::fs::read_to_string(file.path()).unwrap();
-    let mut program = Program::start(&file);
-    let mut client = Connection::open(program.clients).await;
-    #[rustfmt::skip] // a table
-    let table = [
-        (good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"), "is in force"),
-        (good.replace("tokens = 1", "tokens = 0"), "tokens: expected 1 to 1000 (got 0)"),
-        (good.replace("\"web\"", "\"wep\""), "tier: cannot change while running; restart"),
-    ];
-    for (text, message) in table {
-        std::fs::write(file.path(), text).unwrap();
-        program.signal("HUP");
-        let line = program.lines.next().unwrap().unwrap();
-        assert!(line.contains(message), "{line}");
-        assert_eq!(client.get("/").await.text(), "here", "the connection stays");
-        let config = get(program.admin, "/v1/config").await.text();
-        for value in [
-            "\"tokens\":7",
-            "\"request_timeout_ms\":777",
-            "\"tier\":\"web\"",
-        ] {
-            assert!(config.contains(value), "{config}");
-        }
-    }
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use crate::support::{settings, start};
 use arbiter::config::{Config, ConfigError};
 use arbiter::health;
 use arbiter::tier::{Down, Tier};
-use arbiter::tls::Tls;
 use policy::ServerId;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -26,9 +25,7 @@ fn file(protocol: &str, check: &str) -> Result<Config, ConfigError> {
 
 /// A tier of one server.
 fn tier(check: &str) -> (Arc<Tier>, mpsc::UnboundedReceiver<Down>) {
-    let config = file("tcp", check).unwrap();
-    let tls = Tls::read(&config).unwrap();
-    Tier::new(config, None, tls)
+    Tier::new(file("tcp", check).unwrap(), None)
 }
 
 /// The results of checks, one after the other, and then `bad`; and how many there were.

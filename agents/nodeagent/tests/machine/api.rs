@@ -1,9 +1,8 @@
 //! The API: who may speak, what is refused and how, and the duties of process 1.
 
-use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
+use testkit::mtls::Authority;
 
-use crate::client::Authority;
 use crate::held;
 use crate::support::{docker, wait_for, wait_until, IDLE_ROLE};
 
@@ -12,9 +11,7 @@ fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake(
     let machine = machine_or_skip!(IDLE_ROLE);
     let stranger = Authority::new().client();
     // A machine's own certificate is for serving, not for control.
-    let server = machine
-        .authority
-        .sign("web-2", ExtendedKeyUsagePurpose::ServerAuth);
+    let server = machine.authority.server("web-2");
     for client in [None, Some(&stranger), Some(&server)] {
         let refused = machine
             .try_call_as(client, "GET", "/v1/health", String::new())

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::{json, Value};
+use testkit::mtls::{Authority, Identity};
 
-use crate::client::{request, Authority};
+use crate::client::request;
 
 const IMAGE: &str = "sparecraft/base:bookworm";
 const DATA_NETWORK: &str = "tst-agent-data";
@@ -187,7 +187,7 @@ pub struct Machine {
     pub container: Container,
     pub authority: Authority,
     pub control: IpAddr,
-    client: (String, String),
+    client: Identity,
     _files: tempfile::TempDir,
 }
 
@@ -265,7 +265,7 @@ impl Machine {
     /// Calls the API with a certificate of the caller's choice, or none.
     pub fn try_call_as(
         &self,
-        client: Option<&(String, String)>,
+        client: Option<&Identity>,
         method: &str,
         path: &str,
         body: String,
@@ -276,7 +276,7 @@ impl Machine {
             .unwrap();
         let call = request(
             (self.control, AGENT_PORT).into(),
-            &self.authority.pem,
+            &self.authority,
             client,
             method,
             path,
@@ -494,7 +494,7 @@ fn write_files(
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    let (certificate, key) = authority.sign(control, ExtendedKeyUsagePurpose::ServerAuth);
+    let own = authority.server(control);
     let config = format!(
         "experiment = \"test\"\nmachine = \"web-1\"\ntier = \"web\"\nrole = \"sleeper\"\n\
          listen = \"{control}:{AGENT_PORT}\"\ndata_address = \"{data}\"\n\
@@ -504,8 +504,8 @@ fn write_files(
     std::fs::create_dir(at("role")).unwrap();
     for (name, text) in [
         ("ca.pem", authority.pem.as_str()),
-        ("cert.pem", &certificate),
-        ("key.pem", &key),
+        ("cert.pem", &own.cert),
+        ("key.pem", &own.key),
         ("agent.toml", &config),
         ("login", LOGIN),
         ("role/start.sh", &format!("#!/bin/sh\n{role}")),

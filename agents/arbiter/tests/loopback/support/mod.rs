@@ -3,7 +3,6 @@
 #![allow(dead_code)]
 
 pub mod app;
-pub mod certs;
 pub mod http;
 pub mod keyvalue;
 pub mod liar;

@@ -1,5 +1,7 @@
 //! Certificates of an authority of its own, and clients that trust it.
 
+#![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,30 +11,33 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::TlsConnector;
 
-/// A certificate and its key, as files.
+/// A certificate and its key, PEM both.
 #[derive(Debug, Clone)]
-pub struct Files {
-    pub cert: PathBuf,
-    pub key: PathBuf,
+pub struct Identity {
+    pub cert: String,
+    pub key: String,
 }
 
-impl Files {
-    /// As TOML values.
-    pub fn toml(&self) -> String {
-        format!("cert = {:?}, key = {:?}", self.cert, self.key)
+impl Identity {
+    /// Writes them; the two files.
+    pub fn write(&self, folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+        let write = |kind: &str, text: &str| {
+            let file = folder.join(format!("{name}.{kind}.pem"));
+            std::fs::write(&file, text).unwrap();
+            file
+        };
+        (write("cert", &self.cert), write("key", &self.key))
     }
 }
 
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    directory: TempDir,
-    pub ca: PathBuf,
+    pub pem: String,
 }
 
 impl Authority {
@@ -40,46 +45,37 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let directory = tempfile::tempdir().unwrap();
-        let ca = directory.path().join("ca.pem");
-        std::fs::write(&ca, parameters.self_signed(&key).unwrap().pem()).unwrap();
+        let pem = parameters.self_signed(&key).unwrap().pem();
         Self {
             issuer: Issuer::new(parameters, key),
-            directory,
-            ca,
+            pem,
         }
     }
 
+    /// Writes its certificate; the file.
+    pub fn write(&self, folder: &Path) -> PathBuf {
+        let file = folder.join("ca.pem");
+        std::fs::write(&file, &self.pem).unwrap();
+        file
+    }
+
     /// Of a server of this name (or IP address).
-    pub fn server(&self, name: &str) -> Files {
+    pub fn server(&self, name: &str) -> Identity {
         self.sign(name, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    pub fn client(&self) -> Files {
+    pub fn client(&self) -> Identity {
         self.sign("client", ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn sign(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Files {
+    fn sign(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
         parameters.extended_key_usages = vec![usage];
-        let signed = parameters.signed_by(&key, &self.issuer).unwrap();
-        let at = |kind: &str| self.directory.path().join(format!("{name}.{kind}.pem"));
-        let files = Files {
-            cert: at("cert"),
-            key: at("key"),
-        };
-        std::fs::write(&files.cert, signed.pem()).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
-        files
-    }
-
-    fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_file(&self.ca).unwrap())
-            .unwrap();
-        roots
+        Identity {
+            cert: parameters.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
     }
 
     /// A connection that trusts this authority and expects the name.
@@ -87,44 +83,29 @@ impl Authority {
         &self,
         address: SocketAddr,
         name: &str,
-        own: Option<&Files>,
+        own: Option<&Identity>,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let builder = ClientConfig::builder_with_provider(provider())
+        let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(&self.pem)).unwrap();
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(self.roots());
+            .with_root_certificates(roots);
         let config = match own {
             None => builder.with_no_client_auth(),
-            Some(files) => {
-                let (chain, key) = read(files);
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+                let chain = vec![certificate(&own.cert)];
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        shake_hands(config, address, name).await
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let tcp = TcpStream::connect(address).await?;
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect(name, tcp).await
     }
-}
-
-async fn shake_hands(
-    config: ClientConfig,
-    address: SocketAddr,
-    name: &str,
-) -> io::Result<TlsStream<TcpStream>> {
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    let tcp = TcpStream::connect(address).await?;
-    let connector = TlsConnector::from(Arc::new(config));
-    connector.connect(name, tcp).await
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn read(files: &Files) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-    let cert: &Path = &files.cert;
-    (
-        vec![CertificateDer::from_pem_file(cert).unwrap()],
-        PrivateKeyDer::from_pem_file(&files.key).unwrap(),
-    )
 }
 
 /// A request on a connection of its own, and the whole of what comes back up to the end, which has to
