@@ -1,12 +1,11 @@
 //! `interference.cpu`: processes that spin at normal priority next to the role (sPARE section 6.1).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{DoseReader, Load, Reading, Scale};
+use super::dose::{rate_reader, DoseReader, Scale};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned};
 use crate::machine::{processes, Machine};
@@ -64,31 +63,11 @@ impl Fault for InterferenceCpu {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Spinning {
-            pids: neighbour::pids(&record.id),
-            asked: f64::from(record.workers).min(machine.cgroups.cap_cores()),
-            load: Load::default(),
+        let asked = f64::from(record.workers).min(machine.cgroups.cap_cores());
+        let pids = neighbour::pids(&record.id);
+        rate_reader(Some(asked), move || {
+            let pids = pids.iter().copied();
+            Ok(pids.filter_map(processes::cpu_s_of_first_thread).sum())
         })
-    }
-}
-
-struct Spinning {
-    pids: Vec<i32>,
-    asked: f64,
-    load: Load,
-}
-
-impl DoseReader for Spinning {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let cpu_s = self
-            .pids
-            .iter()
-            .filter_map(|pid| processes::cpu_s_of_first_thread(*pid));
-        self.load.look(held, cpu_s.sum());
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.load.reading(Some(self.asked))
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
 use super::dose::{DoseReader, Scale};
-use super::interference_iperf_server::{Streams, PORT};
+use super::interference_iperf_server::{streams, PORT};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::config::Config;
@@ -103,7 +103,7 @@ impl Fault for InterferenceIperf {
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let filter = format!("dst {} and dport = :{}", record.peer, record.port);
-        Box::new(Streams::new(filter, "bytes_acked:", record.mbps))
+        streams(filter, "bytes_acked:", record.mbps)
     }
 }
 

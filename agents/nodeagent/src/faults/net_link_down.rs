@@ -10,11 +10,11 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dose::{DoseReader, Lasted, Reading, Scale};
+use super::dose::{duration_reader, DoseReader, Scale};
 use super::process_hang::Nothing;
 use super::{Fault, Planned, Refusal};
 use crate::machine::command::run;
-use crate::machine::network::{traffic, Traffic};
+use crate::machine::network::traffic;
 use crate::machine::Machine;
 
 pub struct NetLinkDown;
@@ -106,35 +106,18 @@ impl Fault for NetLinkDown {
     }
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Down {
-            carried: traffic(&record.interface),
-            interface: record.interface.clone(),
-            lasted: Lasted::default(),
-        })
-    }
-}
-
-struct Down {
-    interface: String,
-    carried: Option<Traffic>,
-    lasted: Lasted,
-}
-
-impl DoseReader for Down {
-    fn look(&mut self, held: Duration) -> Result<()> {
         const IFF_UP: u32 = 1;
-        let file = format!("/sys/class/net/{}/flags", self.interface);
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
-        let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16)?;
-        let carried = traffic(&self.interface);
-        let is_still = carried == self.carried;
-        self.carried = carried;
-        self.lasted.look(held, flags & IFF_UP == 0 && is_still);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.lasted.reading(None)
+        let interface = record.interface.clone();
+        let mut carried = traffic(&interface);
+        duration_reader(None, move || {
+            let file = format!("/sys/class/net/{interface}/flags");
+            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+            let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16)?;
+            let now = traffic(&interface);
+            let is_still = now == carried;
+            carried = now;
+            Ok(flags & IFF_UP == 0 && is_still)
+        })
     }
 }
 

@@ -7,9 +7,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::{ServiceState, LEASE_S_MAX};
 
-use super::dose::{DoseReader, Lasted, Reading, Scale};
+use super::dose::{duration_reader, DoseReader, Scale};
 use super::parameter::Parameter;
-use super::{Fault, Planned, Refusal};
+use super::process_hang::refuse_unless_running;
+use super::{Fault, Planned};
 use crate::machine::Machine;
 
 pub struct ProcessCrash;
@@ -49,14 +50,7 @@ impl Fault for ProcessCrash {
     }
 
     fn plan(&self, machine: &Machine, _id: &str, parameters: &Parameters) -> Planned<Parameters> {
-        match machine.role.service() {
-            ServiceState::Running => {}
-            state => {
-                return Err(Refusal::Conflict(format!(
-                    "the role is {state:?}; only a running role can crash"
-                )))
-            }
-        }
+        refuse_unless_running(machine, "crash")?;
         Ok(Parameters {
             restart_after_s: parameters.restart_after_s,
         })
@@ -73,28 +67,9 @@ impl Fault for ProcessCrash {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Parameters) -> Box<dyn DoseReader> {
-        Box::new(Dead {
-            machine: machine.clone(),
-            until_s: record.restart_after_s,
-            lasted: Lasted::default(),
+        let machine = machine.clone();
+        duration_reader(record.restart_after_s, move || {
+            Ok(machine.role.service() == ServiceState::Crashed)
         })
-    }
-}
-
-struct Dead {
-    machine: Arc<Machine>,
-    until_s: Option<f64>,
-    lasted: Lasted,
-}
-
-impl DoseReader for Dead {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let is_dead = self.machine.role.service() == ServiceState::Crashed;
-        self.lasted.look(held, is_dead);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.lasted.reading(self.until_s)
     }
 }
