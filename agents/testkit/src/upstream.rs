@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::stream::{field, find};
+use crate::stream::{field, find, Served};
 
 /// The behaviour of a server for a request.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct Upstream {
     pub address: SocketAddr,
     pub gate: Arc<Semaphore>,
     requests: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl Upstream {
@@ -63,36 +63,23 @@ impl Upstream {
     }
 
     pub fn start_at(address: SocketAddr, behaviour: Behaviour) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(address).unwrap();
-        let listener = socket.listen(64).unwrap();
-        let address = listener.local_addr().unwrap();
         let gate = Arc::new(Semaphore::new(0));
         let requests = Arc::new(Mutex::new(vec![]));
-        let serving = serve(
-            listener,
-            behaviour,
-            Arc::clone(&gate),
-            Arc::clone(&requests),
-        );
+        let (its, seen) = (Arc::clone(&gate), Arc::clone(&requests));
+        let server = Served::start_at(address, move |stream| {
+            talk(stream, behaviour.clone(), its.clone(), seen.clone())
+        });
         Self {
-            address,
+            address: server.address,
             gate,
             requests,
-            task: tokio::spawn(serving),
+            _server: server,
         }
     }
 
     /// Every request so far, head and body.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -111,22 +98,6 @@ pub fn nobody() -> SocketAddr {
         }
     }
     panic!("no port of 127.0.0.1 is free from {FIRST} on");
-}
-
-async fn serve(
-    listener: TcpListener,
-    behaviour: Behaviour,
-    gate: Arc<Semaphore>,
-    requests: Arc<Mutex<Vec<String>>>,
-) {
-    // Connections end with their server.
-    let mut connections = tokio::task::JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let (behaviour, gate, requests) = (behaviour.clone(), gate.clone(), requests.clone());
-        connections.spawn(async move {
-            let _ = talk(stream, behaviour, gate, requests).await;
-        });
-    }
 }
 
 async fn talk(

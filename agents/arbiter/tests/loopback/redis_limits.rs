@@ -135,8 +135,8 @@ async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
 #[tokio::test]
 async fn a_queue_that_is_long_and_moves_is_not_thrown_away() {
     // 80 commands take 4 s, one may take 1.5 s.
-    let server = steady(Duration::from_millis(50)).await;
-    let arbiter = front("redis", 1, &[server]).await;
+    let server = steady(Duration::from_millis(50));
+    let arbiter = front("redis", 1, &[server.address]).await;
     let clients: Vec<_> = (0..80)
         .map(|_| {
             let address = arbiter.clients;

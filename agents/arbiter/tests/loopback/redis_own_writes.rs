@@ -5,28 +5,28 @@ use std::net::SocketAddr;
 use crate::support::keyvalue::{encode, string, Client, Server};
 use crate::support::{eventually, settings, start, Running};
 use arbiter::config::Config;
+use testkit::stream::Served;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// A way to a server of which the bytes that come back are held as long as it is closed.
 struct Sluice {
     address: SocketAddr,
     open: watch::Sender<bool>,
+    _server: Served,
 }
 
 impl Sluice {
     async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let open = watch::Sender::new(true);
         let opened = open.subscribe();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(pass(stream, server, opened.clone()));
-            }
-        });
-        Self { address, open }
+        let way = Served::start(move |stream| pass(stream, server, opened.clone()));
+        Self {
+            address: way.address,
+            open,
+            _server: way,
+        }
     }
 }
 

@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 
 use crate::support::upstream::nobody;
 use crate::support::{settings, start, Running};
+use testkit::stream::Served;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
 
 /// A server of which every connection first says the server's name, then says back what it is sent
 /// once that has ended. Dropped, it is dead, with its connections.
 struct Echo {
     address: SocketAddr,
-    task: AbortHandle,
+    _server: Served,
 }
 
 impl Echo {
@@ -22,22 +22,11 @@ impl Echo {
     }
 
     async fn start_at(address: SocketAddr, name: &'static str) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let accepting = async move {
-            let mut clients = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                clients.spawn(echo(stream, name));
-            }
-        };
-        let task = tokio::spawn(accepting).abort_handle();
-        Self { address, task }
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        self.task.abort();
+        let server = Served::start_at(address, move |stream| echo(stream, name));
+        Self {
+            address: server.address,
+            _server: server,
+        }
     }
 }
 

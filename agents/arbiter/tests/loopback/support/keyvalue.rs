@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testkit::stream::Buffered;
+use testkit::stream::{Buffered, Served};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::upstream::nobody;
 use super::{eventually, settings, start, Running};
@@ -184,29 +184,16 @@ pub enum Fault {
 /// A server that answers probes and nothing else well.
 pub struct FaultyServer {
     pub address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl FaultyServer {
     pub async fn start(fault: Fault) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let serving = async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer_faultily(stream, fault));
-            }
-        };
+        let server = Served::start(move |stream| answer_faultily(stream, fault));
         Self {
-            address,
-            task: tokio::spawn(serving),
+            address: server.address,
+            _server: server,
         }
-    }
-}
-
-impl Drop for FaultyServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -233,30 +220,23 @@ async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
 }
 
 /// A server that answers one command after the other, each after this time.
-pub async fn steady(each: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut bytes, mut due) = (vec![0; 65536], 0);
-                loop {
-                    if let Ok(read) = stream.try_read(&mut bytes) {
-                        if read == 0 {
-                            return;
-                        }
-                        due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
-                    }
-                    tokio::time::sleep(each).await;
-                    if due > 0 {
-                        due -= 1;
-                        stream.write_all(b"$1\r\nx\r\n").await.unwrap();
-                    }
+pub fn steady(each: Duration) -> Served {
+    Served::start(move |mut stream| async move {
+        let (mut bytes, mut due) = (vec![0; 65536], 0);
+        loop {
+            if let Ok(read) = stream.try_read(&mut bytes) {
+                if read == 0 {
+                    return;
                 }
-            });
+                due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
+            }
+            tokio::time::sleep(each).await;
+            if due > 0 {
+                due -= 1;
+                stream.write_all(b"$1\r\nx\r\n").await.unwrap();
+            }
         }
-    });
-    address
+    })
 }
 
 /// A plain client, independent of the arbiter's parsers.
