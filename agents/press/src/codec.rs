@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::core::members::Members;
 use crate::core::message::{Change, Datagram, Key, Message, Page, View, ViewId};
-use crate::names::is_key;
+use crate::page_key::is_key;
 
 /// The largest page that nodes hold.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::core::message::Key;
-use crate::names::is_key;
+use crate::page_key::is_key;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;

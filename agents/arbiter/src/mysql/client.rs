@@ -32,12 +32,12 @@ enum After {
 /// Serves a client until it goes.
 pub async fn serve(pool: Arc<ServerPool>, stream: TcpStream) {
     let mut conn = Conn::new(stream);
-    let Some(Login { hello, sequence }) = log_in(&pool, &mut conn).await else {
+    let Some(Login { response, sequence }) = log_in(&pool, &mut conn).await else {
         return;
     };
     let start = Beginning {
-        key: hello.key,
-        database: hello.database,
+        key: response.key,
+        database: response.database,
         stamp: None,
     };
     let mut client = Client {
@@ -46,7 +46,7 @@ pub async fn serve(pool: Arc<ServerPool>, stream: TcpStream) {
         pool,
         conn,
         is_judged: false,
-        may_be_misread: hello.key.may_be_misread(),
+        may_be_misread: response.key.may_be_misread(),
     };
     if client.welcome(sequence).await == After::Next {
         while client.next_command().await == After::Next {}

@@ -85,7 +85,7 @@ impl Default for Key {
 
 /// A client's answer to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientHello {
+pub struct HandshakeResponse {
     /// Kind of server connection that it needs.
     pub key: Key,
     /// Its account.
@@ -128,7 +128,7 @@ pub fn greeting(
 ///
 /// # Errors
 /// The feature that is not supported, for the client.
-pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
+pub fn handshake_response(payload: &[u8]) -> Result<HandshakeResponse, &'static str> {
     const SHORT: &str = "the handshake response is cut short";
     let mut fields = Fields(payload);
     let flags = fields.integer(4).ok_or(SHORT)? as u32;
@@ -158,7 +158,7 @@ pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
         flags: flags & PASSED_ON,
         collation,
     };
-    Ok(ClientHello {
+    Ok(HandshakeResponse {
         key,
         user,
         token,
@@ -323,15 +323,15 @@ mod tests {
             packet_bytes_max: 1 << 24,
         }
         .payload();
-        let hello = client_hello(&payload).unwrap();
+        let response = handshake_response(&payload).unwrap();
         assert_eq!(
-            (hello.key, &hello.user[..], hello.token),
+            (response.key, &response.user[..], response.token),
             (key, &b"wiki"[..], vec![1; 20])
         );
-        assert_eq!(hello.database.as_deref(), Some(&b"db"[..]));
-        assert_eq!(hello.plugin.as_deref(), Some(Method::Native.name()));
+        assert_eq!(response.database.as_deref(), Some(&b"db"[..]));
+        assert_eq!(response.plugin.as_deref(), Some(Method::Native.name()));
         for length in 0..32 + 5 + 21 {
-            assert!(client_hello(&payload[..length]).is_err(), "cut to {length}");
+            assert!(handshake_response(&payload[..length]).is_err(), "cut to {length}");
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
     fn tls_is_refused_in_plain_words() {
         let mut request = vec![0; 32];
         request[..4].copy_from_slice(&(PROTOCOL_41 | SECURE_CONNECTION | SSL).to_le_bytes());
-        assert!(client_hello(&request).unwrap_err().contains("TLS"));
+        assert!(handshake_response(&request).unwrap_err().contains("TLS"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `lots`: a server of the parking lots, the replication manager, clients, or their audit.
+//! `parking_lot`: a server of the parking lots, the replication manager, clients, or their audit.
 
 use std::future::Future;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use flags::{Flags, Usage};
-use lots::etcd::Etcd;
-use lots::naming::Naming;
+use parking_lot::etcd::Etcd;
+use parking_lot::naming::Naming;
 use tokio::signal::unix::{signal, SignalKind};
 
 const USAGE: &str = "\
-usage: lots serve --name NAME --listen IP:PORT --address HOST:PORT --naming HOST:PORT,...
+usage: parking_lot serve --name NAME --listen IP:PORT --address HOST:PORT --naming HOST:PORT,...
                   --database mysql://USER:PASSWORD@HOST:PORT/NAME [--padding BYTES] [--lease-s S]
-       lots manage --name NAME --listen IP:PORT --naming HOST:PORT,... [--detection-ms MS]
-       lots invoke --plan FILE --records FILE
-       lots audit --records FILE --database mysql://USER:PASSWORD@HOST:PORT/NAME
+       parking_lot manage --name NAME --listen IP:PORT --naming HOST:PORT,... [--detection-ms MS]
+       parking_lot invoke --plan FILE --records FILE
+       parking_lot audit --records FILE --database mysql://USER:PASSWORD@HOST:PORT/NAME
 
 serve   a server of the parking lots; --lease-s 0 (the default): it stays registered until removed
 manage  the replication manager; whoever connects to --listen is hung up on, and knows that it runs
@@ -37,19 +37,19 @@ fn main() -> ExitCode {
     let options = match Options::parse(&words) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("lots: {error:#}\n{USAGE}");
+            eprintln!("parking_lot: {error:#}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
     let log = std::env::var(logging::VARIABLE).ok();
     if let Err(error) = logging::begin(log.as_deref()) {
-        eprintln!("lots: {error}");
+        eprintln!("parking_lot: {error}");
         return ExitCode::from(2);
     }
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lots: {error:#}");
+            eprintln!("parking_lot: {error:#}");
             ExitCode::from(1)
         }
     }
@@ -67,18 +67,18 @@ async fn run(options: &Options) -> Result<()> {
 }
 
 async fn serve(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
-    let settings = lots::server::Settings {
+    let settings = parking_lot::server::Settings {
         listen: options.flags.required("listen")?,
         address: options.flags.required("address")?,
         database: options.flags.required("database")?,
         padding: options.flags.or("padding", 0)?,
         lease_s: options.flags.or("lease-s", 0)?,
     };
-    lots::server::serve(settings, options.naming()?, ended).await
+    parking_lot::server::serve(settings, options.naming()?, ended).await
 }
 
 async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
-    let settings = lots::manager::Settings {
+    let settings = parking_lot::manager::Settings {
         detection: Duration::from_millis(options.flags.or("detection-ms", 1500)?),
         patience: CHECK_PATIENCE,
         start_limit_s: START_LIMIT_S,
@@ -93,7 +93,7 @@ async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()
         }
     };
     tokio::select! {
-        () = lots::manager::manage(settings, &naming, &naming) => {}
+        () = parking_lot::manager::manage(settings, &naming, &naming) => {}
         () = answered => {}
         () = ended => {}
     }
@@ -105,13 +105,13 @@ async fn invoke(options: &Options, ended: impl Future<Output = ()>) -> Result<()
     let records: String = options.flags.required("records")?;
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let plan = serde_json::from_str(&text).with_context(|| format!("{file}: expected a plan"))?;
-    lots::client::run(plan, Path::new(&records), ended).await
+    parking_lot::client::run(plan, Path::new(&records), ended).await
 }
 
 async fn audit(options: &Options) -> Result<()> {
     let records: String = options.flags.required("records")?;
     let database: String = options.flags.required("database")?;
-    let found = lots::audit::audit(&database, Path::new(&records)).await?;
+    let found = parking_lot::audit::audit(&database, Path::new(&records)).await?;
     println!("{}", serde_json::to_string(&found)?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which names a page may have, whoever says them: a client, or a peer.
+//! The keys that a page may have, whoever says them: a client, or a peer.
 
 /// The longest.
 const KEY_BYTES_MAX: usize = 512;

@@ -27,9 +27,11 @@ def test_a_server_comes_back_and_is_found_again(
         ELECTION_MS="1000",
     )  # fmt: skip
     etcd = machine("etcd", NAMES, names)
-    database = machine("lots-database", DATABASE)
+    database = machine("parking-lot-database", DATABASE)
     told = {"NAMING": f"{NAMES}:2379", "DATABASE": f"mysql://lots:lots@{DATABASE}:3306/lots"}
-    server = machine("lots", SERVER, settings(tmp_path, "lots", NAME="a", ADDRESS=SERVER, **told))
+    server = machine(
+        "parking-lot", SERVER, settings(tmp_path, "parking-lot", NAME="a", ADDRESS=SERVER, **told)
+    )
     manager = machine(
         "replication-manager", MANAGER,
         settings(tmp_path, "manager", NAME="m", NAMING=told["NAMING"], FAULT_DETECTION_MS="100"),

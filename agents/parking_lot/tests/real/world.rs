@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
-use lots::etcd::Etcd;
-use lots::naming::Naming;
+use parking_lot::etcd::Etcd;
+use parking_lot::naming::Naming;
 use tempfile::TempDir;
 use testkit::mariadb::MariaDb;
 use testkit::upstream::nobody;
@@ -105,7 +105,7 @@ impl World {
         let before = self.incarnation(name).await;
         let address = nobody().to_string();
         let server = Process::start(
-            lots("serve")
+            program("serve")
                 .args(["--name", name, "--listen", &address, "--address", &address])
                 .args(["--naming", &self.etcd, "--database", &self.database])
                 .args(["--lease-s", &lease_s.to_string()]),
@@ -130,7 +130,7 @@ impl World {
     pub fn manage(&self, name: &str) -> Process {
         let listen = nobody().to_string();
         Process::start(
-            lots("manage")
+            program("manage")
                 .args(["--name", name, "--listen", &listen, "--naming", &self.etcd])
                 .args(["--detection-ms", "100"]),
         )
@@ -157,7 +157,7 @@ impl World {
     pub fn invoke(&self, plan: serde_json::Value) -> (Process, std::sync::mpsc::Receiver<String>) {
         let file = self.folder.path().join("plan.json");
         std::fs::write(&file, plan.to_string()).unwrap();
-        let mut invoke = lots("invoke");
+        let mut invoke = program("invoke");
         invoke.arg("--plan").arg(&file);
         invoke.arg("--records").arg(self.records());
         let mut clients = Process::start(invoke.stdout(Stdio::piped()));
@@ -176,7 +176,7 @@ impl World {
 
     /// The records of clients that have ended, against the database.
     pub fn audit(&self) -> serde_json::Value {
-        let mut audit = lots("audit");
+        let mut audit = program("audit");
         audit.arg("--records").arg(self.records());
         let done = audit.args(["--database", &self.database]).output().unwrap();
         assert!(done.status.success());
@@ -207,8 +207,8 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl
     }
 }
 
-fn lots(part: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lots"));
+fn program(part: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parking_lot"));
     command.arg(part).stderr(Stdio::null());
     command
 }

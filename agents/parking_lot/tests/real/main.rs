@@ -9,7 +9,7 @@ mod once;
 
 use std::collections::HashMap;
 
-use lots::store::{Change, Request, Store, StoreError};
+use parking_lot::store::{Change, Request, Store, StoreError};
 use mysql_async::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::{json, Value};
@@ -159,7 +159,7 @@ async fn of_two_managers_one_acts_and_the_other_takes_its_place() {
     assert!(managers.contains_key(&second));
     // One that acts no more changes nothing.
     let old = world.naming(&first);
-    let server = lots::core::Server {
+    let server = parking_lot::core::Server {
         name: "a".into(),
         address: "127.0.0.1:1".into(),
         incarnation: 1,

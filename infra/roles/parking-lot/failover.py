@@ -20,16 +20,16 @@ from experiments.design.roles import read_role
 from experiments.kinds.failover.service import Happened, Service
 from experiments.paths import ROOT
 
-_PROGRAM = ROOT / "build" / "bin" / "lots"
-_NAMING, _ARBITER, _DATABASE = "etcd", "arbiter", "lots-database"
+_PROGRAM = ROOT / "build" / "bin" / "parking_lot"
+_NAMING, _ARBITER, _DATABASE = "etcd", "arbiter", "parking-lot-database"
 _PORT, _SERVED = 2379, 7000
 _AUDIT_S = 60.0
 _LIMIT_S = 3.0
-# As agents/lots/src/naming.rs has them.
+# As agents/parking_lot/src/naming.rs has them.
 _SERVERS, _ORDERS, _HISTORY = "lots/servers/", "lots/orders/", "lots/history/"
 
 
-class Lots(Service):
+class ParkingLot(Service):
     """The parking lots."""
 
     def command(self, plan: Path, records: Path) -> Sequence[str]:
@@ -121,4 +121,4 @@ def _text(encoded: str) -> str:
     return base64.b64decode(encoded).decode()
 
 
-SERVICE = Lots
+SERVICE = ParkingLot

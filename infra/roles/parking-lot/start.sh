@@ -8,5 +8,5 @@ source /etc/sparecraft/role.env
 # shellcheck source=/dev/null
 [ ! -e /etc/sparecraft/settings.env ] || source /etc/sparecraft/settings.env
 set +a
-exec /opt/sparecraft/bin/lots serve --name "$NAME" --listen 0.0.0.0:7000 --address "$ADDRESS:7000" --naming "$NAMING" \
+exec /opt/sparecraft/bin/parking_lot serve --name "$NAME" --listen 0.0.0.0:7000 --address "$ADDRESS:7000" --naming "$NAMING" \
   --database "$DATABASE" --padding "${PADDING_BYTES:-0}" --lease-s "${LEASE_S:-0}"

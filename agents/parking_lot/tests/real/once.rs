@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lots::api::lots_client::LotsClient;
-use lots::api::Entry;
-use lots::server::{CLIENT, NUMBER};
-use lots::store::{Change, Request, Store, StoreError};
+use parking_lot::api::lots_client::LotsClient;
+use parking_lot::api::Entry;
+use parking_lot::server::{CLIENT, NUMBER};
+use parking_lot::store::{Change, Request, Store, StoreError};
 use mysql_async::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::json;
