@@ -72,35 +72,6 @@ async fn a_pinned_client_s_large_command_passes_whole() {
 }
 
 #[tokio::test]
-async fn connections_of_one_s_own_are_bounded() {
-    let servers = [Server::redis().await];
-    let settings =
-        settings("redis", "round-robin", 1, 64) + "pinned_max = 2\npinned_per_address_max = 2\n";
-    let arbiter = start(&settings, &addresses(&servers)).await;
-    let mut pinned = vec![];
-    for _ in 0..2 {
-        let mut client = Client::open(arbiter.clients).await;
-        assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
-        pinned.push(client);
-    }
-    let mut third = Client::open(arbiter.clients).await;
-    let refused = third.redis("SELECT 1").await;
-    assert!(
-        refused.starts_with("-ERR arbiter: pinned_max "),
-        "{refused}"
-    );
-    assert_eq!(
-        third.redis("SET k v").await,
-        "+OK\r\n",
-        "it goes on without"
-    );
-    pinned.pop();
-    let left = |stats: &wire::arbiter::Stats| stats.connections.client_open == 2;
-    arbiter.until("a client's end", left).await;
-    assert_eq!(third.redis("SELECT 1").await, "+OK\r\n");
-}
-
-#[tokio::test]
 async fn asking_who_one_is_takes_no_connection() {
     let servers = [Server::redis().await];
     let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 0\n";

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use crate::support::keyvalue::{encode, string, Client, Server};
 use crate::support::{eventually, settings, start, Running};
-use arbiter::config::Config;
 use testkit::stream::Served;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -177,18 +176,4 @@ async fn while_the_primary_is_away_a_writer_gets_an_error_rather_than_what_was_b
         assert!(reply.starts_with("-ERR arbiter: "), "{reply}");
     }
     assert_eq!(other.redis("GET k").await, string("old"));
-}
-
-#[test]
-fn it_is_an_option_of_redis_only() {
-    let text = format!(
-        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"t\"\n{}\
-         redis = {{ read_your_writes = true }}\n[[servers]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n",
-        settings("http", "tad", 1, 1)
-    );
-    let refusal = Config::parse(&text, "a.toml").unwrap_err().to_string();
-    assert!(
-        refusal.contains("redis: expected no [redis] table"),
-        "{refusal}"
-    );
 }

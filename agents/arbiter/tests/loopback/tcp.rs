@@ -247,13 +247,4 @@ async fn more_than_one_replica_is_refused() {
     let two = "{\"replicas\":2}";
     arbiter.refuses("/v1/replicas", two, "replicas").await;
     assert_eq!(arbiter.stats().await.replicas, 1);
-    let file = "listen = \"127.0.0.1:1\"\nadmin = \"127.0.0.1:2\"\ntier = \"db\"\n\
-                protocol = \"tcp\"\nreplicas = 2\ntokens = 1\n\
-                [[servers]]\nname = \"a\"\naddress = \"127.0.0.1:3\"\n\
-                [[servers]]\nname = \"b\"\naddress = \"127.0.0.1:4\"\n";
-    let refused = arbiter::config::Config::parse(file, "a.toml").unwrap_err();
-    assert!(
-        matches!(&refused, arbiter::config::ConfigError::Impossible { key, .. } if key == "replicas"),
-        "{refused}"
-    );
 }
