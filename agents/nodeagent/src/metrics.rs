@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::influx::line;
 use crate::machine::cgroup::Cgroups;
-use crate::machine::cgroup_place::read;
+use crate::machine::cgroup_place::{read, value_of};
 use crate::machine::network::traffic;
 
 /// Counters since boot; each is absent where this kernel does not tell.
@@ -70,7 +70,7 @@ pub fn memory_mb(cgroups: &Cgroups) -> Option<f64> {
     };
     let used: f64 = read(&directory.join(used)).ok()?.trim().parse().ok()?;
     let statistics = read(&directory.join("memory.stat")).ok()?;
-    Some((used - value_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
+    Some((used - number_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
 }
 
 /// The `host` point of the interval between two looks.
@@ -129,7 +129,7 @@ fn share(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
 pub fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
     if unified {
         let text = read(&directory.join("cpu.stat")).ok()?;
-        return Some(value_of(&text, "usage_usec")? as f64 / 1e6);
+        return Some(number_of(&text, "usage_usec")? as f64 / 1e6);
     }
     let nanoseconds: f64 = read(&directory.join("cpuacct.usage"))
         .ok()?
@@ -142,19 +142,13 @@ pub fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
 /// Enforcement periods, and those that were throttled, of a `cpu.stat`.
 pub fn throttling(statistics: &str) -> Option<(u64, u64)> {
     Some((
-        value_of(statistics, "nr_periods")?,
-        value_of(statistics, "nr_throttled")?,
+        number_of(statistics, "nr_periods")?,
+        number_of(statistics, "nr_throttled")?,
     ))
 }
 
-fn value_of(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
+fn number_of(text: &str, key: &str) -> Option<u64> {
+    value_of(text, key)?.trim().parse().ok()
 }
 
 /// Bytes read and written, over all devices, children included.

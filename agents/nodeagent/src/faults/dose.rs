@@ -52,13 +52,26 @@ const EXPECTED_MIN: f64 = 10.0;
 /// than five standard deviations below what is expected.
 pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
     let expected = asked * seen;
-    let bit = struck > 0.0 && struck >= expected - 5.0 * expected.sqrt();
     Reading {
         asked: Some(100.0 * asked),
         measured: (seen > 0.0).then(|| 100.0 * struck / seen),
-        bit: (expected >= EXPECTED_MIN).then_some(bit),
+        bit: (expected >= EXPECTED_MIN).then_some(is_enough(expected, struck)),
         ..Reading::default()
     }
+}
+
+/// As `share`, of what nobody but the role does: few that were struck are a bite.
+pub fn share_of_role(asked: f64, seen: f64, struck: f64) -> Reading {
+    let found = share(asked, seen, struck);
+    let bit = is_enough(asked * seen, struck).then_some(true);
+    Reading {
+        bit: found.bit.or(bit),
+        ..found
+    }
+}
+
+fn is_enough(expected: f64, struck: f64) -> bool {
+    struck > 0.0 && struck >= expected - 5.0 * expected.sqrt()
 }
 
 /// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
@@ -210,6 +223,18 @@ mod tests {
 
     fn at(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn few_that_were_struck_are_a_bite_where_nobody_but_the_role_is_met() {
+        let bits = |seen, struck| {
+            let of = [share, share_of_role].map(|of| of(0.1, seen, struck).bit);
+            (of[0], of[1])
+        };
+        assert_eq!(bits(0.0, 0.0), (None, None));
+        assert_eq!(bits(50.0, 5.0), (None, Some(true)));
+        assert_eq!(bits(1_000.0, 100.0), (Some(true), Some(true)));
+        assert_eq!(bits(1_000.0, 20.0), (Some(false), Some(false)));
     }
 
     fn lasted(looks: &[(f64, bool)]) -> Lasted {

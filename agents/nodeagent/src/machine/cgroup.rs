@@ -17,7 +17,7 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup_place::{
-    has_controller, make_child, read, v1_directory, v2_controller, write, Controller,
+    has_controller, make_child, read, v1_directory, v2_controller, value_of, write, Controller,
 };
 
 /// The kernel's least CPU quota and its greatest period.
@@ -239,17 +239,11 @@ impl Cgroups {
 }
 
 fn device_value(text: &str, device: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))?;
-    line.trim().parse().ok()
+    value_of(text, device)?.trim().parse().ok()
 }
 
 fn parse_io_max(text: &str, device: &str) -> Throttle {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))
-        .unwrap_or("");
+    let line = value_of(text, device).unwrap_or("");
     let value = |key: &str| {
         line.split(' ')
             .find_map(|item| item.strip_prefix(key)?.parse().ok())

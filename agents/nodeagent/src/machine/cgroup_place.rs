@@ -123,6 +123,12 @@ pub fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
+/// The rest of the line that begins with this key and a space.
+pub fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
+}
+
 /// Writes a control file, naming it when that fails.
 pub fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write `{text}` to {}", file.display()))

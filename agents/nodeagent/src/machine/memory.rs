@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 
 use super::cgroup::Cgroups;
-use super::cgroup_place::read;
+use super::cgroup_place::{read, value_of};
 use super::fingerprint::MOUNT_MARK;
 
 /// Written at once, between two looks at what is left.
@@ -101,11 +101,8 @@ impl Memory {
 
 fn used(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
     let value = |text: &str, key: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        line.and_then(|value| value.trim().parse::<u64>().ok())
-            .unwrap_or(0)
+        let value = value_of(text, key).and_then(|value| value.trim().parse::<u64>().ok());
+        value.unwrap_or(0)
     };
     let of = |key: &str| value(statistics, &format!("{prefix}{key}"));
     Use {
