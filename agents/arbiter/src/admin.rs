@@ -9,6 +9,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
+use policy::impossible::in_range;
+use policy::Impossible;
 use wire::arbiter::{
     Compare, CompareMode, Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas,
     SetServer,
@@ -70,12 +72,7 @@ async fn set_replicas(
     let Json(wanted) = body?;
     let servers = tier.servers().len();
     let (most, of) = tier.config().protocol.replicas_max(servers);
-    if !(1..=most).contains(&wanted.replicas) {
-        return Err(refuse(format!(
-            "replicas: expected 1 to {most}{of} (got {})",
-            wanted.replicas
-        )));
-    }
+    in_range("replicas", wanted.replicas, 1..=most, of)?;
     if wanted.replicas < 2 && tier.comparing.mode() != CompareMode::Off {
         return Err(refuse(format!(
             "replicas: expected at least 2 while replies are compared (got {}). PUT /v1/compare \
@@ -93,11 +90,7 @@ async fn set_policy(
 ) -> Answer<Config> {
     let Json(wanted) = body?;
     if let Some(tokens) = wanted.tokens {
-        if !(1..=TOKENS_MAX).contains(&tokens) {
-            return Err(refuse(format!(
-                "tokens: expected 1 to {TOKENS_MAX} (got {tokens})"
-            )));
-        }
+        in_range("tokens", tokens, 1..=TOKENS_MAX, "")?;
     }
     tier.set_policy(wanted.policy, wanted.tokens);
     Ok(Json(stats::config(&tier)))
@@ -108,9 +101,7 @@ async fn set_guardrails(
     body: Result<Json<Guardrails>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, got)) = wire::guardrails::validate(&wanted) {
-        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
-    }
+    wire::guardrails::validate(&wanted)?;
     tier.set_guardrails(wanted);
     Ok(Json(stats::config(&tier)))
 }
@@ -120,10 +111,7 @@ async fn set_compare(
     body: Result<Json<Compare>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, got)) = may_compare(&wanted, tier.config().protocol, tier.replicas())
-    {
-        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
-    }
+    may_compare(&wanted, tier.config().protocol, tier.replicas())?;
     tier.comparing.set(wanted);
     Ok(Json(stats::config(&tier)))
 }
@@ -154,6 +142,12 @@ struct Refusal(StatusCode, String);
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Self {
         refuse(rejection.body_text())
+    }
+}
+
+impl From<Impossible> for Refusal {
+    fn from(why: Impossible) -> Self {
+        refuse(why.to_string())
     }
 }
 

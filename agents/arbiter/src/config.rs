@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
+use policy::{Impossible, HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Compare, Guardrails, Policy, Protocol, Server};
@@ -250,16 +250,12 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that cannot work.
-    #[error("{path}: {key}: expected {expected} (got {got})")]
+    #[error("{path}: {why}")]
     Impossible {
         /// The file.
         path: String,
-        /// The key.
-        key: String,
-        /// A value that would do.
-        expected: String,
-        /// The value that is there.
-        got: String,
+        /// Its key, what would do, what is there.
+        why: Impossible,
     },
 }
 
@@ -284,11 +280,9 @@ impl Config {
         })?;
         config
             .validate()
-            .map_err(|(key, expected, got)| ConfigError::Impossible {
+            .map_err(|why| ConfigError::Impossible {
                 path: path.to_owned(),
-                key,
-                expected,
-                got,
+                why,
             })?;
         Ok(config)
     }

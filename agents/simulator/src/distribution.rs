@@ -1,11 +1,10 @@
 //! Random times and counts, as a scenario names them.
 
+use policy::Impossible;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp1, Gamma, LogNormal, Pareto};
 use serde::{Deserialize, Serialize};
-
-use crate::refused::Refused;
 
 /// Values of an empirical law that a scenario may hold.
 const VALUES_MAX: usize = 10_000_000;
@@ -109,12 +108,12 @@ impl TimeLaw {
     /// Checked and made ready to draw from.
     ///
     /// # Errors
-    /// [`Refused`] with the place under `place`.
-    pub(crate) fn sampler(&self, place: &str) -> Result<TimeSampler, Refused> {
+    /// [`Impossible`] with the place under `place`.
+    pub(crate) fn sampler(&self, place: &str) -> Result<TimeSampler, Impossible> {
         self.sampler_at(place, 0)
     }
 
-    fn sampler_at(&self, place: &str, depth: usize) -> Result<TimeSampler, Refused> {
+    fn sampler_at(&self, place: &str, depth: usize) -> Result<TimeSampler, Impossible> {
         let at = |key: &str| format!("{place}.{key}");
         Ok(match self {
             Self::Deterministic { value_s } => {
@@ -126,24 +125,24 @@ impl TimeLaw {
             Self::Gamma { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
                 let law = Gamma::new(1.0 / cv2, mean * cv2);
-                TimeSampler::Gamma(law.map_err(|error| Refused::new(place, "a gamma law", error))?)
+                TimeSampler::Gamma(law.map_err(|error| Impossible::new(place, "a gamma law", error))?)
             }
             Self::Lognormal { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
                 let variance = cv2.ln_1p();
                 let law = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
                 TimeSampler::LogNormal(
-                    law.map_err(|error| Refused::new(place, "a lognormal law", error))?,
+                    law.map_err(|error| Impossible::new(place, "a lognormal law", error))?,
                 )
             }
             Self::Pareto { mean_s, shape } => {
                 let mean = positive(at("mean_s"), *mean_s)?;
                 if !(shape.is_finite() && *shape > 1.0) {
-                    return Err(Refused::new(at("shape"), "a number above 1", shape));
+                    return Err(Impossible::new(at("shape"), "a number above 1", shape));
                 }
                 let law = Pareto::new(mean * (shape - 1.0) / shape, *shape);
                 TimeSampler::Pareto(
-                    law.map_err(|error| Refused::new(place, "a Pareto law", error))?,
+                    law.map_err(|error| Impossible::new(place, "a Pareto law", error))?,
                 )
             }
             Self::Empirical { values_s } => {
@@ -157,7 +156,7 @@ impl TimeLaw {
             Self::Mixture { weights, laws } => {
                 let chances = cumulative(&at("weights"), weights, laws.len())?;
                 if depth == DEPTH_MAX {
-                    return Err(Refused::new(
+                    return Err(Impossible::new(
                         at("laws"),
                         "at most 8 mixtures within each other",
                         "more",
@@ -176,10 +175,10 @@ impl TimeLaw {
 
 impl CountLaw {
     /// # Errors
-    /// [`Refused`] with the place under `place`.
-    pub(crate) fn check(&self, place: &str) -> Result<(), Refused> {
+    /// [`Impossible`] with the place under `place`.
+    pub(crate) fn check(&self, place: &str) -> Result<(), Impossible> {
         match self {
-            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(Refused::new(
+            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(Impossible::new(
                 format!("{place}.mean"),
                 "a number of at least 1",
                 mean,
@@ -273,17 +272,17 @@ fn weighed(weights: &[f64], value: impl Fn(usize) -> f64) -> f64 {
         .sum()
 }
 
-fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler, Refused> {
+fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler, Impossible> {
     let at = |key: &str| format!("{place}.{key}");
     if edges.len() != weights.len() + 1 {
         let expected = format!("{} edges, one more than weights", weights.len() + 1);
-        return Err(Refused::new(at("edges_s"), expected, edges.len()));
+        return Err(Impossible::new(at("edges_s"), expected, edges.len()));
     }
     let chances = cumulative(&at("weights"), weights, weights.len())?;
     at_least_0(at("edges_s[0]"), edges[0])?;
     if let Some(i) = (1..edges.len()).find(|&i| !(edges[i].is_finite() && edges[i] > edges[i - 1]))
     {
-        return Err(Refused::new(
+        return Err(Impossible::new(
             at(&format!("edges_s[{i}]")),
             "a finite number above the one before",
             edges[i],
@@ -292,10 +291,10 @@ fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler,
     Ok(TimeSampler::Bins(chances, edges.to_vec()))
 }
 
-fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Refused> {
+fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Impossible> {
     bounded(place, weights.len())?;
     if weights.len() != parts {
-        return Err(Refused::new(
+        return Err(Impossible::new(
             place,
             format!("{parts} weights"),
             weights.len(),
@@ -315,9 +314,9 @@ fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Re
         .collect())
 }
 
-fn bounded(place: &str, values: usize) -> Result<(), Refused> {
+fn bounded(place: &str, values: usize) -> Result<(), Impossible> {
     if values == 0 || values > VALUES_MAX {
-        return Err(Refused::new(
+        return Err(Impossible::new(
             place,
             format!("1 to {VALUES_MAX} values"),
             values,
@@ -327,19 +326,19 @@ fn bounded(place: &str, values: usize) -> Result<(), Refused> {
 }
 
 /// A finite number above 0.
-pub(crate) fn positive(place: impl Into<String>, value: f64) -> Result<f64, Refused> {
+pub(crate) fn positive(place: impl Into<String>, value: f64) -> Result<f64, Impossible> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);
     }
-    Err(Refused::new(place, "a finite number above 0", value))
+    Err(Impossible::new(place, "a finite number above 0", value))
 }
 
 /// A finite number of at least 0.
-pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Refused> {
+pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Impossible> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Refused::new(place, "a finite number of at least 0", value))
+    Err(Impossible::new(place, "a finite number of at least 0", value))
 }
 
 #[cfg(test)]

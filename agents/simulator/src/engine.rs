@@ -4,12 +4,12 @@ use crate::calendar::Calendar;
 use crate::distribution::{exponential, stream};
 use crate::host::Host;
 use crate::measure::Batches;
-use crate::refused::Refused;
 use crate::report::{Report, Stopped, TierReport};
 use crate::scenario::{Arrivals, Scenario};
 use crate::server::{Line, Server};
 use crate::state::{Connection, Copy, Disturbances, Slab, NONE};
 use crate::tier::{Tier, NS};
+use policy::Impossible;
 use rand::rngs::SmallRng;
 
 /// Kind of an event: the upper 4 bits; the lower ones number a server, copy, connection or fault.
@@ -65,8 +65,8 @@ struct Source {
 /// Simulates a scenario.
 ///
 /// # Errors
-/// [`Refused`] for a scenario that cannot be simulated.
-pub fn simulate(scenario: &Scenario) -> Result<Report, Refused> {
+/// [`Impossible`] for a scenario that cannot be simulated.
+pub fn simulate(scenario: &Scenario) -> Result<Report, Impossible> {
     scenario.check()?;
     let mut simulation = Simulation::new(scenario)?;
     let stopped = simulation.run();
@@ -74,7 +74,7 @@ pub fn simulate(scenario: &Scenario) -> Result<Report, Refused> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(scenario: &'a Scenario) -> Result<Self, Refused> {
+    fn new(scenario: &'a Scenario) -> Result<Self, Impossible> {
         let tiers = (0..scenario.tiers.len()).map(|index| Tier::new(scenario, index));
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
         let count: usize = scenario.tiers.iter().map(|tier| tier.servers).sum();

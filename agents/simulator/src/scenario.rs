@@ -1,11 +1,10 @@
 //! The input: the JSON of a scenario (`checks` says what is refused).
 
-use policy::Policy;
+use policy::{Impossible, Policy};
 use serde::{Deserialize, Serialize};
 use wire::guardrails::Guardrails;
 
 use crate::distribution::{CountLaw, TimeLaw};
-use crate::refused::Refused;
 
 /// One simulation. Times in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -269,18 +268,18 @@ impl Scenario {
     /// Reads and checks a scenario.
     ///
     /// # Errors
-    /// [`Refused`] with the place, what was expected and what came.
-    pub fn from_json(text: &str) -> Result<Self, Refused> {
+    /// [`Impossible`] with the place, what was expected and what came.
+    pub fn from_json(text: &str) -> Result<Self, Impossible> {
         let mut json = serde_json::Deserializer::from_str(text);
         let scenario: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            Refused::new(
+            Impossible::new(
                 error.path().to_string(),
                 "a scenario's keys and values",
                 error.inner(),
             )
         })?;
         json.end()
-            .map_err(|error| Refused::new("scenario", "one JSON object", error))?;
+            .map_err(|error| Impossible::new("scenario", "one JSON object", error))?;
         scenario.check()?;
         Ok(scenario)
     }

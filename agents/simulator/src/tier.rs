@@ -1,13 +1,12 @@
 //! A tier while it is simulated: its selector, its laws, its generators.
 
-use policy::{Grant, Selector, Settings};
+use policy::{Grant, Impossible, Selector, Settings};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
 use crate::distribution::{stream, CountLaw, TimeSampler};
 use crate::measure::TierMeasure;
 use crate::quota::Cap;
-use crate::refused::Refused;
 use crate::scenario::{Discipline, Hold, Scenario};
 use crate::server::Sharing;
 
@@ -45,7 +44,7 @@ pub(crate) struct Tier {
 
 impl Tier {
     /// Tier `index` of a checked scenario.
-    pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Refused> {
+    pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Impossible> {
         let spec = &scenario.tiers[index];
         let before: usize = scenario.tiers[..index]
             .iter()

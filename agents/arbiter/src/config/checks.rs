@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
+use policy::impossible::in_range;
+use policy::{Impossible, HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use wire::arbiter::{Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
@@ -27,9 +28,6 @@ const CORES_MAX: f64 = 4_096.0;
 
 /// Bounds of `mysql.packet_bytes_max`: the servers' own for max_allowed_packet.
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
-
-/// The key, what was expected, what was got.
-pub type Impossible = (String, String, String);
 
 impl Config {
     /// Refuses values that an arbiter cannot work with.
@@ -62,9 +60,7 @@ impl Config {
             ("trace_lines_max", self.trace_lines_max, 1, TRACE_LINES_MAX, ""),
         ];
         for (key, value, least, most, of) in bounds {
-            if !(least..=most).contains(&value) {
-                return refuse(key, format!("{least} to {most}{of}"), value);
-            }
+            in_range(key, value, least..=most, of)?;
         }
         if !(self.server_cores > 0.0 && self.server_cores <= CORES_MAX) {
             let expected = format!("above 0 to {CORES_MAX}");
@@ -75,10 +71,7 @@ impl Config {
             return refuse("trace", "the path of a file", format!("{path:?}"));
         }
         let (least, most) = (HEDGE_PERCENTILE.minimum, HEDGE_PERCENTILE.maximum);
-        if !(least..=most).contains(&self.hedge_percentile) {
-            let expected = format!("{least} to {most}");
-            return refuse("hedge_percentile", expected, self.hedge_percentile);
-        }
+        in_range("hedge_percentile", self.hedge_percentile, least..=most, "")?;
         wire::guardrails::validate(&self.guardrails)?;
         may_compare(&self.compare, self.protocol, self.replicas)?;
         if let Some(check) = &self.health_check {
@@ -194,5 +187,5 @@ pub(super) fn refuse(
     expected: impl Into<String>,
     got: impl ToString,
 ) -> Result<(), Impossible> {
-    Err((key.into(), expected.into(), got.to_string()))
+    Err(Impossible::new(key, expected, got))
 }

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use policy::impossible::in_range;
+use policy::Impossible;
 use serde::Deserialize;
 use wire::arbiter::Protocol;
 
-use super::checks::{refuse, Impossible};
+use super::checks::refuse;
 
 /// How servers are asked.
 #[derive(Debug, Clone, Deserialize)]
@@ -55,10 +57,7 @@ impl HealthCheck {
             ("rise", self.rise.into(), 1, 100),
             ("fall", self.fall.into(), 1, 100),
         ] {
-            if !(least..=most).contains(&value) {
-                let key = format!("health_check.{key}");
-                return refuse(key, format!("{least} to {most}"), value);
-            }
+            in_range(format!("health_check.{key}"), value, least..=most, "")?;
         }
         Ok(())
     }

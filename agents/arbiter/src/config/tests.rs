@@ -62,7 +62,7 @@ fn impossible_values_are_refused_with_what_was_expected_and_got() {
         ("tokens = 1", "tokens = 1\npinned_idle_ms = 0", "pinned_idle_ms: expected 1 to 86400000 ms (got 0)"),
         ("tokens = 1", "tokens = 1\npinned_per_address_max = 0", "pinned_per_address_max: expected 1 to"),
         ("\"http\"", "\"mysql\"", "mysql: expected a [mysql] table"),
-        ("\"http\"", "\"tcp\"", "replicas: expected 1 to 1"),
+        ("\"http\"", "\"tcp\"", "replicas: expected 1"),
         ("tokens = 1", "tokens = 1\nredis = { read_your_writes = true }", "redis: expected no [redis] table"),
     ];
     for (old, new, expected) in table {

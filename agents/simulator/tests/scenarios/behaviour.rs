@@ -76,7 +76,7 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         (
             "/tiers/0/quota",
             json!({"period_s": 0.0, "burst_cores": 2}),
-            "tiers[0].quota.period_s: expected 1e-6 to 10 s (got 0)",
+            "tiers[0].quota.period_s: expected 0.000001 to 10 s (got 0)",
         ),
         (
             "/tiers/0/quota",
