@@ -278,12 +278,10 @@ impl Config {
             path: path.to_owned(),
             message: error.to_string(),
         })?;
-        config
-            .validate()
-            .map_err(|why| ConfigError::Impossible {
-                path: path.to_owned(),
-                why,
-            })?;
+        config.validate().map_err(|why| ConfigError::Impossible {
+            path: path.to_owned(),
+            why,
+        })?;
         Ok(config)
     }
 

@@ -105,10 +105,7 @@ pub struct Standing {
 
 impl Tier {
     /// A tier, and the servers that die from now on (for `health`).
-    pub fn new(
-        config: Config,
-        trace: Option<Trace>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
+    pub fn new(config: Config, trace: Option<Trace>) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
             tokens_per_server: config.tokens,

@@ -58,7 +58,9 @@ impl Files {
     pub fn acceptor(&self, table: &str) -> Result<TlsAcceptor, BadFiles> {
         let bad = |key: &str, file: &Path, expected: &str, got: &dyn Display| {
             let file = file.display();
-            BadFiles(format!("{table}.{key}: {file}: expected {expected} (got {got})"))
+            BadFiles(format!(
+                "{table}.{key}: {file}: expected {expected} (got {got})"
+            ))
         };
         let chain = |key: &str, file: &Path| -> Result<Vec<CertificateDer<'static>>, BadFiles> {
             let read = CertificateDer::pem_file_iter(file)
@@ -72,7 +74,9 @@ impl Files {
         let no_authority = |got: &dyn Display| bad("ca", &self.ca, "an authority", got);
         let mut roots = RootCertStore::empty();
         for certificate in chain("ca", &self.ca)? {
-            roots.add(certificate).map_err(|error| no_authority(&error))?;
+            roots
+                .add(certificate)
+                .map_err(|error| no_authority(&error))?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clients =

@@ -59,9 +59,7 @@ mod tests {
         let routes = bounded(routes, Duration::from_millis(300));
         let task = tokio::spawn(async move { axum::serve(listener, routes).await });
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let head = format!(
-            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"
-        );
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
         let mut answer = Vec::new();

@@ -271,7 +271,12 @@ fn check_guardrails(rules: &Guardrails) -> Result<(), Impossible> {
     let extra_load_max = rules.extra_load_max.unwrap_or(0.0);
     let ejection = rules.ejection.unwrap_or_default();
     in_range("extra_load_max", extra_load_max, 0.0..=f64::MAX, "")?;
-    in_range("extra_load_window_us", rules.extra_load_window_us, 0..=TIME_MAX, "")?;
+    in_range(
+        "extra_load_window_us",
+        rules.extra_load_window_us,
+        0..=TIME_MAX,
+        "",
+    )?;
     in_range("failure_share", ejection.failure_share, 0.0..=1.0, "")?;
     in_range("out_share_max", ejection.out_share_max, 0.0..=1.0, "")
 }

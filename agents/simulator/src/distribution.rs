@@ -125,7 +125,9 @@ impl TimeLaw {
             Self::Gamma { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
                 let law = Gamma::new(1.0 / cv2, mean * cv2);
-                TimeSampler::Gamma(law.map_err(|error| Impossible::new(place, "a gamma law", error))?)
+                TimeSampler::Gamma(
+                    law.map_err(|error| Impossible::new(place, "a gamma law", error))?,
+                )
             }
             Self::Lognormal { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
@@ -178,11 +180,9 @@ impl CountLaw {
     /// [`Impossible`] with the place under `place`.
     pub(crate) fn check(&self, place: &str) -> Result<(), Impossible> {
         match self {
-            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(Impossible::new(
-                format!("{place}.mean"),
-                "a number of at least 1",
-                mean,
-            )),
+            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(
+                Impossible::new(format!("{place}.mean"), "a number of at least 1", mean),
+            ),
             Self::Empirical { values } => bounded(&format!("{place}.values"), values.len()),
             _ => Ok(()),
         }
@@ -338,7 +338,11 @@ pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Im
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Impossible::new(place, "a finite number of at least 0", value))
+    Err(Impossible::new(
+        place,
+        "a finite number of at least 0",
+        value,
+    ))
 }
 
 #[cfg(test)]

@@ -51,7 +51,10 @@ pub fn read_input(text: &str) -> Result<Vec<Scenario>, Impossible> {
 ///
 /// # Errors
 /// [`Impossible`] for a scenario that cannot be simulated.
-pub fn simulate_all(scenarios: &[Scenario], threads: NonZeroUsize) -> Result<Vec<Report>, Impossible> {
+pub fn simulate_all(
+    scenarios: &[Scenario],
+    threads: NonZeroUsize,
+) -> Result<Vec<Report>, Impossible> {
     let next = AtomicUsize::new(0);
     let reports = Mutex::new(vec![None; scenarios.len()]);
     std::thread::scope(|scope| {
@@ -74,8 +77,13 @@ pub fn simulate_all(scenarios: &[Scenario], threads: NonZeroUsize) -> Result<Vec
     reports
         .into_iter()
         .map(|report| {
-            report
-                .unwrap_or_else(|| Err(Impossible::new("scenario", "a report", "a thread that died")))
+            report.unwrap_or_else(|| {
+                Err(Impossible::new(
+                    "scenario",
+                    "a report",
+                    "a thread that died",
+                ))
+            })
         })
         .collect()
 }

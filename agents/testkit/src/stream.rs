@@ -29,10 +29,7 @@ impl Served {
     }
 
     /// As `start`, where a server may have been before.
-    pub fn start_at<F>(
-        address: SocketAddr,
-        talk: impl Fn(TcpStream) -> F + Send + 'static,
-    ) -> Self
+    pub fn start_at<F>(address: SocketAddr, talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,

@@ -331,7 +331,10 @@ mod tests {
         assert_eq!(response.database.as_deref(), Some(&b"db"[..]));
         assert_eq!(response.plugin.as_deref(), Some(Method::Native.name()));
         for length in 0..32 + 5 + 21 {
-            assert!(handshake_response(&payload[..length]).is_err(), "cut to {length}");
+            assert!(
+                handshake_response(&payload[..length]).is_err(),
+                "cut to {length}"
+            );
         }
     }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::handshake::{handshake_response, greeting, switch_to, HandshakeResponse, ServerGreeting};
+use super::handshake::{
+    greeting, handshake_response, switch_to, HandshakeResponse, ServerGreeting,
+};
 use super::packet::{self, Message, Packet};
 use super::server_pool::ServerPool;
 use crate::conn::Conn;

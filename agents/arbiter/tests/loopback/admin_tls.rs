@@ -113,7 +113,10 @@ fn files_that_cannot_work_are_refused_with_their_key() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), said)
     };
-    let (ca, missing) = (authority.write(folder.path()), PathBuf::from("/dev/null/a.pem"));
+    let (ca, missing) = (
+        authority.write(folder.path()),
+        PathBuf::from("/dev/null/a.pem"),
+    );
     assert_eq!(check(&ca, &good.0, &good.1), (Some(0), String::new()));
     for (ca, cert, key, expected) in [
         (&ca, &missing, &other.1, "admin_tls.cert: /dev/null/a.pem"),

@@ -188,8 +188,16 @@ async fn places_are_bounded_and_one_address_leaves_some_to_others() {
     let servers = [Server::redis().await];
     for (more, most, full) in [
         ("pinned_max = 8\n", 2, "pinned_per_address_max"),
-        ("pinned_max = 8\npinned_per_address_max = 3\n", 3, "pinned_per_address_max"),
-        ("pinned_max = 2\npinned_per_address_max = 2\n", 2, "pinned_max"),
+        (
+            "pinned_max = 8\npinned_per_address_max = 3\n",
+            3,
+            "pinned_per_address_max",
+        ),
+        (
+            "pinned_max = 2\npinned_per_address_max = 2\n",
+            2,
+            "pinned_max",
+        ),
     ] {
         let arbiter = front(more, &servers).await;
         let mut held = vec![];

@@ -83,9 +83,8 @@ fn stand_still(processes: &mut Vec<Process>) -> bool {
         (now.start_ticks == before.start_ticks && now.is_alive()).then_some((before, now))
     });
     let pairs: Vec<(&Process, Process)> = alive.collect();
-    let stood_still = |(before, now): &(&Process, Process)| {
-        now.is_stopped() && now.cpu_ticks == before.cpu_ticks
-    };
+    let stood_still =
+        |(before, now): &(&Process, Process)| now.is_stopped() && now.cpu_ticks == before.cpu_ticks;
     let all = !pairs.is_empty() && pairs.iter().all(stood_still);
     *processes = pairs.into_iter().map(|(_, now)| now).collect();
     all

@@ -9,9 +9,9 @@ mod once;
 
 use std::collections::HashMap;
 
-use parking_lot::store::{Change, Request, Store, StoreError};
 use mysql_async::prelude::Queryable;
 use nix::sys::signal::Signal;
+use parking_lot::store::{Change, Request, Store, StoreError};
 use serde_json::{json, Value};
 use world::{eventually, heard, Process, World};
 

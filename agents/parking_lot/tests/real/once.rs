@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
+use nix::sys::signal::Signal;
 use parking_lot::api::lots_client::LotsClient;
 use parking_lot::api::Entry;
 use parking_lot::server::{CLIENT, NUMBER};
 use parking_lot::store::{Change, Request, Store, StoreError};
-use mysql_async::prelude::Queryable;
-use nix::sys::signal::Signal;
 use serde_json::json;
 use tonic::transport::Channel;
 
