@@ -23,14 +23,8 @@ use crate::{metrics, stats};
 /// Its routes.
 pub fn router(tier: Arc<Tier>) -> Router {
     Router::new()
-        .route(
-            "/v1/config",
-            get(|State(tier): Shared| async move { Json(stats::config(&tier)) }),
-        )
-        .route(
-            "/v1/stats",
-            get(|State(tier): Shared| async move { Json(stats::snapshot(&tier)) }),
-        )
+        .route("/v1/config", get(|State(tier): Shared| async move { Json(stats::config(&tier)) }))
+        .route("/v1/stats", get(|State(tier): Shared| async move { Json(stats::snapshot(&tier)) }))
         .route(
             "/v1/latency",
             get(|State(tier): Shared| async move { Json(tier.meter.latency(tier.now())) }),

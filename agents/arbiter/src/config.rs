@@ -197,9 +197,7 @@ impl Mysql {
 
 impl std::fmt::Debug for Mysql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mysql")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
+        f.debug_struct("Mysql").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
@@ -278,10 +276,7 @@ impl Config {
             path: path.to_owned(),
             message: error.to_string(),
         })?;
-        config.validate().map_err(|why| ConfigError::Impossible {
-            path: path.to_owned(),
-            why,
-        })?;
+        config.validate().map_err(|why| ConfigError::Impossible { path: path.to_owned(), why })?;
         Ok(config)
     }
 

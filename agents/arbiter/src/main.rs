@@ -65,16 +65,10 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
             "--config" => config = Some(arguments.next().ok_or("--config: expected a file")?),
             "--check" => check = true,
             "--version" => {
-                return Ok(Command::Print(format!(
-                    "arbiter {}",
-                    env!("CARGO_PKG_VERSION")
-                )))
+                return Ok(Command::Print(format!("arbiter {}", env!("CARGO_PKG_VERSION"))))
             }
             "--policies" => {
-                return Ok(Command::Print(format!(
-                    "{:#}",
-                    arbiter::contract::policies()
-                )))
+                return Ok(Command::Print(format!("{:#}", arbiter::contract::policies())))
             }
             "--help" | "-h" => return Ok(Command::Print(USAGE.to_owned())),
             other => return Err(format!("unknown argument {other:?}")),

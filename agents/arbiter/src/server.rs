@@ -68,14 +68,7 @@ impl Arbiter {
         let trace = begin_trace(&config)?;
         let admin_acceptor = config.admin_acceptor()?;
         let (tier, downs) = Tier::new(config, trace);
-        Ok(Self {
-            clients_max: CLIENTS_MAX,
-            tier,
-            downs,
-            clients,
-            admin,
-            admin_acceptor,
-        })
+        Ok(Self { clients_max: CLIENTS_MAX, tier, downs, clients, admin, admin_acceptor })
     }
 
     /// Keeps descriptors back for connections to servers, of so many that there may be.
@@ -105,12 +98,8 @@ impl Arbiter {
         let (stopping, stopped) = watch::channel(false);
         let routes = admin::router(Arc::clone(&tier));
         let admin = tokio::spawn(mtls::serve(self.admin, self.admin_acceptor, routes));
-        let acceptor = Acceptor {
-            tier,
-            shared,
-            places: Arc::new(Semaphore::new(self.clients_max)),
-            stopped,
-        };
+        let acceptor =
+            Acceptor { tier, shared, places: Arc::new(Semaphore::new(self.clients_max)), stopped };
         let mut listeners = self.clients.into_iter();
         let own = listeners.next().context("an arbiter without a listener")?;
         let threads = listeners

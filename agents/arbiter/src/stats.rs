@@ -76,10 +76,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
         token_hold_us_total: tier.meter.token_hold_us.get(),
         server_cores: tier.config().server_cores,
         recent: tier.meter.recent(tier.now()),
-        tokens: Tokens {
-            total: total as u64,
-            in_use: in_use as u64,
-        },
+        tokens: Tokens { total: total as u64, in_use: in_use as u64 },
         siblings: Siblings {
             sessions: tier.siblings.counters.sessions.get(),
             requests: tier.siblings.counters.requests.get(),

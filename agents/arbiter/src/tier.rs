@@ -238,12 +238,7 @@ impl Tier {
             Wanted::Copies(r) => (r, true),
         };
         self.ask(|selector, now, request, grants| {
-            let ask = Ask {
-                probes,
-                exclude,
-                avoid,
-                ..Ask::new(now, request, r)
-            };
+            let ask = Ask { probes, exclude, avoid, ..Ask::new(now, request, r) };
             selector.acquire(&ask, grants)
         })
     }
@@ -267,11 +262,7 @@ impl Tier {
         let choices = &mut *guard;
         choices.grants.clear();
         let acquired = ask(&mut choices.selector, now, request, &mut choices.grants)?;
-        let ready = choices
-            .grants
-            .iter()
-            .map(|grant| self.lease(*grant, since))
-            .collect();
+        let ready = choices.grants.iter().map(|grant| self.lease(*grant, since)).collect();
         // Most requests wait for nothing and need no channel.
         let waits = acquired.waiting > 0;
         let receiver = waits.then(|| {
@@ -307,10 +298,7 @@ impl Tier {
         let mut guard = self.choices();
         let choices = &mut *guard;
         choices.grants.clear();
-        let ask = Ask {
-            exclude: used,
-            ..Ask::new(self.us_at(since), request, 1)
-        };
+        let ask = Ask { exclude: used, ..Ask::new(self.us_at(since), request, 1) };
         let found = choices.selector.hedge(&ask, &mut choices.grants);
         let grant = *choices.grants.first().filter(|_| found)?;
         drop(guard);
@@ -403,10 +391,8 @@ impl Tier {
         let mut grants = Vec::new();
         let mut choices = self.choices();
         step(&mut choices, self.us_at(now), &mut grants);
-        let receivers: Vec<_> = grants
-            .iter()
-            .map(|grant| choices.waiters.get(&grant.request).cloned())
-            .collect();
+        let receivers: Vec<_> =
+            grants.iter().map(|grant| choices.waiters.get(&grant.request).cloned()).collect();
         drop(choices);
         let mut given = receivers.into_iter().zip(grants).peekable();
         while let Some((receiver, grant)) = given.next() {

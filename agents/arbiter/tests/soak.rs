@@ -33,17 +33,8 @@ fn under_load_and_faults_every_reply_belongs_to_its_request() {
     let counts = &report.counts;
     for beside in [&report.redis, &report.mysql] {
         let beside = beside.as_ref().unwrap();
-        assert!(
-            beside.counts.checked > 100 && beside.kills > 0 && beside.hangs > 0,
-            "{report:#?}"
-        );
+        assert!(beside.counts.checked > 100 && beside.kills > 0 && beside.hangs > 0, "{report:#?}");
     }
-    assert!(
-        counts.stalled > 10 && counts.read_slowly > 10,
-        "{report:#?}"
-    );
-    assert!(
-        report.counts.misused > 100 && report.counts.spoilt() > 0,
-        "{report:#?}"
-    );
+    assert!(counts.stalled > 10 && counts.read_slowly > 10, "{report:#?}");
+    assert!(report.counts.misused > 100 && report.counts.spoilt() > 0, "{report:#?}");
 }

@@ -59,11 +59,7 @@ impl HandshakeLimiter {
         state.last_id += 1;
         let id = state.last_id;
         let (sender, stay) = oneshot::channel();
-        let handshake = Handshake {
-            id,
-            address,
-            _stay: sender,
-        };
+        let handshake = Handshake { id, address, _stay: sender };
         let is_known = state.known.contains(&address);
         let waiting = match is_known {
             true => &mut state.friends,
@@ -72,11 +68,7 @@ impl HandshakeLimiter {
         waiting.make_room(address);
         waiting.0.push(handshake);
         drop(state);
-        Place {
-            limiter: self.clone(),
-            id,
-            stay,
-        }
+        Place { limiter: self.clone(), id, stay }
     }
 
     /// Notes that somebody at this address has shown a good certificate.

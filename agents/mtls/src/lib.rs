@@ -58,9 +58,7 @@ impl Files {
     pub fn acceptor(&self, table: &str) -> Result<TlsAcceptor, BadFiles> {
         let bad = |key: &str, file: &Path, expected: &str, got: &dyn Display| {
             let file = file.display();
-            BadFiles(format!(
-                "{table}.{key}: {file}: expected {expected} (got {got})"
-            ))
+            BadFiles(format!("{table}.{key}: {file}: expected {expected} (got {got})"))
         };
         let chain = |key: &str, file: &Path| -> Result<Vec<CertificateDer<'static>>, BadFiles> {
             let read = CertificateDer::pem_file_iter(file)
@@ -74,9 +72,7 @@ impl Files {
         let no_authority = |got: &dyn Display| bad("ca", &self.ca, "an authority", got);
         let mut roots = RootCertStore::empty();
         for certificate in chain("ca", &self.ca)? {
-            roots
-                .add(certificate)
-                .map_err(|error| no_authority(&error))?;
+            roots.add(certificate).map_err(|error| no_authority(&error))?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clients =
@@ -93,9 +89,7 @@ impl Files {
             .with_single_cert(cert, key)
             .map_err(|error| {
                 let (cert, key) = (self.cert.display(), self.key.display());
-                BadFiles(format!(
-                    "{table}: expected {key} to be the key of {cert} (got {error})"
-                ))
+                BadFiles(format!("{table}: expected {key} to be the key of {cert} (got {error})"))
             })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))

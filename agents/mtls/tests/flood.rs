@@ -42,11 +42,7 @@ impl Attacker {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        Attacker {
-            over,
-            opened,
-            thread: Some(thread),
-        }
+        Attacker { over, opened, thread: Some(thread) }
     }
 }
 
@@ -78,11 +74,7 @@ async fn hundreds_of_connections_that_say_nothing_do_not_keep_the_runner_out() {
     // The last one shares the runner's address.
     let from = [2, 3, 4, 1].map(|last| Ipv4Addr::new(127, 0, 0, last));
     let attackers = from.map(|from| Attacker::start(from, at));
-    let opened = || {
-        attackers
-            .each_ref()
-            .map(|one| one.opened.load(Ordering::Relaxed))
-    };
+    let opened = || attackers.each_ref().map(|one| one.opened.load(Ordering::Relaxed));
     timeout(Duration::from_secs(60), async {
         while opened().iter().sum::<usize>() < 2 * FROM_ONE_ADDRESS {
             sleep(Duration::from_millis(10)).await;

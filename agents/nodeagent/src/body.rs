@@ -29,10 +29,7 @@ async fn whole(request: Request, next: Next, limit: Duration) -> Response {
         ),
         Err(_) => refuse(
             StatusCode::REQUEST_TIMEOUT,
-            format!(
-                "the whole body was expected within {} s",
-                limit.as_secs_f64()
-            ),
+            format!("the whole body was expected within {} s", limit.as_secs_f64()),
         ),
     }
 }
@@ -71,15 +68,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_does_not_come_whole_in_time_or_is_too_large_ends_the_connection() {
-        for (length, body, status) in [
-            (10, "half.".to_owned(), "408"),
-            (65_537, "x".repeat(65_537), "413"),
-        ] {
+        for (length, body, status) in
+            [(10, "half.".to_owned(), "408"), (65_537, "x".repeat(65_537), "413")]
+        {
             let answer = sent(length, &body).await;
-            assert!(
-                answer.starts_with(&format!("HTTP/1.1 {status} ")),
-                "{answer}"
-            );
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
             assert!(answer.contains("connection: close"), "{answer}");
         }
     }

@@ -62,15 +62,9 @@ pub fn findings(asked: &[Asked], booked: &Booked) -> Findings {
         *made.entry(row.request).or_default() += 1;
     }
     let twice = made.values().filter(|count| **count > 1).count();
-    let mut found = Findings {
-        twice,
-        ..Findings::default()
-    };
+    let mut found = Findings { twice, ..Findings::default() };
     for one in asked.iter().filter(|one| !one.method.is_read()) {
-        let request = Request {
-            client: one.id,
-            number: one.number,
-        };
+        let request = Request { client: one.id, number: one.number };
         let is_made = made.remove(&request).is_some();
         // Of a call that was given up or went wrong the client knows nothing: made or not.
         if one.outcome == "ok" {
@@ -116,23 +110,11 @@ mod tests {
     const CLIENT: i32 = 7;
 
     fn asked(number: i64, method: Method, outcome: &str) -> Asked {
-        Asked {
-            id: CLIENT,
-            number,
-            method,
-            outcome: outcome.to_owned(),
-        }
+        Asked { id: CLIENT, number, method, outcome: outcome.to_owned() }
     }
 
     fn row(number: i64, what: &str) -> Row {
-        Row {
-            request: Request {
-                client: CLIENT,
-                number,
-            },
-            what: what.to_owned(),
-            lot: 3,
-        }
+        Row { request: Request { client: CLIENT, number }, what: what.to_owned(), lot: 3 }
     }
 
     /// A car that entered lot 3, went up and down again, and left.
@@ -144,30 +126,16 @@ mod tests {
             Method::MoveDownLevel,
             Method::ExitLot,
         ];
-        let told = (0..)
-            .zip(methods)
-            .map(|(number, method)| asked(number, method, "ok"));
+        let told = (0..).zip(methods).map(|(number, method)| asked(number, method, "ok"));
         let rows = [(0, "enter"), (1, "up"), (3, "down"), (4, "exit")];
-        let rows = rows
-            .iter()
-            .map(|(number, what)| row(*number, what))
-            .collect();
-        (
-            told.collect(),
-            Booked {
-                rows,
-                cars: Vec::new(),
-            },
-        )
+        let rows = rows.iter().map(|(number, what)| row(*number, what)).collect();
+        (told.collect(), Booked { rows, cars: Vec::new() })
     }
 
     #[test]
     fn changes_that_were_made_once_leave_nothing_to_say() {
         let (asked, booked) = sound();
-        let expected = Findings {
-            changes: 4,
-            ..Findings::default()
-        };
+        let expected = Findings { changes: 4, ..Findings::default() };
         assert_eq!(findings(&asked, &booked), expected);
     }
 
@@ -212,10 +180,7 @@ mod tests {
     fn a_call_that_was_given_up_may_have_been_made_or_not() {
         let (mut told, booked) = sound();
         told[4] = asked(4, Method::ExitLot, "gave_up");
-        let expected = Findings {
-            changes: 3,
-            ..Findings::default()
-        };
+        let expected = Findings { changes: 3, ..Findings::default() };
         assert_eq!(findings(&told, &booked), expected);
     }
 }

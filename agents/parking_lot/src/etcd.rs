@@ -53,10 +53,8 @@ impl Etcd {
         asked: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Status> {
         let late = |_| Status::deadline_exceeded("expected an answer of etcd within 2 s");
-        let answer = tokio::time::timeout(LIMIT, asked)
-            .await
-            .map_err(late)
-            .and_then(|answer| answer);
+        let answer =
+            tokio::time::timeout(LIMIT, asked).await.map_err(late).and_then(|answer| answer);
         if answer.is_err() {
             self.asked.fetch_add(1, Ordering::Relaxed);
         }
@@ -65,10 +63,7 @@ impl Etcd {
 
     /// All keys that begin with `prefix`, the oldest first, and the revision of that.
     pub async fn list(&self, prefix: &str) -> Result<(Vec<KeyValue>, i64), Status> {
-        let range = RangeRequest {
-            key: prefix.into(),
-            range_end: after(prefix),
-        };
+        let range = RangeRequest { key: prefix.into(), range_end: after(prefix) };
         let mut client = KvClient::new(self.channel());
         let answer = self.within(client.range(range)).await?;
         let mut found = answer.kvs;
@@ -82,13 +77,9 @@ impl Etcd {
         when: Vec<Compare>,
         then: Vec<Request>,
     ) -> Result<(bool, i64), Status> {
-        let operation = |request| RequestOp {
-            request: Some(request),
-        };
-        let transaction = TxnRequest {
-            compare: when,
-            success: then.into_iter().map(operation).collect(),
-        };
+        let operation = |request| RequestOp { request: Some(request) };
+        let transaction =
+            TxnRequest { compare: when, success: then.into_iter().map(operation).collect() };
         let mut client = KvClient::new(self.channel());
         let answer = self.within(client.txn(transaction)).await?;
         Ok((answer.succeeded, answer.header.unwrap_or_default().revision))
@@ -123,9 +114,7 @@ impl Etcd {
             range_end: after(prefix),
             start_revision: revision,
         };
-        let request = WatchRequest {
-            request_union: Some(RequestUnion::CreateRequest(create)),
-        };
+        let request = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         // etcd ends the watch where its client ends the stream of requests.
         let requests =
             tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
@@ -145,19 +134,12 @@ fn after(prefix: &str) -> Vec<u8> {
 
 /// Put this key; under a lease unless that is 0.
 pub fn put(key: &str, value: &str, lease: i64) -> Request {
-    Request::RequestPut(PutRequest {
-        key: key.into(),
-        value: value.into(),
-        lease,
-    })
+    Request::RequestPut(PutRequest { key: key.into(), value: value.into(), lease })
 }
 
 /// Delete this key.
 pub fn delete(key: &str) -> Request {
-    Request::RequestDeleteRange(DeleteRangeRequest {
-        key: key.into(),
-        range_end: Vec::new(),
-    })
+    Request::RequestDeleteRange(DeleteRangeRequest { key: key.into(), range_end: Vec::new() })
 }
 
 /// The key was last changed at this revision.

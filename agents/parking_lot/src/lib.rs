@@ -33,7 +33,6 @@ pub mod api {
 /// The kernel's monotonic clock [s]: one clock for all processes of a host, and Python's
 /// `time.monotonic()`. It can always be read.
 pub fn now_s() -> f64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(0.0, |time| {
-        time.tv_sec() as f64 + 1e-9 * time.tv_nsec() as f64
-    })
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .map_or(0.0, |time| time.tv_sec() as f64 + 1e-9 * time.tv_nsec() as f64)
 }

@@ -146,10 +146,7 @@ impl Options {
             "audit" => "--records --database ",
             other => return Err(Usage(format!("{parts} (got {other})"))),
         };
-        Ok(Self {
-            part: part.clone(),
-            flags: Flags::parse(rest.iter().cloned(), known)?,
-        })
+        Ok(Self { part: part.clone(), flags: Flags::parse(rest.iter().cloned(), known)? })
     }
 
     fn naming(&self) -> Result<Naming> {

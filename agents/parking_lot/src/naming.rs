@@ -45,10 +45,7 @@ pub struct Naming {
 impl Naming {
     /// As `by` sees it.
     pub fn new(etcd: Etcd, by: &str) -> Self {
-        Self {
-            etcd,
-            by: by.to_owned(),
-        }
+        Self { etcd, by: by.to_owned() }
     }
 
     /// The speaker.
@@ -59,10 +56,7 @@ impl Naming {
     /// The registered servers in the order of their registration, and the revision of that.
     pub async fn servers(&self) -> Result<(Vec<Server>, i64), Status> {
         let (found, revision) = self.etcd.list(SERVERS).await?;
-        Ok((
-            found.iter().map(|one| server_of(one, SERVERS)).collect(),
-            revision,
-        ))
+        Ok((found.iter().map(|one| server_of(one, SERVERS)).collect(), revision))
     }
 
     /// The primary, where one is named; it may be dead.
@@ -85,10 +79,7 @@ impl Naming {
     /// All servers that there should be.
     pub async fn members(&self) -> Result<Vec<String>, Status> {
         let (found, _) = self.etcd.list(MEMBERS).await?;
-        Ok(found
-            .iter()
-            .map(|one| server_of(one, MEMBERS).name)
-            .collect())
+        Ok(found.iter().map(|one| server_of(one, MEMBERS).name).collect())
     }
 
     /// A server that serves, and is primary if there is none; the revision is its incarnation.
@@ -137,11 +128,7 @@ impl Naming {
     /// Becomes the manager that acts, under this lease, unless another is; whether it is now.
     pub async fn lead(&self, lease: i64) -> Result<bool, Status> {
         let own = put(MANAGER, &self.by, lease);
-        Ok(self
-            .etcd
-            .transact(vec![is_missing(MANAGER)], vec![own])
-            .await?
-            .0)
+        Ok(self.etcd.transact(vec![is_missing(MANAGER)], vec![own]).await?.0)
     }
 
     /// A change that only the acting manager may make: one whose lease has ended changes nothing.
@@ -158,18 +145,11 @@ impl Naming {
     pub async fn note(&self, what: &str, server: &str) -> Result<(), Status> {
         let at_s = now_s();
         let by = &self.by;
-        let happened = Happened {
-            at_s,
-            what,
-            server,
-            by,
-        };
+        let happened = Happened { at_s, what, server, by };
         let value = serde_json::to_string(&happened)
             .map_err(|error| Status::internal(error.to_string()))?;
         let key = format!("{HISTORY}{at_s:018.6}-{by}-{what}");
-        self.etcd
-            .transact(Vec::new(), vec![put(&key, &value, 0)])
-            .await?;
+        self.etcd.transact(Vec::new(), vec![put(&key, &value, 0)]).await?;
         Ok(())
     }
 

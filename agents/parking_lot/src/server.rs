@@ -288,10 +288,7 @@ fn request_of(metadata: &MetadataMap) -> Result<Request, Status> {
     };
     let client = i32::try_from(number(CLIENT)?)
         .map_err(|_| Status::invalid_argument(format!("expected 32 bits in {CLIENT}")))?;
-    Ok(Request {
-        client,
-        number: number(NUMBER)?,
-    })
+    Ok(Request { client, number: number(NUMBER)? })
 }
 
 /// A database that does not answer may answer another server; a request that cannot be is refused

@@ -27,12 +27,8 @@ const SCHEMA: [&str; 4] = [
      KEY (client)) ENGINE=InnoDB",
 ];
 /// Number, lowest level, highest level, places: four lots, as in the paper.
-pub const LOTS: [(i32, i32, i32, i32); 4] = [
-    (1, 0, 3, 100),
-    (2, 0, 3, 100),
-    (3, 1, 4, 100),
-    (4, 1, 4, 100),
-];
+pub const LOTS: [(i32, i32, i32, i32); 4] =
+    [(1, 0, 3, 100), (2, 0, 3, 100), (3, 1, 4, 100), (4, 1, 4, 100)];
 
 /// Connections of a server.
 const CONNECTIONS_MAX: usize = 8;
@@ -127,9 +123,7 @@ impl Store {
                 .pool_opts(PoolOpts::default().with_constraints(limits))
                 .tcp_nodelay(true)
                 .prefer_socket(false);
-        let store = Self {
-            pool: Pool::new(options),
-        };
+        let store = Self { pool: Pool::new(options) };
         let mut connection = store.pool.get_conn().await?;
         for statement in SCHEMA {
             connection.query_drop(statement).await?;
@@ -170,9 +164,7 @@ impl Store {
         match (refusal.as_deref(), change) {
             _ if newest > got => Err(StoreError::Old { newest, got }),
             (Some("lot"), Change::Enter(lot)) => Err(StoreError::Lot(lot)),
-            (Some("inside"), _) => Err(StoreError::Car {
-                expected: "outside",
-            }),
+            (Some("inside"), _) => Err(StoreError::Car { expected: "outside" }),
             (Some(_), _) => Err(StoreError::Car { expected: "parked" }),
             (None, _) => {
                 let reply = reply.unwrap_or_default();
@@ -188,19 +180,13 @@ impl Store {
         for client in clients {
             let rows = "SELECT client, number, what, lot FROM ledger WHERE client = ? ORDER BY id";
             let found: Vec<(i32, i64, String, i32)> = connection.exec(rows, (client,)).await?;
-            booked
-                .rows
-                .extend(found.into_iter().map(|(client, number, what, lot)| Row {
-                    request: Request { client, number },
-                    what,
-                    lot,
-                }));
+            booked.rows.extend(found.into_iter().map(|(client, number, what, lot)| Row {
+                request: Request { client, number },
+                what,
+                lot,
+            }));
             let car = "SELECT client, lot, level FROM cars WHERE client = ?";
-            booked.cars.extend(
-                connection
-                    .exec::<(i32, i32, i32), _, _>(car, (client,))
-                    .await?,
-            );
+            booked.cars.extend(connection.exec::<(i32, i32, i32), _, _>(car, (client,)).await?);
         }
         Ok(booked)
     }
@@ -326,8 +312,6 @@ async fn with_room(connection: &mut impl Queryable, lot: i32) -> Result<Vec<i32>
 }
 
 async fn level(connection: &mut impl Queryable, client: i32) -> Result<i32, StoreError> {
-    let found = connection
-        .exec_first("SELECT level FROM cars WHERE client = ?", (client,))
-        .await?;
+    let found = connection.exec_first("SELECT level FROM cars WHERE client = ?", (client,)).await?;
     found.ok_or(StoreError::Car { expected: "parked" })
 }

@@ -19,11 +19,7 @@ pub struct Impossible {
 impl Impossible {
     /// From anything that can be shown.
     pub fn new(key: impl Into<String>, expected: impl Into<String>, got: impl ToString) -> Self {
-        Self {
-            key: key.into(),
-            expected: expected.into(),
-            got: got.to_string(),
-        }
+        Self { key: key.into(), expected: expected.into(), got: got.to_string() }
     }
 
     /// With the place of its table before the key.

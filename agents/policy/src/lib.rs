@@ -80,18 +80,11 @@ pub struct Grant {
 
 impl Grant {
     fn new(request: RequestId, server: ServerId) -> Self {
-        Self {
-            request,
-            server,
-            probes: false,
-        }
+        Self { request, server, probes: false }
     }
 
     fn probe(request: RequestId, server: ServerId) -> Self {
-        Self {
-            probes: true,
-            ..Self::new(request, server)
-        }
+        Self { probes: true, ..Self::new(request, server) }
     }
 }
 

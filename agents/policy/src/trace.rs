@@ -165,50 +165,21 @@ impl<'a> Step<'a> {
 
     /// Of [`Selector::hedge`].
     pub fn hedge(ask: &Ask<'a>) -> Self {
-        Self::Hedge {
-            request: ask.request,
-            exclude: ask.exclude.into(),
-            avoid: ask.avoid.into(),
-        }
+        Self::Hedge { request: ask.request, exclude: ask.exclude.into(), avoid: ask.avoid.into() }
     }
 
     /// Makes the call.
     pub fn apply(&self, now: TimeUs, selector: &mut Selector, grants: &mut Vec<Grant>) -> Answer {
         match self {
-            Self::Acquire {
-                request,
-                r,
-                probes,
-                exclude,
-                avoid,
-            } => {
-                let ask = Ask {
-                    probes: *probes,
-                    exclude,
-                    avoid,
-                    ..Ask::new(now, *request, *r)
-                };
+            Self::Acquire { request, r, probes, exclude, avoid } => {
+                let ask = Ask { probes: *probes, exclude, avoid, ..Ask::new(now, *request, *r) };
                 return selector.acquire(&ask, grants).into();
             }
-            Self::Again {
-                request,
-                server,
-                waits,
-            } => {
-                return selector
-                    .again(now, (*request, *server), *waits, grants)
-                    .into()
+            Self::Again { request, server, waits } => {
+                return selector.again(now, (*request, *server), *waits, grants).into()
             }
-            Self::Hedge {
-                request,
-                exclude,
-                avoid,
-            } => {
-                let ask = Ask {
-                    exclude,
-                    avoid,
-                    ..Ask::new(now, *request, 1)
-                };
+            Self::Hedge { request, exclude, avoid } => {
+                let ask = Ask { exclude, avoid, ..Ask::new(now, *request, 1) };
                 return Answer::Found(selector.hedge(&ask, grants));
             }
             Self::Cancel { request } => return Answer::Waited(selector.cancel(*request)),
@@ -271,12 +242,7 @@ fn check_guardrails(rules: &Guardrails) -> Result<(), Impossible> {
     let extra_load_max = rules.extra_load_max.unwrap_or(0.0);
     let ejection = rules.ejection.unwrap_or_default();
     in_range("extra_load_max", extra_load_max, 0.0..=f64::MAX, "")?;
-    in_range(
-        "extra_load_window_us",
-        rules.extra_load_window_us,
-        0..=TIME_MAX,
-        "",
-    )?;
+    in_range("extra_load_window_us", rules.extra_load_window_us, 0..=TIME_MAX, "")?;
     in_range("failure_share", ejection.failure_share, 0.0..=1.0, "")?;
     in_range("out_share_max", ejection.out_share_max, 0.0..=1.0, "")
 }

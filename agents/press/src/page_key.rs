@@ -20,18 +20,8 @@ mod tests {
         for key in ["page-1.html", "a/b_c/d.txt"] {
             assert!(is_key(key), "{key}");
         }
-        for key in [
-            "",
-            "/etc/passwd",
-            "../x",
-            "a/../b",
-            "a//b",
-            ".git",
-            "a/.b",
-            "a b",
-            "a\0",
-            "é",
-        ] {
+        for key in ["", "/etc/passwd", "../x", "a/../b", "a//b", ".git", "a/.b", "a b", "a\0", "é"]
+        {
             assert!(!is_key(key), "{key}");
         }
         assert!(!is_key(&"a".repeat(KEY_BYTES_MAX + 1)));

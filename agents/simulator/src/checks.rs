@@ -94,11 +94,7 @@ impl Tier {
             }
             if self.discipline != Discipline::ProcessorSharing {
                 let came = "first-come-first-served";
-                return Err(Impossible::new(
-                    at("quota"),
-                    "none with that discipline",
-                    came,
-                ));
+                return Err(Impossible::new(at("quota"), "none with that discipline", came));
             }
         }
         within(&at("pieces"), self.pieces as usize, 1, PIECES_MAX)?;
@@ -106,36 +102,18 @@ impl Tier {
         at_least_0(at("delay_s"), self.delay_s)?;
         at_least_0(at("card_s"), self.card_s)?;
         at_least_0(at("after_s"), self.after_s)?;
-        in_range(
-            at("hedge_percentile"),
-            self.hedge_percentile,
-            1.0..=99.9,
-            "",
-        )?;
+        in_range(at("hedge_percentile"), self.hedge_percentile, 1.0..=99.9, "")?;
         wire::guardrails::validate(&self.guardrails).map_err(|why| why.within(place))?;
         self.work.sampler(&at("work"))?;
-        in_range(
-            at("copies.correlated"),
-            self.copies.same_share(),
-            0.0..=1.0,
-            "",
-        )?;
+        in_range(at("copies.correlated"), self.copies.same_share(), 0.0..=1.0, "")?;
         match (&self.calls, last) {
             (None, true) => {}
             (Some(calls), false) => calls.check(&at("calls"))?,
             (None, false) => {
-                return Err(Impossible::new(
-                    at("calls"),
-                    "calls to the next tier",
-                    "none",
-                ))
+                return Err(Impossible::new(at("calls"), "calls to the next tier", "none"))
             }
             (Some(_), true) => {
-                return Err(Impossible::new(
-                    at("calls"),
-                    "none at the last tier",
-                    "some",
-                ))
+                return Err(Impossible::new(at("calls"), "none at the last tier", "some"))
             }
         }
         if let Some(neighbours) = &self.interference {
@@ -154,11 +132,7 @@ impl Tier {
         Policy::from_name(&self.policy).ok_or_else(|| {
             let names: Vec<_> = Policy::all().map(Policy::name).collect();
             let names = names.join(", ");
-            Impossible::new(
-                format!("{place}.policy"),
-                format!("one of {names}"),
-                &self.policy,
-            )
+            Impossible::new(format!("{place}.policy"), format!("one of {names}"), &self.policy)
         })
     }
 
@@ -175,11 +149,7 @@ impl Tier {
         }
         if fault.server() >= self.servers {
             let expected = format!("an index below {}", self.servers);
-            return Err(Impossible::new(
-                format!("{place}.server"),
-                expected,
-                fault.server(),
-            ));
+            return Err(Impossible::new(format!("{place}.server"), expected, fault.server()));
         }
         match fault {
             Fault::Limp { speed: slow, .. } => speed(&format!("{place}.speed"), *slow),
@@ -200,9 +170,5 @@ fn speed(place: &str, value: f64) -> Result<(), Impossible> {
     if value > 0.0 && value <= 1.0 {
         return Ok(());
     }
-    Err(Impossible::new(
-        place,
-        "a speed above 0 and at most 1",
-        value,
-    ))
+    Err(Impossible::new(place, "a speed above 0 and at most 1", value))
 }

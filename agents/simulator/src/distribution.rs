@@ -180,9 +180,9 @@ impl CountLaw {
     /// [`Impossible`] with the place under `place`.
     pub(crate) fn check(&self, place: &str) -> Result<(), Impossible> {
         match self {
-            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(
-                Impossible::new(format!("{place}.mean"), "a number of at least 1", mean),
-            ),
+            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => {
+                Err(Impossible::new(format!("{place}.mean"), "a number of at least 1", mean))
+            }
             Self::Empirical { values } => bounded(&format!("{place}.values"), values.len()),
             _ => Ok(()),
         }
@@ -258,18 +258,12 @@ pub(crate) fn stream(seed: u64, purpose: u64) -> SmallRng {
 
 fn chosen(chances: &[f64], rng: &mut SmallRng) -> usize {
     let at = rng.random::<f64>();
-    chances
-        .partition_point(|&up_to| up_to <= at)
-        .min(chances.len() - 1)
+    chances.partition_point(|&up_to| up_to <= at).min(chances.len() - 1)
 }
 
 fn weighed(weights: &[f64], value: impl Fn(usize) -> f64) -> f64 {
     let total: f64 = weights.iter().sum();
-    weights
-        .iter()
-        .enumerate()
-        .map(|(i, weight)| weight / total * value(i))
-        .sum()
+    weights.iter().enumerate().map(|(i, weight)| weight / total * value(i)).sum()
 }
 
 fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler, Impossible> {
@@ -294,11 +288,7 @@ fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler,
 fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Impossible> {
     bounded(place, weights.len())?;
     if weights.len() != parts {
-        return Err(Impossible::new(
-            place,
-            format!("{parts} weights"),
-            weights.len(),
-        ));
+        return Err(Impossible::new(place, format!("{parts} weights"), weights.len()));
     }
     for weight in weights {
         at_least_0(place, *weight)?;
@@ -316,11 +306,7 @@ fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Im
 
 fn bounded(place: &str, values: usize) -> Result<(), Impossible> {
     if values == 0 || values > VALUES_MAX {
-        return Err(Impossible::new(
-            place,
-            format!("1 to {VALUES_MAX} values"),
-            values,
-        ));
+        return Err(Impossible::new(place, format!("1 to {VALUES_MAX} values"), values));
     }
     Ok(())
 }
@@ -338,11 +324,7 @@ pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Im
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Impossible::new(
-        place,
-        "a finite number of at least 0",
-        value,
-    ))
+    Err(Impossible::new(place, "a finite number of at least 0", value))
 }
 
 #[cfg(test)]
@@ -355,25 +337,11 @@ mod tests {
         let laws = [
             TimeLaw::Deterministic { value_s: 2.0 },
             exponential.clone(),
-            TimeLaw::Gamma {
-                mean_s: 2.0,
-                cv2: 0.5,
-            },
-            TimeLaw::Lognormal {
-                mean_s: 3.0,
-                cv2: 2.0,
-            },
-            TimeLaw::Pareto {
-                mean_s: 2.0,
-                shape: 3.0,
-            },
-            TimeLaw::Empirical {
-                values_s: vec![1.0, 2.0, 6.0],
-            },
-            TimeLaw::Histogram {
-                edges_s: vec![0.0, 1.0, 3.0],
-                weights: vec![3.0, 1.0],
-            },
+            TimeLaw::Gamma { mean_s: 2.0, cv2: 0.5 },
+            TimeLaw::Lognormal { mean_s: 3.0, cv2: 2.0 },
+            TimeLaw::Pareto { mean_s: 2.0, shape: 3.0 },
+            TimeLaw::Empirical { values_s: vec![1.0, 2.0, 6.0] },
+            TimeLaw::Histogram { edges_s: vec![0.0, 1.0, 3.0], weights: vec![3.0, 1.0] },
             TimeLaw::Mixture {
                 weights: vec![1.0, 3.0],
                 laws: vec![exponential.clone(), exponential],
@@ -382,21 +350,14 @@ mod tests {
         let means = [2.0, 1.0, 2.0, 3.0, 2.0, 3.0, 0.875, 1.0];
         for (law, mean) in laws.iter().zip(means) {
             let sampler = law.sampler("work").unwrap();
-            assert!(
-                (law.mean_s() - mean).abs() < 1e-9,
-                "{law:?}: {}",
-                law.mean_s()
-            );
+            assert!((law.mean_s() - mean).abs() < 1e-9, "{law:?}: {}", law.mean_s());
             let mut rng = stream(1, 2);
             let drawn = (0..200_000).map(|_| sampler.draw(&mut rng)).sum::<f64>() / 200_000.0;
             assert!((drawn / mean - 1.0).abs() < 0.02, "{law:?}: {drawn}");
         }
         let (count, mut rng) = (CountLaw::Geometric { mean: 4.0 }, stream(3, 0));
-        let drawn = (0..200_000)
-            .map(|_| count.draw(&mut rng))
-            .map(f64::from)
-            .sum::<f64>()
-            / 200_000.0;
+        let drawn =
+            (0..200_000).map(|_| count.draw(&mut rng)).map(f64::from).sum::<f64>() / 200_000.0;
         assert!((drawn - 4.0).abs() < 0.05, "{drawn}");
     }
 }

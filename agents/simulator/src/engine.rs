@@ -78,9 +78,7 @@ impl<'a> Simulation<'a> {
         let tiers = (0..scenario.tiers.len()).map(|index| Tier::new(scenario, index));
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
         let count: usize = scenario.tiers.iter().map(|tier| tier.servers).sum();
-        let in_line = tiers
-            .iter()
-            .any(|tier| tier.sharing.running_max < usize::MAX);
+        let in_line = tiers.iter().any(|tier| tier.sharing.running_max < usize::MAX);
         let tier_of = scenario.tiers.iter().enumerate();
         let servers = scenario.tiers.iter().zip(&tiers);
         let servers = servers
@@ -93,9 +91,7 @@ impl<'a> Simulation<'a> {
             tiers,
             servers,
             lines: vec![Line::new(); if in_line { count } else { 0 }],
-            tier_of: tier_of
-                .flat_map(|(i, tier)| vec![i as u8; tier.servers])
-                .collect(),
+            tier_of: tier_of.flat_map(|(i, tier)| vec![i as u8; tier.servers]).collect(),
             cards_free_ns: vec![0; count],
             connections: Slab::new(),
             copies: Slab::new(),
@@ -107,9 +103,7 @@ impl<'a> Simulation<'a> {
             in_flight: 0,
             answered: 0,
             failed: 0,
-            each_s: scenario
-                .each
-                .then(|| vec![None; scenario.measured() as usize]),
+            each_s: scenario.each.then(|| vec![None; scenario.measured() as usize]),
             events: 0,
             measured_from_ns: 0,
         };
@@ -217,12 +211,7 @@ impl<'a> Simulation<'a> {
 
     /// It runs, or waits in line.
     fn copy_starts(&mut self, copy: u32) {
-        let Copy {
-            server,
-            work_ns,
-            pieces,
-            ..
-        } = self.copies[copy];
+        let Copy { server, work_ns, pieces, .. } = self.copies[copy];
         let work_ns = work_ns / f64::from(pieces);
         let index = server as usize;
         let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
@@ -280,9 +269,7 @@ impl<'a> Simulation<'a> {
             latency: self.batches.report(),
             failed: self.failed,
             each_s: self.each_s.clone(),
-            tiers: (0..self.tiers.len())
-                .map(|i| self.tier_report(i, measured_s))
-                .collect(),
+            tiers: (0..self.tiers.len()).map(|i| self.tier_report(i, measured_s)).collect(),
         }
     }
 
@@ -319,12 +306,8 @@ impl Source {
             Arrivals::Poisson { rate_per_s } => NS / rate_per_s,
             Arrivals::Recorded { .. } => 0.0,
         };
-        let mut source = Self {
-            rng: stream(scenario.seed, 1),
-            gap_ns,
-            next_ns: 0.0,
-            number: u64::MAX,
-        };
+        let mut source =
+            Self { rng: stream(scenario.seed, 1), gap_ns, next_ns: 0.0, number: u64::MAX };
         source.advance(scenario);
         source
     }

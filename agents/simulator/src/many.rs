@@ -30,11 +30,7 @@ pub fn read_input(text: &str) -> Result<Vec<Scenario>, Impossible> {
         return Ok(vec![Scenario::from_json(text)?]);
     }
     let list: List = serde_path_to_error::deserialize(value).map_err(|error| {
-        Impossible::new(
-            error.path().to_string(),
-            "a list of scenarios",
-            error.inner(),
-        )
+        Impossible::new(error.path().to_string(), "a list of scenarios", error.inner())
     })?;
     if list.scenarios.is_empty() || list.scenarios.len() > SCENARIOS_MAX {
         let expected = format!("1 to {SCENARIOS_MAX} scenarios");
@@ -71,18 +67,12 @@ pub fn simulate_all(
             });
         }
     });
-    let reports = reports
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let reports = reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     reports
         .into_iter()
         .map(|report| {
             report.unwrap_or_else(|| {
-                Err(Impossible::new(
-                    "scenario",
-                    "a report",
-                    "a thread that died",
-                ))
+                Err(Impossible::new("scenario", "a report", "a thread that died"))
             })
         })
         .collect()

@@ -90,11 +90,7 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
         let step = &recorded.step;
         let answer = step.apply(recorded.now_us, &mut selector, &mut grants);
         let given = grants.iter().map(|it| (it.request, it.server)).collect();
-        let replayed = Call {
-            answer,
-            grants: given,
-            ..recorded.clone()
-        };
+        let replayed = Call { answer, grants: given, ..recorded.clone() };
         done.compared += 1;
         done.grants += grants.len() as u64;
         if replayed == recorded {
@@ -143,14 +139,7 @@ struct Lines<'a, R> {
 
 impl<'a, R: BufRead> Lines<'a, R> {
     fn new(place: &'a str, trace: R) -> Self {
-        Self {
-            place,
-            trace,
-            line: String::new(),
-            number: 0,
-            calls: 0,
-            ended: Ended::Cut,
-        }
+        Self { place, trace, line: String::new(), number: 0, calls: 0, ended: Ended::Cut }
     }
 
     /// The settings of the first line.
@@ -168,8 +157,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
     fn call(&mut self, servers: usize) -> Result<Option<Call<'static>>, Impossible> {
         match self.next()? {
             Some(Line::Call(call)) => {
-                call.check(servers)
-                    .map_err(|error| self.impossible(error))?;
+                call.check(servers).map_err(|error| self.impossible(error))?;
                 self.calls += 1;
                 Ok(Some(call))
             }
@@ -211,8 +199,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
             return Err(self.refuse("a whole line", "the beginning of one"));
         }
         let read = serde_json::from_str(&self.line);
-        read.map(Some)
-            .map_err(|error| self.refuse("a line of a trace", error))
+        read.map(Some).map_err(|error| self.refuse("a line of a trace", error))
     }
 
     fn written(&self, line: &Line<'_>) -> Result<String, Impossible> {

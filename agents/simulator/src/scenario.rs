@@ -272,14 +272,9 @@ impl Scenario {
     pub fn from_json(text: &str) -> Result<Self, Impossible> {
         let mut json = serde_json::Deserializer::from_str(text);
         let scenario: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            Impossible::new(
-                error.path().to_string(),
-                "a scenario's keys and values",
-                error.inner(),
-            )
+            Impossible::new(error.path().to_string(), "a scenario's keys and values", error.inner())
         })?;
-        json.end()
-            .map_err(|error| Impossible::new("scenario", "one JSON object", error))?;
+        json.end().map_err(|error| Impossible::new("scenario", "one JSON object", error))?;
         scenario.check()?;
         Ok(scenario)
     }
@@ -300,10 +295,7 @@ impl Scenario {
             Arrivals::Poisson { .. } => u64::MAX,
         };
         let after = there.saturating_sub(self.warm_up());
-        self.requests
-            .map_or(if there == u64::MAX { 0 } else { after }, |asked| {
-                asked.min(after)
-            })
+        self.requests.map_or(if there == u64::MAX { 0 } else { after }, |asked| asked.min(after))
     }
 }
 

@@ -46,10 +46,7 @@ impl Tier {
     /// Tier `index` of a checked scenario.
     pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Impossible> {
         let spec = &scenario.tiers[index];
-        let before: usize = scenario.tiers[..index]
-            .iter()
-            .map(|tier| tier.servers)
-            .sum();
+        let before: usize = scenario.tiers[..index].iter().map(|tier| tier.servers).sum();
         let running_max = match spec.discipline {
             Discipline::ProcessorSharing => usize::MAX,
             Discipline::FirstComeFirstServed => (spec.cores as usize).max(1),
@@ -66,11 +63,7 @@ impl Tier {
                 ..Settings::new(spec.policy(&format!("tiers[{index}]"))?, spec.servers)
             }),
             grants: Vec::new(),
-            sharing: Sharing {
-                cores: spec.cores,
-                running_max,
-                pace: 1.0,
-            },
+            sharing: Sharing { cores: spec.cores, running_max, pace: 1.0 },
             cap: spec.quota.map(|quota| Cap {
                 period_ns: (quota.period_s * NS) as u64,
                 each_ns: spec.cores * quota.period_s * NS,
@@ -109,9 +102,7 @@ impl Tier {
 
     /// Calls of one request to the tier below.
     pub(crate) fn draw_calls(&mut self) -> u32 {
-        self.calls
-            .as_ref()
-            .map_or(0, |calls| calls.draw(&mut self.calls_rng))
+        self.calls.as_ref().map_or(0, |calls| calls.draw(&mut self.calls_rng))
     }
 
     /// The selector's name for a server.

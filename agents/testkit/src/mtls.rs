@@ -46,10 +46,7 @@ impl Authority {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = parameters.self_signed(&key).unwrap().pem();
-        Self {
-            issuer: Issuer::new(parameters, key),
-            pem,
-        }
+        Self { issuer: Issuer::new(parameters, key), pem }
     }
 
     /// Writes its certificate; the file.

@@ -46,12 +46,8 @@ const QUIET: Duration = Duration::from_secs(3);
 const QUIET_SAMPLES: usize = 11;
 const QUIET_STEP: Duration = Duration::from_millis(200);
 /// Checking clients by how they send.
-const STYLES: [(usize, Style); 4] = [
-    (16, style(16, false)),
-    (12, style(4, false)),
-    (12, style(1, false)),
-    (2, style(1, true)),
-];
+const STYLES: [(usize, Style); 4] =
+    [(16, style(16, false)), (12, style(4, false)), (12, style(1, false)), (2, style(1, true))];
 const MISUSING: usize = 2;
 const STALLING: usize = 2;
 const READING_SLOWLY: usize = 4;
@@ -74,10 +70,7 @@ const STRETCH_LEAST_S: u64 = 30;
 type Tallies = [Arc<Tally>; 3];
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
-    Style {
-        pipelined,
-        bytewise,
-    }
+    Style { pipelined, bytewise }
 }
 
 /// The settings of a soak.
@@ -195,9 +188,7 @@ impl Report {
         }
         if self.counts.checked < requests_least {
             let checked = self.counts.checked;
-            failures.push(format!(
-                "expected {requests_least} checked replies (got {checked})"
-            ));
+            failures.push(format!("expected {requests_least} checked replies (got {checked})"));
         }
         let (spoilt, most) = (self.counts.spoilt(), self.spoilt_most);
         if spoilt > most {
@@ -207,10 +198,7 @@ impl Report {
                  {spoilt}: {causes:?})"
             ));
         }
-        let beside = [
-            ("Redis", &self.redis, REDIS_SHARE),
-            ("MySQL", &self.mysql, MYSQL_SHARE),
-        ];
+        let beside = [("Redis", &self.redis, REDIS_SHARE), ("MySQL", &self.mysql, MYSQL_SHARE)];
         for (name, report, share) in beside {
             if let Some(report) = report {
                 failures.extend(report.failures(name, requests_least / share));
@@ -219,10 +207,7 @@ impl Report {
         for (place, name) in PROTOCOLS.iter().enumerate() {
             failures.extend(stalled(name, &self.rates_per_s(place)));
         }
-        if let Some(policy) = POLICIES
-            .iter()
-            .find(|name| !self.policies.contains_key(*name))
-        {
+        if let Some(policy) = POLICIES.iter().find(|name| !self.policies.contains_key(*name)) {
             failures.push(format!("the policy {policy} was never in force"));
         }
         if self.growth_percent > growth_percent_most {
@@ -304,9 +289,7 @@ fn beside(
 }
 
 fn joined<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
-    thread
-        .join()
-        .unwrap_or_else(|_| bail!("the clients panicked"))
+    thread.join().unwrap_or_else(|_| bail!("the clients panicked"))
 }
 
 fn block_on<T>(running: impl Future<Output = Result<T>>) -> Result<T> {
@@ -319,11 +302,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn behaviour(seed: u64) -> Behaviour {
-    Behaviour {
-        faults_per_mille: FAULTS_PER_MILLE,
-        stall: Duration::from_millis(900),
-        seed,
-    }
+    Behaviour { faults_per_mille: FAULTS_PER_MILLE, stall: Duration::from_millis(900), seed }
 }
 
 /// All clients, on a thread of their own, until the tally says stop.
@@ -384,10 +363,7 @@ async fn inject_faults(
             quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
             quiet_due += plan.settled;
             let seen = tally.checked.load(Relaxed);
-            eprintln!(
-                "soak: {} s, {seen} replies checked",
-                start.elapsed().as_secs()
-            );
+            eprintln!("soak: {} s, {seen} replies checked", start.elapsed().as_secs());
         }
     }
     quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
@@ -485,13 +461,7 @@ mod tests {
             ..Tally::default().counts()
         });
         let [http, redis, mysql] = counts;
-        let beside = |counts| {
-            Some(Beside {
-                counts,
-                kills: 1,
-                hangs: 1,
-            })
-        };
+        let beside = |counts| Some(Beside { counts, kills: 1, hangs: 1 });
         Report {
             seconds: 1_140.0,
             counts: http,
@@ -515,9 +485,7 @@ mod tests {
     /// Which protocols fail, by their names.
     fn failing(report: &Report) -> Vec<String> {
         let failures = report.failures(REQUESTS_LEAST, 5.0).into_iter();
-        failures
-            .map(|text| text.split(':').next().unwrap_or_default().to_owned())
-            .collect()
+        failures.map(|text| text.split(':').next().unwrap_or_default().to_owned()).collect()
     }
 
     #[test]

@@ -76,9 +76,7 @@ impl Threaded {
         address: SocketAddr,
         serve: impl FnOnce(TcpListener) -> F + Send + 'static,
     ) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Sets SO_REUSEADDR, so that a server can come back at once.
         let listener = std::net::TcpListener::bind(address);
         let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
@@ -97,11 +95,7 @@ impl Threaded {
                 }
             });
         })?;
-        Ok(Self {
-            address,
-            kill: Some(kill),
-            thread: Some(thread),
-        })
+        Ok(Self { address, kill: Some(kill), thread: Some(thread) })
     }
 }
 
@@ -126,11 +120,7 @@ pub struct Buffered {
 impl Buffered {
     /// Nothing was read yet.
     pub fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            input: Vec::new(),
-            used: 0,
-        }
+        Self { stream, input: Vec::new(), used: 0 }
     }
 
     /// True if everything that was read is used.
@@ -219,7 +209,5 @@ pub fn is_framed(head: &str) -> bool {
 
 /// The place at which `pattern` begins in `bytes`.
 pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
-    bytes
-        .windows(pattern.len())
-        .position(|window| window == pattern)
+    bytes.windows(pattern.len()).position(|window| window == pattern)
 }

@@ -30,11 +30,7 @@ pub enum Behaviour {
 
 /// A complete 200 with this body.
 pub fn ok(body: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// A complete 500.
@@ -56,10 +52,7 @@ impl Upstream {
 
     /// Two of the same behaviour.
     pub async fn pair(behaviour: Behaviour) -> [Self; 2] {
-        [
-            Self::start(behaviour.clone()).await,
-            Self::start(behaviour).await,
-        ]
+        [Self::start(behaviour.clone()).await, Self::start(behaviour).await]
     }
 
     pub fn start_at(address: SocketAddr, behaviour: Behaviour) -> Self {
@@ -69,12 +62,7 @@ impl Upstream {
         let server = Served::start_at(address, move |stream| {
             talk(stream, behaviour.clone(), its.clone(), seen.clone())
         });
-        Self {
-            address: server.address,
-            gate,
-            requests,
-            _server: server,
-        }
+        Self { address: server.address, gate, requests, _server: server }
     }
 
     /// Every request so far, head and body.
@@ -108,11 +96,8 @@ async fn talk(
 ) -> std::io::Result<()> {
     let mut buffer = vec![];
     loop {
-        let wanted = if matches!(behaviour, Behaviour::Early(_)) {
-            head_length
-        } else {
-            message_length
-        };
+        let wanted =
+            if matches!(behaviour, Behaviour::Early(_)) { head_length } else { message_length };
         let length = loop {
             if let Some(length) = wanted(&buffer) {
                 break length;
@@ -125,10 +110,7 @@ async fn talk(
             buffer.extend_from_slice(&bytes[..read]);
         };
         let request: Vec<u8> = buffer.drain(..length).collect();
-        requests
-            .lock()
-            .unwrap()
-            .push(String::from_utf8_lossy(&request).into_owned());
+        requests.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
         let is_head = request.starts_with(b"HEAD ");
         match &behaviour {
             Behaviour::Reply(reply) if is_head => {
@@ -166,11 +148,7 @@ fn message_length(bytes: &[u8]) -> Option<usize> {
 
 /// Up to the end of the trailers; good for bodies that hold no line of a single 0 themselves.
 fn chunks_length(body: &[u8]) -> Option<usize> {
-    let last = if body.starts_with(b"0\r\n") {
-        0
-    } else {
-        find(body, b"\r\n0\r\n")? + 2
-    };
+    let last = if body.starts_with(b"0\r\n") { 0 } else { find(body, b"\r\n0\r\n")? + 2 };
     // The line feed before the trailers' end is that of the last line, be it the size's.
     head_length(&body[last..]).map(|end| last + end)
 }

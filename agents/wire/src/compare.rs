@@ -152,12 +152,8 @@ mod tests {
         let cases: [(&str, Spoil); 4] = [
             ("bytes_max", |of| of.bytes_max = 0),
             ("bytes_max", |of| of.bytes_max = BYTES_MAX_MOST + 1),
-            ("ignored_fields[10]", |of| {
-                of.ignored_fields.push("Date".into())
-            }),
-            ("ignored_fields", |of| {
-                of.ignored_fields = vec!["a".into(); 65]
-            }),
+            ("ignored_fields[10]", |of| of.ignored_fields.push("Date".into())),
+            ("ignored_fields", |of| of.ignored_fields = vec!["a".into(); 65]),
         ];
         for (key, spoil) in cases {
             let mut bad = Compare::default();

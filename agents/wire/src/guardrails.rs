@@ -77,12 +77,7 @@ pub fn validate(wanted: &Guardrails) -> Result<(), Impossible> {
 
 fn check(wanted: &Guardrails) -> Result<(), Impossible> {
     let extra = wanted.extra_load_max.unwrap_or(0.0);
-    in_range(
-        "extra_load_max",
-        extra,
-        0.0..=1_000.0,
-        " extra replicas per request",
-    )?;
+    in_range("extra_load_max", extra, 0.0..=1_000.0, " extra replicas per request")?;
     for (key, ms) in [
         ("extra_load_window_ms", wanted.extra_load_window_ms),
         ("failure_window_ms", wanted.failure_window_ms),

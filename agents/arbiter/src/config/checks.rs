@@ -40,7 +40,7 @@ impl Config {
             Protocol::Memcached => (1, " with memcached"),
             _ => (THREADS_MAX, ""),
         };
-        #[rustfmt::skip] // a table
+        let per_address_max = self.pinned_per_address_max.unwrap_or(1);
         let bounds = [
             ("servers", self.servers.len() as u64, 1, SERVERS_MAX, " [[servers]] tables"),
             ("replicas", self.replicas as u64, 1, replicas_max as u64, of_replicas),
@@ -55,7 +55,7 @@ impl Config {
             ("client_kib_per_s_min", self.client_kib_per_s_min, 1, CLIENT_KIB_PER_S_MAX, " KiB/s"),
             ("streaming_ms_max", self.streaming_ms_max, 1, 60 * MINUTE_MS, " ms"),
             ("pinned_max", self.pinned_max as u64, 0, PINNED_MAX, ""),
-            ("pinned_per_address_max", self.pinned_per_address_max.unwrap_or(1) as u64, 1, PINNED_MAX, ""),
+            ("pinned_per_address_max", per_address_max as u64, 1, PINNED_MAX, ""),
             ("pinned_idle_ms", self.pinned_idle_ms, 1, 24 * 60 * MINUTE_MS, " ms"),
             ("trace_lines_max", self.trace_lines_max, 1, TRACE_LINES_MAX, ""),
         ];
@@ -81,30 +81,14 @@ impl Config {
         if self.redis.is_some() && self.protocol != Protocol::Redis {
             return refuse("redis", "no [redis] table with another protocol", "one");
         }
-        if let Some(path) = self
-            .streamed_paths
-            .iter()
-            .find(|path| !path.starts_with('/'))
-        {
-            return refuse(
-                "streamed_paths",
-                "paths that begin with '/'",
-                format!("{path:?}"),
-            );
+        if let Some(path) = self.streamed_paths.iter().find(|path| !path.starts_with('/')) {
+            return refuse("streamed_paths", "paths that begin with '/'", format!("{path:?}"));
         }
         if !self.streamed_paths.is_empty() && self.protocol != Protocol::Http {
-            return refuse(
-                "streamed_paths",
-                "none with another protocol than http",
-                "some",
-            );
+            return refuse("streamed_paths", "none with another protocol than http", "some");
         }
         if self.memcached.is_some() && self.protocol != Protocol::Memcached {
-            return refuse(
-                "memcached",
-                "no [memcached] table with another protocol",
-                "one",
-            );
+            return refuse("memcached", "no [memcached] table with another protocol", "one");
         }
         self.validate_mysql()
     }
@@ -124,11 +108,7 @@ impl Config {
             } else {
                 continue;
             };
-            return refuse(
-                format!("servers[{place}].name"),
-                expected,
-                format!("{name:?}"),
-            );
+            return refuse(format!("servers[{place}].name"), expected, format!("{name:?}"));
         }
         Ok(())
     }
@@ -139,18 +119,12 @@ impl Config {
             (Protocol::Mysql, Some(mysql))
                 if mysql.user.is_empty() || mysql.user.contains('\0') =>
             {
-                (
-                    "a user name in mysql.user",
-                    "an empty one, or one with a zero byte",
-                )
+                ("a user name in mysql.user", "an empty one, or one with a zero byte")
             }
             (Protocol::Mysql, Some(mysql))
                 if !PACKET_BYTES_MAX.contains(&mysql.packet_bytes_max) =>
             {
-                (
-                    "1 MiB to 1 GiB in mysql.packet_bytes_max",
-                    "less or more than that",
-                )
+                ("1 MiB to 1 GiB in mysql.packet_bytes_max", "less or more than that")
             }
             (Protocol::Mysql, Some(_)) | (_, None) => return Ok(()),
             (_, Some(_)) => ("no [mysql] table with another protocol", "one"),
@@ -175,11 +149,7 @@ pub fn may_compare(
     } else {
         return Ok(());
     };
-    refuse(
-        "compare.mode",
-        expected,
-        format!("{:?}", wanted.mode).to_lowercase(),
-    )
+    refuse("compare.mode", expected, format!("{:?}", wanted.mode).to_lowercase())
 }
 
 pub(super) fn refuse(

@@ -26,12 +26,7 @@ pub struct HealthCheck {
 
 impl Default for HealthCheck {
     fn default() -> Self {
-        Self {
-            interval_ms: 2_000,
-            timeout_ms: 1_000,
-            rise: 2,
-            fall: 3,
-        }
+        Self { interval_ms: 2_000, timeout_ms: 1_000, rise: 2, fall: 3 }
     }
 }
 

@@ -76,10 +76,7 @@ impl Key {
 impl Default for Key {
     /// The character set of a probe: utf8mb4_general_ci.
     fn default() -> Self {
-        Self {
-            flags: FOUND_ROWS,
-            collation: 45,
-        }
+        Self { flags: FOUND_ROWS, collation: 45 }
     }
 }
 
@@ -142,29 +139,14 @@ pub fn handshake_response(payload: &[u8]) -> Result<HandshakeResponse, &'static 
         return Err("TLS is not offered by the arbiter; connect without it");
     }
     let user = fields.until_zero().ok_or(SHORT)?.to_vec();
-    let length = if flags & PLUGIN_AUTH_LENENC == 0 {
-        fields.integer(1)
-    } else {
-        fields.lenenc()
-    };
+    let length = if flags & PLUGIN_AUTH_LENENC == 0 { fields.integer(1) } else { fields.lenenc() };
     let length = usize::try_from(length.ok_or(SHORT)?).map_err(|_| SHORT)?;
     let token = fields.bytes(length).ok_or(SHORT)?.to_vec();
     let mut text = |flag| (flags & flag != 0).then(|| fields.until_zero()).flatten();
-    let database = text(CONNECT_WITH_DB)
-        .filter(|name| !name.is_empty())
-        .map(<[u8]>::to_vec);
+    let database = text(CONNECT_WITH_DB).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
     let plugin = text(PLUGIN_AUTH).map(<[u8]>::to_vec);
-    let key = Key {
-        flags: flags & PASSED_ON,
-        collation,
-    };
-    Ok(HandshakeResponse {
-        key,
-        user,
-        token,
-        database,
-        plugin,
-    })
+    let key = Key { flags: flags & PASSED_ON, collation };
+    Ok(HandshakeResponse { key, user, token, database, plugin })
 }
 
 /// Asks a client for a proof by this method.
@@ -210,13 +192,7 @@ pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
     fields.bytes(2 + 2 + 1 + 10)?;
     nonce.extend_from_slice(fields.until_zero()?);
     let plugin = fields.until_zero().unwrap_or(fields.0);
-    Some(ServerGreeting {
-        version,
-        thread,
-        collation,
-        nonce,
-        method: Method::named(plugin),
-    })
+    Some(ServerGreeting { version, thread, collation, nonce, method: Method::named(plugin) })
 }
 
 /// The arbiter's answer to a server's greeting.
@@ -238,11 +214,7 @@ pub struct LogIn<'a> {
 impl LogIn<'_> {
     /// As a packet's payload.
     pub fn payload(&self) -> Vec<u8> {
-        let with_database = if self.database.is_some() {
-            CONNECT_WITH_DB
-        } else {
-            0
-        };
+        let with_database = if self.database.is_some() { CONNECT_WITH_DB } else { 0 };
         let mut payload = Vec::with_capacity(128);
         payload.put_u32_le(ALWAYS | self.key.flags | with_database);
         payload.put_u32_le(self.packet_bytes_max);
@@ -299,10 +271,7 @@ mod tests {
             nonce: Vec::new(),
             method: None,
         };
-        let key = |collation| Key {
-            flags: 0,
-            collation,
-        };
+        let key = |collation| Key { flags: 0, collation };
         assert!(greeting(b"8.0.36").reset_restores(key(255)));
         assert!(!greeting(b"8.0.36").reset_restores(key(45)));
         assert!(greeting(b"5.5.5-10.11.6-MariaDB").reset_restores(key(45)));
@@ -310,10 +279,7 @@ mod tests {
 
     #[test]
     fn a_login_is_read_back_and_every_cut_of_it_refused() {
-        let key = Key {
-            flags: FOUND_ROWS,
-            collation: 33,
-        };
+        let key = Key { flags: FOUND_ROWS, collation: 33 };
         let payload = LogIn {
             key,
             user: b"wiki",
@@ -331,10 +297,7 @@ mod tests {
         assert_eq!(response.database.as_deref(), Some(&b"db"[..]));
         assert_eq!(response.plugin.as_deref(), Some(Method::Native.name()));
         for length in 0..32 + 5 + 21 {
-            assert!(
-                handshake_response(&payload[..length]).is_err(),
-                "cut to {length}"
-            );
+            assert!(handshake_response(&payload[..length]).is_err(), "cut to {length}");
         }
     }
 

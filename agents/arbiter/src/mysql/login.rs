@@ -29,10 +29,7 @@ pub struct Login {
 /// Logs a client in; none where it went away or was refused (it has been told).
 pub async fn log_in(pool: &ServerPool, client: &mut Conn) -> Option<Login> {
     let like = pool.greeting().await;
-    timeout(LOGIN_TIME_MAX, prove(pool, client, &like))
-        .await
-        .ok()
-        .flatten()
+    timeout(LOGIN_TIME_MAX, prove(pool, client, &like)).await.ok().flatten()
 }
 
 async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> Option<Login> {
@@ -66,11 +63,7 @@ async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> O
     }
     let expected = method.token(account.password.as_bytes(), &nonce);
     // libmysql and others send a single zero byte for no password when asked to switch.
-    let given: &[u8] = if response.token == [0] {
-        &[]
-    } else {
-        &response.token
-    };
+    let given: &[u8] = if response.token == [0] { &[] } else { &response.token };
     // Both are always compared, so that the time does not tell which was wrong.
     let user_fits = is_equal(account.user.as_bytes(), &response.user);
     if !(is_equal(&expected, given) & user_fits) {

@@ -16,10 +16,8 @@ fn admin_tls(ca: &Path, cert: &Path, key: &Path) -> String {
 }
 
 async fn guarded(authority: &Authority) -> (Running, TempDir) {
-    let (one, folder) = (
-        Upstream::start(Behaviour::Reply(ok("one"))).await,
-        tempfile::tempdir().unwrap(),
-    );
+    let (one, folder) =
+        (Upstream::start(Behaviour::Reply(ok("one"))).await, tempfile::tempdir().unwrap());
     let (cert, key) = authority.server("127.0.0.1").write(folder.path(), "server");
     let tls = admin_tls(&authority.write(folder.path()), &cert, &key);
     let arbiter = start(&(settings("http", "tad", 1, 1) + &tls), &[one.address]).await;
@@ -42,11 +40,7 @@ async fn only_a_client_of_the_authority_is_let_in() {
     let (arbiter, _folder) = guarded(&authority).await;
     let good = authority.client();
     // A server's certificate is for serving, not for control.
-    let wrong = [
-        None,
-        Some(stranger.client()),
-        Some(authority.server("web-1")),
-    ];
+    let wrong = [None, Some(stranger.client()), Some(authority.server("web-1"))];
     for own in &wrong {
         let refused = try_ask(&arbiter, &authority, own.as_ref()).await;
         assert!(refused.is_err(), "{refused:?}");
@@ -54,10 +48,7 @@ async fn only_a_client_of_the_authority_is_let_in() {
     let reply = try_ask(&arbiter, &authority, Some(&good)).await.unwrap();
     assert!(reply.ends_with("{\"alive\":1,\"servers\":1}"), "{reply}");
     let mut plain = TcpStream::connect(arbiter.admin).await.unwrap();
-    plain
-        .write_all(b"GET /v1/stats HTTP/1.1\r\nHost: a\r\n\r\n")
-        .await
-        .unwrap();
+    plain.write_all(b"GET /v1/stats HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut bytes = vec![];
     // An alert and the end, or a reset.
     let _ = plain.read_to_end(&mut bytes).await;
@@ -73,10 +64,7 @@ async fn who_says_nothing_holds_nobody_up_and_changes_are_made() {
         TcpStream::connect(arbiter.admin).await.unwrap(),
         TcpStream::connect(arbiter.admin).await.unwrap(),
     ];
-    let mut client = authority
-        .connect(arbiter.admin, "127.0.0.1", Some(&own))
-        .await
-        .unwrap();
+    let mut client = authority.connect(arbiter.admin, "127.0.0.1", Some(&own)).await.unwrap();
     let body = "{\"policy\":\"random\"}";
     let request = format!(
         "PUT /v1/policy HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
@@ -113,10 +101,7 @@ fn files_that_cannot_work_are_refused_with_their_key() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), said)
     };
-    let (ca, missing) = (
-        authority.write(folder.path()),
-        PathBuf::from("/dev/null/a.pem"),
-    );
+    let (ca, missing) = (authority.write(folder.path()), PathBuf::from("/dev/null/a.pem"));
     assert_eq!(check(&ca, &good.0, &good.1), (Some(0), String::new()));
     for (ca, cert, key, expected) in [
         (&ca, &missing, &other.1, "admin_tls.cert: /dev/null/a.pem"),

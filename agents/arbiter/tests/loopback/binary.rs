@@ -9,10 +9,7 @@ use crate::support::web::Connection;
 use testkit::hold::rss_kib_of;
 
 fn arbiter(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_arbiter")).args(arguments).output().unwrap()
 }
 
 #[test]
@@ -23,20 +20,14 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
     std::fs::write(path, "replicas = 1").unwrap();
     for (arguments, text) in [
         (&["--config", path, "--check"][..], "missing field"),
-        (
-            &["--config", "/dev/null/arbiter.toml"],
-            "/dev/null/arbiter.toml: cannot read",
-        ),
+        (&["--config", "/dev/null/arbiter.toml"], "/dev/null/arbiter.toml: cannot read"),
         (&["--confg", path], "unknown argument"),
         (&[], "expected --config FILE"),
     ] {
         let output = arbiter(arguments);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(
-            message.contains(text) && !message.contains("panicked"),
-            "{message}"
-        );
+        assert!(message.contains(text) && !message.contains("panicked"), "{message}");
     }
 }
 
@@ -67,10 +58,7 @@ fn a_taken_port_is_named() {
     let output = arbiter(&["--config", file.path().to_str().unwrap()]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{message}");
-    assert!(
-        message.contains(&address) && message.contains("taken"),
-        "{message}"
-    );
+    assert!(message.contains(&address) && message.contains("taken"), "{message}");
 }
 
 #[tokio::test]
@@ -123,10 +111,7 @@ async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
     let file = config("127.0.0.1:0", &one.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     let text = text.replace("replicas = 1", "replicas = 2");
-    let second = format!(
-        "[[servers]]\nname = \"web-2\"\naddress = \"{}\"\n",
-        two.address
-    );
+    let second = format!("[[servers]]\nname = \"web-2\"\naddress = \"{}\"\n", two.address);
     std::fs::write(file.path(), text + &second).unwrap();
     let program = Program::start(&file);
     let mut clients = vec![];

@@ -31,10 +31,7 @@ fn tier(check: &str) -> (Arc<Tier>, mpsc::UnboundedReceiver<Down>) {
 /// The results of checks, one after the other, and then `bad`; and how many there were.
 fn script(
     good: &'static [bool],
-) -> (
-    Arc<AtomicUsize>,
-    impl Fn(ServerId) -> Ready<bool> + Clone + Send + Sync + 'static,
-) {
+) -> (Arc<AtomicUsize>, impl Fn(ServerId) -> Ready<bool> + Clone + Send + Sync + 'static) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&asked);
     let says = move |_| {
@@ -79,9 +76,7 @@ async fn a_connection_is_the_check_and_no_client_is_spent() {
     let arbiter = start(&(settings + check), &[address]).await;
     listener.accept().await.unwrap();
     drop(listener);
-    arbiter
-        .until("its death", |stats| !stats.servers[0].alive)
-        .await;
+    arbiter.until("its death", |stats| !stats.servers[0].alive).await;
     assert_eq!(arbiter.stats().await.requests.received, 0);
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -93,7 +88,6 @@ async fn a_connection_is_the_check_and_no_client_is_spent() {
 #[test]
 fn checks_that_cannot_work_are_refused() {
     assert!(file("tcp", "").is_ok());
-    #[rustfmt::skip] // a table
     let table = [
         ("redis", "", "health_check: expected"),
         ("http", "", "health_check: expected"),

@@ -169,17 +169,12 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
         let got = number(&mut conn, &format!("SELECT {n} * 2")).await;
         assert_eq!(got, n * 2);
     }
-    conn.query_drop("SET group_concat_max_len = 4242")
-        .await
-        .unwrap();
+    conn.query_drop("SET group_concat_max_len = 4242").await.unwrap();
     let before = arbiter.at_rest().await;
     // A hedge whose server came when the answer was there was not sent. The setting went to the one
     // server, or to a second that was about to leave.
     let first_ones = before.replicas_sent + before.replicas_not_needed - before.guarded.hedges;
-    assert!(
-        (WARM_UP + 1..WARM_UP + 12).contains(&first_ones),
-        "{before:?}"
-    );
+    assert!((WARM_UP + 1..WARM_UP + 12).contains(&first_ones), "{before:?}");
     assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
     // There and back.
     for _ in 0..2 {

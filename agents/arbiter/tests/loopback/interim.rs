@@ -94,10 +94,7 @@ async fn interim_replies_reach_the_client_but_not_an_old_one() {
         let mut client = Connection::open(arbiter.clients).await;
         for _ in 0..2 {
             let hints = client.get("/").await;
-            assert_eq!(
-                (hints.status, hints.field("link").as_deref()),
-                (103, Some("</a>"))
-            );
+            assert_eq!((hints.status, hints.field("link").as_deref()), (103, Some("</a>")));
             assert_eq!(client.reply(false).await.unwrap().text(), "body");
         }
         let mut old = Connection::open(arbiter.clients).await;

@@ -25,11 +25,7 @@ impl Door {
         let late = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&late);
         let door = Served::start(move |client| pass(client, server, Arc::clone(&left)));
-        Self {
-            address: door.address,
-            late,
-            _server: door,
-        }
+        Self { address: door.address, late, _server: door }
     }
 }
 
@@ -84,10 +80,7 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
 async fn a_session_goes_on_where_another_server_takes_it_in_time() {
     let server = MariaDb::start().await;
     for (policy, replicas) in [("round-robin", 1), ("hedge", 2)] {
-        let doors = [
-            Door::of(server.address).await,
-            Door::of(server.address).await,
-        ];
+        let doors = [Door::of(server.address).await, Door::of(server.address).await];
         let addresses = doors.each_ref().map(|door| door.address);
         let arbiter = start(&settings("mysql", policy, replicas, 4), &addresses).await;
         let mut others = vec![];

@@ -17,10 +17,7 @@ const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'
 async fn errors_of_the_command_do_not_count_against_the_primary() {
     let servers = [Server::redis().await];
     let (arbiter, mut client) = session("redis", 1, &servers).await;
-    assert_eq!(
-        client.redis("XGROUP CREATE s g $ MKSTREAM").await,
-        "+OK\r\n"
-    );
+    assert_eq!(client.redis("XGROUP CREATE s g $ MKSTREAM").await, "+OK\r\n");
     for _ in 0..12 {
         let busy = client.redis("XGROUP CREATE s g $ MKSTREAM").await;
         assert!(busy.starts_with("-BUSYGROUP "), "{busy}");
@@ -35,12 +32,7 @@ async fn what_is_refused_is_refused_of_pinned_clients_too_and_in_its_place() {
     let servers = [Server::redis().await];
     let (_arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
-    for words in [
-        "SHUTDOWN",
-        "shutdown NOSAVE",
-        "REPLICAOF 127.0.0.1 1",
-        "DEBUG SEGFAULT",
-    ] {
+    for words in ["SHUTDOWN", "shutdown NOSAVE", "REPLICAOF 127.0.0.1 1", "DEBUG SEGFAULT"] {
         let refused = client.redis(words).await;
         assert!(refused.starts_with(NO_SUCH_COMMAND), "{words}: {refused}");
     }
@@ -79,10 +71,7 @@ async fn asking_who_one_is_takes_no_connection() {
     let mut one = Client::open(arbiter.clients).await;
     let mut two = Client::open(arbiter.clients).await;
     let ids = [one.redis("CLIENT ID").await, two.redis("client id").await];
-    assert!(
-        ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1],
-        "{ids:?}"
-    );
+    assert!(ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1], "{ids:?}");
     assert_eq!(one.redis("CLIENT ID").await, ids[0]);
     assert_eq!(one.redis("CLIENT GETNAME").await, "$-1\r\n");
     one.redis("CLIENT SETNAME me").await;

@@ -21,11 +21,7 @@ impl Sluice {
         let open = watch::Sender::new(true);
         let opened = open.subscribe();
         let way = Served::start(move |stream| pass(stream, server, opened.clone()));
-        Self {
-            address: way.address,
-            open,
-            _server: way,
-        }
+        Self { address: way.address, open, _server: way }
     }
 }
 
@@ -71,12 +67,7 @@ impl Lagging {
         })
         .await;
         sluice.open.send_replace(false);
-        Self {
-            primary,
-            replica,
-            sluice,
-            arbiter,
-        }
+        Self { primary, replica, sluice, arbiter }
     }
 
     /// Reads what was written until the replica was asked more than so often.
@@ -103,10 +94,7 @@ async fn a_client_s_reads_see_its_write_while_a_replica_lags_and_others_may_not(
         assert_eq!(client.redis("GET k").await, string("new"));
         of_others.push(other.redis("GET k").await);
     }
-    assert!(
-        of_others.contains(&string("old")),
-        "who has not written may read it"
-    );
+    assert!(of_others.contains(&string("old")), "who has not written may read it");
     // Also in one pipeline.
     let mut bytes = encode("SET k newer");
     bytes.extend(encode("GET k"));

@@ -49,9 +49,7 @@ async fn first_of<T: 'static>(mut tasks: JoinSet<T>) -> (T, JoinSet<T>) {
 
 async fn held_bytes(arbiter: &Running) -> usize {
     let metrics = get(arbiter.admin, "/metrics").await.text();
-    let line = metrics
-        .lines()
-        .find(|line| line.starts_with("arbiter_held_bytes"));
+    let line = metrics.lines().find(|line| line.starts_with("arbiter_held_bytes"));
     line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
@@ -78,10 +76,7 @@ async fn an_upload_that_is_passed_on_holds_its_token_for_a_bounded_time() {
         assert_eq!(get(arbiter.clients, "/").await.text(), "here");
         assert_eq!(slow.await.unwrap().status, 408);
         let seen = &arbiter.all_free().await.servers[0];
-        assert!(
-            seen.alive && seen.errors == 0,
-            "it is not the server's fault"
-        );
+        assert!(seen.alive && seen.errors == 0, "it is not the server's fault");
     }
 }
 

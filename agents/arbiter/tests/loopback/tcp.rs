@@ -23,10 +23,7 @@ impl Echo {
 
     async fn start_at(address: SocketAddr, name: &'static str) -> Self {
         let server = Served::start_at(address, move |stream| echo(stream, name));
-        Self {
-            address: server.address,
-            _server: server,
-        }
+        Self { address: server.address, _server: server }
     }
 }
 
@@ -70,10 +67,7 @@ async fn bytes_pass_in_both_directions_and_either_may_end_first() {
     let ended = |stats: &wire::arbiter::Stats| stats.tokens.in_use == 0;
     let stats = arbiter.until("the connection's end", ended).await;
     let requests = stats.requests;
-    assert_eq!(
-        (requests.received, requests.answered, requests.failed),
-        (1, 1, 0)
-    );
+    assert_eq!((requests.received, requests.answered, requests.failed), (1, 1, 0));
     assert_eq!((stats.servers[0].requests, stats.servers[0].wins), (1, 1));
     assert_eq!(stats.servers[0].latency_count, 1);
 }

@@ -27,9 +27,8 @@ const DELAY_SHARE_MIN: f64 = 0.9;
 const OF: Parameter = Parameter::string("of", "which I/Os it meets")
     .one_of(&["all", "read", "write", "fsync"])
     .or(Default::Text("all"));
-pub const SEED: Parameter = Parameter::integer("seed", "decides which of them")
-    .at_most(1e15)
-    .or(Default::Number(1.0));
+pub const SEED: Parameter =
+    Parameter::integer("seed", "decides which of them").at_most(1e15).or(Default::Number(1.0));
 /// An asked harm to I/Os of a kind, drawn by a seed.
 pub struct Asked {
     harm: Harm,
@@ -74,17 +73,13 @@ impl DiskIo for Full {
         .at_least(0.0)
         .at_most(1e6)
         .or(Default::Number(0.0))];
-    const DOSE: Scale = Scale {
-        unit: "writes",
-        how: "writes that got ENOSPC, counted by the pass-through",
-    };
+    const DOSE: Scale =
+        Scale { unit: "writes", how: "writes that got ENOSPC, counted by the pass-through" };
     type Parameters = FullParameters;
 
     fn asked(parameters: &FullParameters) -> Asked {
         Asked {
-            harm: Harm::Full {
-                bytes: (parameters.free_mb * 1e6) as u64,
-            },
+            harm: Harm::Full { bytes: (parameters.free_mb * 1e6) as u64 },
             of: Of::All,
             seed: 0,
         }
@@ -123,11 +118,7 @@ impl DiskIo for Error {
 
     fn asked(parameters: &ErrorParameters) -> Asked {
         let share = parameters.percent / 100.0;
-        Asked {
-            harm: Harm::Fail { share },
-            of: parameters.of,
-            seed: parameters.seed,
-        }
+        Asked { harm: Harm::Fail { share }, of: parameters.of, seed: parameters.seed }
     }
 
     fn reading(harm: &Harm, counts: &Counts) -> Reading {
@@ -199,18 +190,12 @@ impl DiskIo for Hang {
     const COMMANDS: &'static str =
         "the pass-through over the role's data folder: no answer to {of} I/Os";
     const PARAMETERS: &'static [Parameter] = &[OF];
-    const DOSE: Scale = Scale {
-        unit: "I/Os",
-        how: "I/Os that have not returned, counted by the pass-through",
-    };
+    const DOSE: Scale =
+        Scale { unit: "I/Os", how: "I/Os that have not returned, counted by the pass-through" };
     type Parameters = HangParameters;
 
     fn asked(parameters: &HangParameters) -> Asked {
-        Asked {
-            harm: Harm::Hang,
-            of: parameters.of,
-            seed: 0,
-        }
+        Asked { harm: Harm::Hang, of: parameters.of, seed: 0 }
     }
 
     fn reading(_harm: &Harm, counts: &Counts) -> Reading {
@@ -253,12 +238,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
             ));
         }
         let Asked { harm, of, seed } = D::asked(parameters);
-        Ok(IoFault {
-            id: id.into(),
-            of,
-            harm,
-            seed,
-        })
+        Ok(IoFault { id: id.into(), of, harm, seed })
     }
 
     fn inject(&self, machine: &Machine, record: &IoFault) -> Result<()> {
@@ -324,11 +304,7 @@ impl DoseReader for Counted {
 
 /// So many I/Os that it met, of which nobody said how many there should be: any is a bite.
 fn some(met: u64) -> Reading {
-    Reading {
-        measured: Some(met as f64),
-        bit: (met > 0).then_some(true),
-        ..Reading::default()
-    }
+    Reading { measured: Some(met as f64), bit: (met > 0).then_some(true), ..Reading::default() }
 }
 
 /// Of a delay: it bit if those that it held up and that went on waited about so long.
@@ -349,11 +325,7 @@ mod tests {
     #[test]
     fn a_delay_is_judged_by_those_that_went_on() {
         let bit = |went_on, waited_s| {
-            let counts = Counts {
-                went_on,
-                waited_s,
-                ..Counts::default()
-            };
+            let counts = Counts { went_on, waited_s, ..Counts::default() };
             delay(0.1, &counts).bit
         };
         assert_eq!(bit(0, 0.0), None);

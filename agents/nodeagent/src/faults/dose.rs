@@ -64,10 +64,7 @@ pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
 pub fn share_of_role(asked: f64, seen: f64, struck: f64) -> Reading {
     let found = share(asked, seen, struck);
     let bit = is_enough(asked * seen, struck).then_some(true);
-    Reading {
-        bit: found.bit.or(bit),
-        ..found
-    }
+    Reading { bit: found.bit.or(bit), ..found }
 }
 
 fn is_enough(expected: f64, struck: f64) -> bool {
@@ -129,11 +126,7 @@ pub fn duration_reader(
     until_s: Option<f64>,
     is_in_force: impl FnMut() -> Result<bool> + Send + 'static,
 ) -> Box<dyn DoseReader> {
-    Box::new(States {
-        lasted: Lasted::default(),
-        until_s,
-        is_in_force,
-    })
+    Box::new(States { lasted: Lasted::default(), until_s, is_in_force })
 }
 
 impl<F: FnMut() -> Result<bool> + Send> DoseReader for States<F> {
@@ -170,10 +163,7 @@ impl Load {
     /// was asked is nothing to blame.
     fn reading(&self, asked: Option<f64>) -> Reading {
         let (Some(began), Some((ended, _))) = (self.first, self.last) else {
-            return Reading {
-                asked,
-                ..Reading::default()
-            };
+            return Reading { asked, ..Reading::default() };
         };
         let seconds = (ended - began).as_secs_f64();
         let measured = (seconds >= SECONDS_MIN).then(|| self.gained / seconds);
@@ -199,11 +189,7 @@ pub fn rate_reader(
     asked: Option<f64>,
     count: impl FnMut() -> Result<f64> + Send + 'static,
 ) -> Box<dyn DoseReader> {
-    Box::new(Loads {
-        load: Load::default(),
-        asked,
-        count,
-    })
+    Box::new(Loads { load: Load::default(), asked, count })
 }
 
 impl<F: FnMut() -> Result<f64> + Send> DoseReader for Loads<F> {

@@ -28,9 +28,8 @@ impl Fault for InterferenceCpu {
     const SUMMARY: &'static str = "processes that spin next to the role";
     const COMMANDS: &'static str = "{workers} x nodeagent neighbour, spinning in the role's cgroup";
     const UNDO: &'static str = "kill -KILL the neighbours that carry the fault's id";
-    const PARAMETERS: &'static [Parameter] = &[Parameter::integer("workers", "spinning processes")
-        .at_least(1.0)
-        .at_most(64.0)];
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::integer("workers", "spinning processes").at_least(1.0).at_most(64.0)];
     const DOSE: Scale = Scale {
         unit: "cores",
         how: "CPU time of the spinning processes, by /proc, beside what the machine's cap lets as \
@@ -44,18 +43,11 @@ impl Fault for InterferenceCpu {
     }
 
     fn plan(&self, _machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
-        Ok(Record {
-            id: id.into(),
-            workers: parameters.workers,
-        })
+        Ok(Record { id: id.into(), workers: parameters.workers })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        neighbour::start_all(
-            machine,
-            &record.id,
-            &vec![Vec::new(); record.workers as usize],
-        )
+        neighbour::start_all(machine, &record.id, &vec![Vec::new(); record.workers as usize])
     }
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {

@@ -67,11 +67,7 @@ impl Fault for InterferenceIperfServer {
         let port = parameters.port.to_string();
         let command =
             ["iperf3", "--server", "--bind", &address, "--port", &port].map(str::to_owned);
-        Ok(Record {
-            id: id.into(),
-            command: command.to_vec(),
-            port: parameters.port,
-        })
+        Ok(Record { id: id.into(), command: command.to_vec(), port: parameters.port })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {

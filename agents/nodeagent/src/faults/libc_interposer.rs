@@ -90,11 +90,7 @@ impl<F: CallFault> Fault for Interposed<F> {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn DoseReader> {
-        Box::new(Hits {
-            machine: machine.clone(),
-            share: record.share,
-            counts: Counts::default(),
-        })
+        Box::new(Hits { machine: machine.clone(), share: record.share, counts: Counts::default() })
     }
 }
 

@@ -143,10 +143,7 @@ fn last_cache_bytes() -> u64 {
 /// The body of `nodeagent stream BYTES THREADS FILE`: ends when its parent does.
 pub fn stream(words: &[&str]) -> Result<i32> {
     let [bytes, threads, told] = words else {
-        bail!(
-            "stream: expected bytes, threads and a file (got {})",
-            words.join(" ")
-        )
+        bail!("stream: expected bytes, threads and a file (got {})", words.join(" "))
     };
     let (bytes, threads): (u64, usize) = (bytes.parse()?, threads.parse()?);
     let file = File::create(told).with_context(|| format!("cannot make {told}"))?;

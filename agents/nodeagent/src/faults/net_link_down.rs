@@ -59,10 +59,7 @@ impl Fault for NetLinkDown {
             )));
         }
         let routes = routes_of(&data.name)?;
-        Ok(Record {
-            interface: data.name.clone(),
-            routes,
-        })
+        Ok(Record { interface: data.name.clone(), routes })
     }
 
     fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
@@ -71,36 +68,21 @@ impl Fault for NetLinkDown {
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
         // After a restart of the whole machine the interface may have another name, and is up.
-        if !machine
-            .data()
-            .is_ok_and(|data| data.name == record.interface)
-        {
+        if !machine.data().is_ok_and(|data| data.name == record.interface) {
             return Ok(());
         }
         run("ip", &["link", "set", &record.interface, "up"])?;
         let until = Instant::now() + UP_LIMIT;
         while !is_up(&record.interface)? {
             if Instant::now() > until {
-                bail!(
-                    "{} did not come up within {} s",
-                    record.interface,
-                    UP_LIMIT.as_secs()
-                );
+                bail!("{} did not come up within {} s", record.interface, UP_LIMIT.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
         }
         let now = routes_of(&record.interface)?;
         for route in record.routes.iter().filter(|route| !now.contains(route)) {
             let words: Vec<&str> = route.split_whitespace().collect();
-            run(
-                "ip",
-                &[
-                    &["route", "replace"],
-                    &words[..],
-                    &["dev", &record.interface],
-                ]
-                .concat(),
-            )?;
+            run("ip", &[&["route", "replace"], &words[..], &["dev", &record.interface]].concat())?;
         }
         Ok(())
     }

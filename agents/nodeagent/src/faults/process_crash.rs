@@ -26,18 +26,14 @@ impl Fault for ProcessCrash {
     const COMMANDS: &'static str = "kill -KILL every process of the role";
     const UNDO: &'static str = "start.sh of the role is started again";
     const STOPS_SERVICE: bool = true;
-    const DOSE: Scale = Scale {
-        unit: "s",
-        how: "time in which the role's first process was dead, by /proc",
-    };
-    const PARAMETERS: &'static [Parameter] = &[Parameter::number(
-        "restart_after_s",
-        "the role starts again by itself after this time",
-    )
-    .in_unit("s")
-    .at_least(0.0)
-    .at_most(LEASE_S_MAX)
-    .optional()];
+    const DOSE: Scale =
+        Scale { unit: "s", how: "time in which the role's first process was dead, by /proc" };
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::number("restart_after_s", "the role starts again by itself after this time")
+            .in_unit("s")
+            .at_least(0.0)
+            .at_most(LEASE_S_MAX)
+            .optional()];
     type Parameters = Parameters;
     type Record = Parameters;
 
@@ -51,15 +47,11 @@ impl Fault for ProcessCrash {
 
     fn plan(&self, machine: &Machine, _id: &str, parameters: &Parameters) -> Planned<Parameters> {
         refuse_unless_running(machine, "crash")?;
-        Ok(Parameters {
-            restart_after_s: parameters.restart_after_s,
-        })
+        Ok(Parameters { restart_after_s: parameters.restart_after_s })
     }
 
     fn inject(&self, machine: &Machine, record: &Parameters) -> Result<()> {
-        machine
-            .role
-            .crash(record.restart_after_s.map(Duration::from_secs_f64))
+        machine.role.crash(record.restart_after_s.map(Duration::from_secs_f64))
     }
 
     fn undo(&self, machine: &Machine, _record: &Parameters) -> Result<()> {

@@ -68,9 +68,9 @@ impl Fault for ProcessHang {
 pub fn refuse_unless_running(machine: &Machine, what: &str) -> Result<(), Refusal> {
     match machine.role.service() {
         ServiceState::Running => Ok(()),
-        state => Err(Refusal::Conflict(format!(
-            "the role is {state:?}; only a running role can {what}"
-        ))),
+        state => {
+            Err(Refusal::Conflict(format!("the role is {state:?}; only a running role can {what}")))
+        }
     }
 }
 

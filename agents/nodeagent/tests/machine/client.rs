@@ -22,9 +22,8 @@ pub async fn request(
     let name = address.ip().to_string();
     let stream = authority.connect(address, &name, client).await;
     let tls = TokioIo::new(stream.map_err(|error| fail(&error))?);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(tls)
-        .await
-        .map_err(|error| fail(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(tls).await.map_err(|error| fail(&error))?;
     let driver = tokio::spawn(connection);
     let request = Request::builder()
         .method(method)
@@ -39,14 +38,6 @@ pub async fn request(
         Err(error) => return Err(format!("{error}: {:?}", driver.await)),
     };
     let status = response.status().as_u16();
-    let bytes = response
-        .into_body()
-        .collect()
-        .await
-        .map_err(|error| fail(&error))?
-        .to_bytes();
-    Ok((
-        status,
-        serde_json::from_slice(&bytes).map_err(|error| fail(&error))?,
-    ))
+    let bytes = response.into_body().collect().await.map_err(|error| fail(&error))?.to_bytes();
+    Ok((status, serde_json::from_slice(&bytes).map_err(|error| fail(&error))?))
 }

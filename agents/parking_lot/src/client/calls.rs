@@ -59,27 +59,13 @@ const ROUND: [Method; 11] = [
     Method::GetClientId,
 ];
 /// Levels above the lowest before each call of a round, where the car is inside.
-const RAISED: [Option<i32>; 11] = [
-    None,
-    Some(0),
-    Some(1),
-    Some(2),
-    Some(1),
-    Some(1),
-    Some(1),
-    Some(1),
-    None,
-    None,
-    None,
-];
+const RAISED: [Option<i32>; 11] =
+    [None, Some(0), Some(1), Some(2), Some(1), Some(1), Some(1), Some(1), None, None, None];
 
 impl Method {
     /// True where it changes nothing, so that it may be sent twice at a time.
     pub fn is_read(self) -> bool {
-        !matches!(
-            self,
-            Self::EnterLot | Self::ExitLot | Self::MoveUpLevel | Self::MoveDownLevel
-        )
+        !matches!(self, Self::EnterLot | Self::ExitLot | Self::MoveUpLevel | Self::MoveDownLevel)
     }
 }
 
@@ -115,12 +101,7 @@ pub struct Visit {
 impl Visit {
     /// Of this program's client of this number, at the begin of a round.
     pub fn new(calls: Calls, client: usize) -> Self {
-        Self {
-            calls,
-            client,
-            round: 0,
-            place: 0,
-        }
+        Self { calls, client, round: 0, place: 0 }
     }
 
     /// The invocation that is due.
@@ -146,11 +127,7 @@ impl Visit {
             Method::GetMaxLevel => Expected::Level(highest),
             Method::GetMinLevel => Expected::Level(lowest),
         };
-        Call {
-            method,
-            lot,
-            expected,
-        }
+        Call { method, lot, expected }
     }
 
     /// The invocation is over, and is the next one's turn.
@@ -202,10 +179,9 @@ pub fn send(channel: Channel, call: Call, client: i32, number: i64) -> Flight {
             Method::GetLots => values(lots.get_lots(asked(nothing, client, number)).await?),
             Method::MoveUpLevel => value(lots.move_up_level(asked(car, client, number)).await?),
             Method::MoveDownLevel => value(lots.move_down_level(asked(car, client, number)).await?),
-            Method::GetCurrentLevel => value(
-                lots.get_current_level(asked(nothing, client, number))
-                    .await?,
-            ),
+            Method::GetCurrentLevel => {
+                value(lots.get_current_level(asked(nothing, client, number)).await?)
+            }
             Method::GetMaxLevel => value(lots.get_max_level(asked(nothing, client, number)).await?),
             Method::GetMinLevel => value(lots.get_min_level(asked(nothing, client, number)).await?),
         };
@@ -240,10 +216,7 @@ impl Said {
             Expected::Lots(lots) => self.values == *lots,
             Expected::OtherThanOwn => self.values.len() == 1 && self.values != [client],
         };
-        Reply {
-            server: text(SERVER).to_owned(),
-            is_right: is_own && is_expected,
-        }
+        Reply { server: text(SERVER).to_owned(), is_right: is_own && is_expected }
     }
 }
 

@@ -241,8 +241,5 @@ pub async fn connect(server: &Server, limit: Duration) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).ok()?;
     // The channel connects again by itself when it breaks.
     let endpoint = endpoint.tcp_nodelay(true).connect_timeout(limit);
-    tokio::time::timeout(limit, endpoint.connect())
-        .await
-        .ok()?
-        .ok()
+    tokio::time::timeout(limit, endpoint.connect()).await.ok()?.ok()
 }

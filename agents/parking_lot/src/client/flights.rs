@@ -31,11 +31,7 @@ pub struct Flights {
 impl Flights {
     /// One request, whose reply is waited for so long.
     pub fn of(first: Flight, patience: Duration) -> Self {
-        Self {
-            first: Some(first),
-            second: None,
-            until: Some(Instant::now() + patience),
-        }
+        Self { first: Some(first), second: None, until: Some(Instant::now() + patience) }
     }
 
     /// And another one, which is waited for as long.
@@ -98,12 +94,7 @@ mod tests {
 
     fn answered(server: &str) -> Flight {
         let server = server.to_owned();
-        Box::pin(async {
-            Ok(Reply {
-                server,
-                is_right: true,
-            })
-        })
+        Box::pin(async { Ok(Reply { server, is_right: true }) })
     }
 
     fn broken() -> Flight {

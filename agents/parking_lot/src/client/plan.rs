@@ -58,9 +58,7 @@ impl Plan {
     /// The strategy, as the state machine knows it.
     pub fn strategy(&self) -> Strategy {
         match self.strategy {
-            Named::Primary => Strategy::Primary {
-                wait_s: self.wait_s,
-            },
+            Named::Primary => Strategy::Primary { wait_s: self.wait_s },
             // The arbiter is a list of one.
             Named::Cached | Named::Arbiter => Strategy::Cached,
             Named::Open | Named::Watched | Named::Hedged | Named::Heartbeat => Strategy::Open,

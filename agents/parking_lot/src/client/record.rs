@@ -86,9 +86,6 @@ impl Records {
 
     /// Has all of it written.
     pub fn flush(&self) -> std::io::Result<()> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .flush()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }

@@ -226,8 +226,7 @@ impl Client {
         };
         if let Strategy::Open = self.plan.strategy() {
             let mut open = self.connections.lock().await;
-            self.connections
-                .keep(&mut open, server.clone(), channel.clone());
+            self.connections.keep(&mut open, server.clone(), channel.clone());
         }
         self.channel = Some((server.clone(), channel));
         Event::Opened

@@ -37,10 +37,7 @@ fn an_undisturbed_invocation_is_sent_once_and_has_no_parts() {
     let mut caller = client_of_a(Strategy::Cached);
     assert_eq!(caller.invoke(1.0), Action::Ask(server("a", 1)));
     let account = over(caller.hear(Event::Answered, 1.5));
-    assert_eq!(
-        (account.sent, account.latency_s, account.parts),
-        (1, 0.5, None)
-    );
+    assert_eq!((account.sent, account.latency_s, account.parts), (1, 0.5, None));
 }
 
 #[test]
@@ -55,10 +52,7 @@ fn without_a_strategy_naming_is_asked_until_it_knows_a_living_primary() {
         assert_eq!(step(caller.hear(Event::Refused, 1.2)), Action::NamePrimary);
     }
     caller.hear(Event::Named(vec![server("b", 2)]), 1.3);
-    assert_eq!(
-        step(caller.hear(Event::Opened, 1.4)),
-        Action::Ask(server("b", 2))
-    );
+    assert_eq!(step(caller.hear(Event::Opened, 1.4)), Action::Ask(server("b", 2)));
 }
 
 #[test]
@@ -75,16 +69,10 @@ fn a_wait_comes_before_each_look_at_the_naming_service() {
 fn a_cached_list_is_used_up_before_another_is_asked_for() {
     let mut caller = client_of_a(Strategy::Cached);
     caller.invoke(1.0);
-    assert_eq!(
-        step(caller.hear(Event::Failed, 1.0)),
-        Action::Open(server("b", 2))
-    );
+    assert_eq!(step(caller.hear(Event::Failed, 1.0)), Action::Open(server("b", 2)));
     assert_eq!(step(caller.hear(Event::Refused, 1.0)), Action::NameAll);
     let again = vec![server("a", 3)];
-    assert_eq!(
-        step(caller.hear(Event::Named(again), 1.0)),
-        Action::Open(server("a", 3))
-    );
+    assert_eq!(step(caller.hear(Event::Named(again), 1.0)), Action::Open(server("a", 3)));
 }
 
 #[test]
@@ -95,10 +83,7 @@ fn an_empty_or_stale_naming_service_is_asked_again_after_a_pause_and_not_for_eve
     caller.hear(Event::Refused, 0.0);
     let mut now_s = 0.0;
     loop {
-        assert_eq!(
-            step(caller.hear(Event::Named(Vec::new()), now_s)),
-            Action::Wait(PAUSE_S)
-        );
+        assert_eq!(step(caller.hear(Event::Named(Vec::new()), now_s)), Action::Wait(PAUSE_S));
         now_s += 1.0;
         match caller.hear(Event::Waited, now_s) {
             Next::Action(step) => assert_eq!(step, Action::NameAll),
@@ -117,10 +102,7 @@ fn an_open_connection_takes_the_place_of_a_broken_one_under_the_lock() {
     caller.invoke(1.0);
     assert_eq!(step(caller.hear(Event::Failed, 1.0)), Action::Lock);
     let open = vec![server("a", 1), server("b", 2)];
-    assert_eq!(
-        step(caller.hear(Event::Locked(open), 1.0)),
-        Action::Ask(server("b", 2))
-    );
+    assert_eq!(step(caller.hear(Event::Locked(open), 1.0)), Action::Ask(server("b", 2)));
     let account = over(caller.hear(Event::Answered, 1.0));
     assert_eq!((account.sent, account.server), (2, Some(server("b", 2))));
 }
@@ -130,16 +112,10 @@ fn without_an_open_connection_naming_is_asked_and_its_servers_are_tried_in_turn(
     let mut caller = client_of_a(Strategy::Open);
     caller.invoke(1.0);
     caller.hear(Event::Failed, 1.0);
-    assert_eq!(
-        step(caller.hear(Event::Locked(Vec::new()), 1.0)),
-        Action::NameAll
-    );
+    assert_eq!(step(caller.hear(Event::Locked(Vec::new()), 1.0)), Action::NameAll);
     let both = vec![server("a", 1), server("b", 2)];
     caller.hear(Event::Named(both), 1.0);
-    assert_eq!(
-        step(caller.hear(Event::Refused, 1.0)),
-        Action::Open(server("b", 2))
-    );
+    assert_eq!(step(caller.hear(Event::Refused, 1.0)), Action::Open(server("b", 2)));
 }
 
 #[test]
@@ -153,11 +129,7 @@ fn a_server_that_was_started_again_is_not_the_one_that_failed() {
 
 #[test]
 fn the_parts_of_a_fail_over_add_up_to_it() {
-    for strategy in [
-        Strategy::Primary { wait_s: 1.0 },
-        Strategy::Cached,
-        Strategy::Open,
-    ] {
+    for strategy in [Strategy::Primary { wait_s: 1.0 }, Strategy::Cached, Strategy::Open] {
         let mut caller = client_of_a(strategy);
         let (mut now_s, mut refusals) = (10.0, 2);
         let mut next = Next::Action(caller.invoke(now_s));
@@ -181,10 +153,7 @@ fn the_parts_of_a_fail_over_add_up_to_it() {
             next = caller.hear(heard, now_s);
         };
         let parts = account.parts.unwrap();
-        assert!(
-            (parts.sum_s() - account.latency_s).abs() < 1e-9,
-            "{strategy:?}"
-        );
+        assert!((parts.sum_s() - account.latency_s).abs() < 1e-9, "{strategy:?}");
         assert!(parts.detection_s > 0.0 && parts.again_s > 0.0 && parts.connecting_s > 0.0);
     }
 }
@@ -247,10 +216,7 @@ fn when_neither_of_two_requests_is_answered_both_servers_have_failed() {
     let mut caller = late_client_of_a();
     caller.hear(Event::Locked(open()), 200.01);
     assert_eq!(step(caller.hear(Event::Failed, 202.0)), Action::Lock);
-    assert_eq!(
-        step(caller.hear(Event::Locked(open()), 202.0)),
-        Action::NameAll
-    );
+    assert_eq!(step(caller.hear(Event::Locked(open()), 202.0)), Action::NameAll);
 }
 
 #[test]

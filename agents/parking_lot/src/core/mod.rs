@@ -18,9 +18,5 @@ pub struct Server {
 
 #[cfg(test)]
 pub(crate) fn server(name: &str, incarnation: i64) -> Server {
-    Server {
-        name: name.into(),
-        address: format!("{name}:1"),
-        incarnation,
-    }
+    Server { name: name.into(), address: format!("{name}:1"), incarnation }
 }

@@ -30,11 +30,7 @@ pub struct Phi {
 impl Phi {
     /// None has come yet; gaps are taken to vary by `deviation_s_min` at least.
     pub fn new(deviation_s_min: f64) -> Self {
-        Self {
-            gaps_s: VecDeque::new(),
-            last_s: None,
-            deviation_s_min,
-        }
+        Self { gaps_s: VecDeque::new(), last_s: None, deviation_s_min }
     }
 
     /// A heartbeat came.

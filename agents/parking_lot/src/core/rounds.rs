@@ -26,10 +26,7 @@ pub struct Rounds {
 impl Rounds {
     /// A start that shows nothing for `start_limit_s` is ordered again.
     pub fn new(start_limit_s: f64) -> Self {
-        Self {
-            start_limit_s,
-            ordered_s: HashMap::new(),
-        }
+        Self { start_limit_s, ordered_s: HashMap::new() }
     }
 
     /// The next action after a round.
@@ -46,17 +43,13 @@ impl Rounds {
     ) -> Vec<Order> {
         let dead = looked.iter().filter(|(_, is_alive)| !is_alive);
         let mut orders: Vec<Order> = dead.map(|(one, _)| Order::Remove(one.clone())).collect();
-        let mut living = looked
-            .iter()
-            .filter_map(|(one, is_alive)| is_alive.then_some(one));
+        let mut living = looked.iter().filter_map(|(one, is_alive)| is_alive.then_some(one));
         let is_led = living.clone().any(|one| Some(one.name.as_str()) == primary);
         if !is_led {
             orders.extend(living.next().map(|one| Order::Promote(one.clone())));
         }
         for name in members {
-            let is_alive = looked
-                .iter()
-                .any(|(one, is_alive)| *is_alive && &one.name == name);
+            let is_alive = looked.iter().any(|(one, is_alive)| *is_alive && &one.name == name);
             let is_under_way = self
                 .ordered_s
                 .get(name)
@@ -120,10 +113,7 @@ mod tests {
             assert_eq!(rounds.after(&members(), &left, Some("b"), 1e4), start);
             let stepped_s = 1e4 + step_s;
             assert_eq!(rounds.after(&members(), &left, Some("b"), stepped_s), start);
-            assert_eq!(
-                rounds.after(&members(), &left, Some("b"), stepped_s + 1.0),
-                []
-            );
+            assert_eq!(rounds.after(&members(), &left, Some("b"), stepped_s + 1.0), []);
         }
     }
 
@@ -131,18 +121,8 @@ mod tests {
     fn a_server_that_is_back_may_be_started_again_at_once_when_it_dies() {
         let mut rounds = Rounds::new(5.0);
         let b = (server("b", 2), true);
-        rounds.after(
-            &members(),
-            &[(server("a", 1), false), b.clone()],
-            Some("b"),
-            0.0,
-        );
-        rounds.after(
-            &members(),
-            &[b.clone(), (server("a", 3), true)],
-            Some("b"),
-            1.0,
-        );
+        rounds.after(&members(), &[(server("a", 1), false), b.clone()], Some("b"), 0.0);
+        rounds.after(&members(), &[b.clone(), (server("a", 3), true)], Some("b"), 1.0);
         let orders = rounds.after(&members(), &[b, (server("a", 3), false)], Some("b"), 2.0);
         assert!(orders.contains(&Order::Start("a".into())));
     }
@@ -152,12 +132,6 @@ mod tests {
         let looked = [(server("a", 1), false), (server("b", 2), false)];
         let orders = Rounds::new(5.0).after(&members(), &looked, Some("a"), 0.0);
         assert!(!orders.iter().any(|one| matches!(one, Order::Promote(_))));
-        assert_eq!(
-            orders
-                .iter()
-                .filter(|one| matches!(one, Order::Start(_)))
-                .count(),
-            2
-        );
+        assert_eq!(orders.iter().filter(|one| matches!(one, Order::Start(_))).count(), 2);
     }
 }

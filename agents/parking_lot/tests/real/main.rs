@@ -27,9 +27,7 @@ fn plan(world: &World, strategy: &str, clients: i32) -> Value {
 
 fn records(world: &World) -> Vec<Value> {
     let text = std::fs::read_to_string(world.records()).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Ends the clients; all that they asked was done once, and `failed_over` of it was asked again.
@@ -142,9 +140,8 @@ async fn when_all_servers_are_dead_clients_wait_for_the_one_that_is_started() {
 #[tokio::test]
 async fn of_two_managers_one_acts_and_the_other_takes_its_place() {
     let world = world_or_skip!();
-    let mut managers: HashMap<String, Process> = ["m-1", "m-2"]
-        .map(|name| (name.to_owned(), world.manage(name)))
-        .into();
+    let mut managers: HashMap<String, Process> =
+        ["m-1", "m-2"].map(|name| (name.to_owned(), world.manage(name))).into();
     let naming = world.naming("test");
     let acting = || async {
         let (found, _) = naming.etcd().list("lots/manager").await.ok()?;
@@ -152,10 +149,9 @@ async fn of_two_managers_one_acts_and_the_other_takes_its_place() {
     };
     let first = eventually("a manager that acts", acting).await;
     managers.get_mut(&first).unwrap().kill();
-    let second = eventually("the other one", || async {
-        acting().await.filter(|name| *name != first)
-    })
-    .await;
+    let second =
+        eventually("the other one", || async { acting().await.filter(|name| *name != first) })
+            .await;
     assert!(managers.contains_key(&second));
     // One that acts no more changes nothing.
     let old = world.naming(&first);
@@ -202,16 +198,11 @@ async fn a_change_is_made_once_for_its_number_whoever_is_asked() {
     let one = Store::open(&world.database).await.unwrap();
     let other = Store::open(&world.database).await.unwrap();
     let of = |number| Request { client: 7, number };
-    let (first, second) = tokio::join!(
-        one.once(of(1), Change::Enter(3)),
-        other.once(of(1), Change::Enter(3)),
-    );
+    let (first, second) =
+        tokio::join!(one.once(of(1), Change::Enter(3)), other.once(of(1), Change::Enter(3)),);
     assert_eq!((first.unwrap(), second.unwrap()), (vec![], vec![]));
     let refused = other.once(of(2), Change::Enter(3)).await;
-    assert!(
-        matches!(refused, Err(StoreError::Car { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::Car { .. })), "{refused:?}");
     assert_eq!(one.once(of(3), Change::Move(1)).await.unwrap(), [2]);
     assert_eq!(other.once(of(3), Change::Move(1)).await.unwrap(), [2]);
     assert_eq!(other.levels(7).await.unwrap(), (1, 4));

@@ -56,9 +56,7 @@ async fn of_each_client_one_request_is_remembered_and_an_old_copy_changes_nothin
 async fn a_call_that_is_cut_off_leaves_no_lock_and_is_made_once_when_it_is_sent_again() {
     let world = world_or_skip!();
     let _server = world.serve("a", 0).await;
-    let address = world.naming("test").servers().await.unwrap().0[0]
-        .address
-        .clone();
+    let address = world.naming("test").servers().await.unwrap().0[0].address.clone();
     let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
     for number in 0..20 {
         // A connection of its own each time, which is gone before the reply may be there.
@@ -131,10 +129,8 @@ async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
         server.signal(Signal::SIGCONT);
         // Some changes more, so that it is frozen within others.
         let before = newest(&world).await;
-        eventually("a change more", || async {
-            (newest(&world).await > before).then_some(())
-        })
-        .await;
+        eventually("a change more", || async { (newest(&world).await > before).then_some(()) })
+            .await;
     }
 }
 

@@ -113,9 +113,7 @@ impl World {
         let naming = self.naming("test");
         eventually("a registered server", || async {
             let (servers, _) = naming.servers().await.ok()?;
-            servers
-                .into_iter()
-                .find(|one| one.name == name && one.incarnation > before)
+            servers.into_iter().find(|one| one.name == name && one.incarnation > before)
         })
         .await;
         server

@@ -39,10 +39,7 @@ pub const BASELINE: &str =
 const BASELINE_PUTS: [(&str, &str); 3] = [
     ("/v1/policy", r#"{"policy": "tad", "tokens": 32}"#),
     ("/v1/replicas", r#"{"replicas": 2}"#),
-    (
-        "/v1/guardrails",
-        r#"{"ejected_ms_first": 200, "ejected_ms_max": 1000}"#,
-    ),
+    ("/v1/guardrails", r#"{"ejected_ms_first": 200, "ejected_ms_max": 1000}"#),
 ];
 
 /// Servers, and the faults that they had so far.

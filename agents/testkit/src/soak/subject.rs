@@ -46,10 +46,7 @@ impl Subject {
         let pid = child.id().context("no process")?;
         let stderr = child.stderr.take().context("no stderr")?;
         let mut lines = BufReader::new(stderr).lines();
-        let line = lines
-            .next_line()
-            .await?
-            .context("the arbiter said nothing")?;
+        let line = lines.next_line().await?.context("the arbiter said nothing")?;
         let mut addresses = line.split(" on ").skip(1).map(|text| {
             let address = text.split(',').next().unwrap_or_default();
             address.parse().with_context(|| line.clone())
@@ -62,12 +59,7 @@ impl Subject {
                 eprintln!("soak: the arbiter says: {line}");
             }
         });
-        Ok(Self {
-            child,
-            pid,
-            clients,
-            admin,
-        })
+        Ok(Self { child, pid, clients, admin })
     }
 
     pub async fn put(&self, path: &str, body: &str) -> Result<()> {
@@ -95,8 +87,7 @@ impl Subject {
 
     /// Waits until nobody holds a token.
     pub async fn all_free(&self) -> Result<()> {
-        self.until("no token in use", |stats| stats["tokens"]["in_use"] == 0)
-            .await
+        self.until("no token in use", |stats| stats["tokens"]["in_use"] == 0).await
     }
 
     async fn until(&self, expected: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
@@ -139,10 +130,7 @@ impl Subject {
 /// Sends a signal to a process.
 pub async fn signal(pid: u32, name: &str) -> Result<()> {
     let pid = pid.to_string();
-    let sent = Command::new("kill")
-        .args(["-s", name, &pid])
-        .status()
-        .await?;
+    let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
     ensure!(sent.success(), "process {pid} takes no signal");
     Ok(())
 }

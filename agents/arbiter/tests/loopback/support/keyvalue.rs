@@ -37,10 +37,7 @@ impl Server {
         let of = format!("127.0.0.1 {}", primary.port());
         let replica = Self::start(|port| redis(port, &["--replicaof", &of])).await;
         eventually("a replica in step", || async {
-            let info = Client::open(replica.address)
-                .await
-                .redis("INFO replication")
-                .await;
+            let info = Client::open(replica.address).await.redis("INFO replication").await;
             info.contains("master_link_status:up").then_some(())
         })
         .await;
@@ -62,12 +59,7 @@ impl Server {
         let address = nobody();
         let directory = tempfile::tempdir().unwrap();
         let command = command(address.port());
-        let server = Self {
-            address,
-            child: spawn(&command, &directory),
-            command,
-            directory,
-        };
+        let server = Self { address, child: spawn(&command, &directory), command, directory };
         server.ready().await;
         server
     }
@@ -165,8 +157,7 @@ fn is_stopped(pid: u32) -> bool {
     !threads.flatten().any(|thread| {
         // A thread that has just ended has no stat; it does not run either.
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| !rest.starts_with('T'))
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))
     })
 }
 
@@ -190,21 +181,14 @@ pub struct FaultyServer {
 impl FaultyServer {
     pub async fn start(fault: Fault) -> Self {
         let server = Served::start(move |stream| answer_faultily(stream, fault));
-        Self {
-            address: server.address,
-            _server: server,
-        }
+        Self { address: server.address, _server: server }
     }
 }
 
 async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     let mut bytes = [0; 65536];
     loop {
-        let asked = stream
-            .read(&mut bytes)
-            .await
-            .ok()
-            .filter(|&read| read > 0)?;
+        let asked = stream.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
         match (&bytes[..asked], fault) {
             (b"PING\r\n", _) => stream.write_all(b"+PONG\r\n").await.ok()?,
             (b"flush_all\r\n", _) => stream.write_all(b"OK\r\n").await.ok()?,

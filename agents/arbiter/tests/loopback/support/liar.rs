@@ -20,11 +20,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn whole(bytes: Vec<u8>) -> Self {
-        Self {
-            after: Duration::ZERO,
-            bytes,
-            closes: false,
-        }
+        Self { after: Duration::ZERO, bytes, closes: false }
     }
 }
 
@@ -39,10 +35,7 @@ impl Told {
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let answer = Arc::new(answer);
         let server = Served::start(move |stream| talk(stream, Arc::clone(&answer)));
-        Self {
-            address: server.address,
-            _server: server,
-        }
+        Self { address: server.address, _server: server }
     }
 
     /// One that always says the same.
@@ -55,11 +48,7 @@ async fn talk(stream: TcpStream, answer: Arc<impl Fn(&str) -> Answer>) -> Option
     let mut client = Buffered::new(stream);
     loop {
         let head = client.head().await?;
-        let Answer {
-            after,
-            bytes,
-            closes,
-        } = answer(&head);
+        let Answer { after, bytes, closes } = answer(&head);
         tokio::time::sleep(after).await;
         client.stream.write_all(&bytes).await.ok()?;
         if closes {
@@ -92,11 +81,7 @@ impl Altering {
             alters
         });
         let proxy = Served::start(move |client| pass(client, server, (text, lie), alters.clone()));
-        Self {
-            address: proxy.address,
-            altered,
-            _server: proxy,
-        }
+        Self { address: proxy.address, altered, _server: proxy }
     }
 }
 
