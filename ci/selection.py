@@ -31,7 +31,8 @@ SHARES = 4  # a quarter of what is not touched runs
 TOUCHES: dict[str, tuple[str, ...]] = {
     "agents/harden": ("experiments/tests/real/kinds/bitflips",),
     "agents/flags": ("experiments/tests/real/load", "infra/roles/tests/fleet"),
-    "agents/lots": ("infra/roles/tests/fleet",),
+    "agents/mtls": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
+    "agents/parking_lot": ("infra/roles/tests/fleet",),
     "agents/press": ("infra/roles/tests/fleet",),
     "agents/load": ("experiments/tests/fleet/load", "experiments/tests/real/load"),
     "agents/arbiter": (

@@ -11,9 +11,7 @@ fn main() {
     let compiler = env::var("CC").unwrap_or("cc".into());
     let made = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set")).join("calls.so");
     let status = Command::new(&compiler)
-        .args([
-            "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
-        ])
+        .args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&made)
         .args([source, "-ldl"])
         .status();

@@ -33,9 +33,7 @@ async fn measure((front, back): &(Running, Running), requests: u64) -> (u64, u64
         client.await.unwrap();
     }
     let sent = requests / CLIENTS * CLIENTS;
-    let stats = back
-        .until("both replicas", |stats| stats.siblings.requests == sent)
-        .await;
+    let stats = back.until("both replicas", |stats| stats.siblings.requests == sent).await;
     (stats.siblings.requests, stats.siblings.collided)
 }
 

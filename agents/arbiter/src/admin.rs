@@ -1,6 +1,5 @@
 //! The admin API: statistics and live changes, on a listener of its own.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
@@ -10,36 +9,23 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use policy::LOOK_AHEAD;
+use policy::impossible::in_range;
+use policy::{Impossible, LOOK_AHEAD};
 use tokio::net::TcpListener;
 use wire::arbiter::{
     Compare, CompareMode, Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas,
     SetServer,
 };
 
-use self::handshake_limiter::HandshakeLimiter;
 use crate::config::{may_compare, TOKENS_MAX};
 use crate::tier::Tier;
 use crate::{metrics, stats};
 
-mod handshake_limiter;
-
-/// Serves until `stop`.
-pub async fn serve(
-    listener: TcpListener,
-    tier: Arc<Tier>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let limiter = HandshakeLimiter::new(listener, Arc::clone(&tier));
-    let router = Router::new()
-        .route(
-            "/v1/config",
-            get(|State(tier): Shared| async move { Json(stats::config(&tier)) }),
-        )
-        .route(
-            "/v1/stats",
-            get(|State(tier): Shared| async move { Json(stats::snapshot(&tier)) }),
-        )
+/// Its routes.
+pub fn router(tier: Arc<Tier>) -> Router {
+    Router::new()
+        .route("/v1/config", get(|State(tier): Shared| async move { Json(stats::config(&tier)) }))
+        .route("/v1/stats", get(|State(tier): Shared| async move { Json(stats::snapshot(&tier)) }))
         .route(
             "/v1/latency",
             get(|State(tier): Shared| async move { Json(tier.meter.latency(tier.now())) }),
@@ -51,10 +37,7 @@ pub async fn serve(
         .route("/v1/guardrails", put(set_guardrails))
         .route("/v1/compare", put(set_compare))
         .route("/v1/servers/{name}", put(set_server))
-        .with_state(tier);
-    axum::serve(limiter, router)
-        .with_graceful_shutdown(stop)
-        .await
+        .with_state(tier)
 }
 
 type Shared = State<Arc<Tier>>;
@@ -84,12 +67,7 @@ async fn set_replicas(
     let Json(wanted) = body?;
     let servers = tier.servers().len();
     let (most, of) = tier.config().protocol.replicas_max(servers);
-    if !(1..=most).contains(&wanted.replicas) {
-        return Err(refuse(format!(
-            "replicas: expected 1 to {most}{of} (got {})",
-            wanted.replicas
-        )));
-    }
+    in_range("replicas", wanted.replicas, 1..=most, of)?;
     if wanted.replicas < 2 && tier.comparing.mode() != CompareMode::Off {
         return Err(refuse(format!(
             "replicas: expected at least 2 while replies are compared (got {}). PUT /v1/compare \
@@ -107,11 +85,7 @@ async fn set_policy(
 ) -> Answer<Config> {
     let Json(wanted) = body?;
     if let Some(tokens) = wanted.tokens {
-        if !(1..=TOKENS_MAX).contains(&tokens) {
-            return Err(refuse(format!(
-                "tokens: expected 1 to {TOKENS_MAX} (got {tokens})"
-            )));
-        }
+        in_range("tokens", tokens, 1..=TOKENS_MAX, "")?;
     }
     let look_ahead_max = LOOK_AHEAD.maximum as usize;
     let look_ahead = wanted.look_ahead.unwrap_or(look_ahead_max);
@@ -130,9 +104,7 @@ async fn set_guardrails(
     body: Result<Json<Guardrails>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, got)) = wire::guardrails::validate(&wanted) {
-        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
-    }
+    wire::guardrails::validate(&wanted)?;
     tier.set_guardrails(wanted);
     Ok(Json(stats::config(&tier)))
 }
@@ -142,10 +114,7 @@ async fn set_compare(
     body: Result<Json<Compare>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    if let Err((key, expected, got)) = may_compare(&wanted, tier.config().protocol, tier.replicas())
-    {
-        return Err(refuse(format!("{key}: expected {expected} (got {got})")));
-    }
+    may_compare(&wanted, tier.config().protocol, tier.replicas())?;
     tier.comparing.set(wanted);
     Ok(Json(stats::config(&tier)))
 }
@@ -176,6 +145,12 @@ struct Refusal(StatusCode, String);
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Self {
         refuse(rejection.body_text())
+    }
+}
+
+impl From<Impossible> for Refusal {
+    fn from(why: Impossible) -> Self {
+        refuse(why.to_string())
     }
 }
 

@@ -75,8 +75,7 @@ impl Stamp {
 }
 
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len())
-        .position(|window| window == wanted)
+    text.windows(wanted.len()).position(|window| window == wanted)
 }
 
 /// Counts so far; the fields are those of [`wire::arbiter::Siblings`].
@@ -122,10 +121,7 @@ impl Siblings {
     ) -> T {
         let mut table = lock(&self.table);
         let request = table.request(now, stamp.request);
-        let of_siblings = request
-            .held
-            .iter()
-            .filter(|(other, _)| *other != stamp.replica);
+        let of_siblings = request.held.iter().filter(|(other, _)| *other != stamp.replica);
         let avoid: SmallVec<[ServerId; 8]> = of_siblings.map(|(_, server)| *server).collect();
         let (chosen, servers) = choose(if avoids { &avoid } else { &[] });
         let is_apart = !servers.iter().any(|server| avoid.contains(server));
@@ -141,9 +137,7 @@ impl Siblings {
     /// A replica holds this server, however it came to it.
     pub fn hold(&self, now: TimeUs, stamp: Stamp, server: ServerId) {
         let mut table = lock(&self.table);
-        table
-            .request(now, stamp.request)
-            .hold(stamp, server, &self.counters);
+        table.request(now, stamp.request).hold(stamp, server, &self.counters);
     }
 }
 
@@ -194,18 +188,12 @@ mod tests {
 
     fn counts(siblings: &Siblings) -> (u64, u64, u64) {
         let counters = &siblings.counters;
-        (
-            counters.requests.get(),
-            counters.collided.get(),
-            counters.avoided.get(),
-        )
+        (counters.requests.get(), counters.collided.get(), counters.avoided.get())
     }
 
     /// Takes these servers; what it was told to avoid.
     fn take(siblings: &Siblings, now: TimeUs, stamp: Stamp, servers: &[ServerId]) -> Vec<ServerId> {
-        siblings.choose(now, stamp, true, |avoid| {
-            (avoid.to_vec(), SmallVec::from_slice(servers))
-        })
+        siblings.choose(now, stamp, true, |avoid| (avoid.to_vec(), SmallVec::from_slice(servers)))
     }
 
     #[test]
@@ -225,10 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_no_stamp_is_none() {
-        let far = format!(
-            "/*{}sparecraft-replica=00abcdef01234567.1*/",
-            " ".repeat(2_000)
-        );
+        let far = format!("/*{}sparecraft-replica=00abcdef01234567.1*/", " ".repeat(2_000));
         for sql in [
             "SELECT 'sparecraft-replica=00abcdef01234567.1'",
             "/* sparecraft-replica=00abcdef0123456.1 */",
@@ -281,9 +266,6 @@ mod tests {
         }
         assert_eq!(take(&siblings, AGE_US_MAX + 1, stamp(1, 3), &[3]), NONE);
         let table = siblings.table.lock().unwrap();
-        assert_eq!(
-            (table.requests.len(), table.order.len()),
-            (REQUESTS_MAX, REQUESTS_MAX)
-        );
+        assert_eq!((table.requests.len(), table.order.len()), (REQUESTS_MAX, REQUESTS_MAX));
     }
 }

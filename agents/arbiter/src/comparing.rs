@@ -31,10 +31,7 @@ pub struct Comparing {
 impl Comparing {
     /// By these rules.
     pub fn new(rules: Compare) -> Self {
-        Self {
-            mode: AtomicU8::new(rules.mode as u8),
-            rules: RwLock::new(Arc::new(rules)),
-        }
+        Self { mode: AtomicU8::new(rules.mode as u8), rules: RwLock::new(Arc::new(rules)) }
     }
 
     /// The mode now. All that a read costs while it is off.

@@ -3,10 +3,9 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use policy::{HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
+use policy::{Impossible, HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Compare, Guardrails, Policy, Protocol, Server};
@@ -17,11 +16,9 @@ mod checks;
 pub mod health;
 #[cfg(test)]
 mod tests;
-pub mod tls;
 
 pub use checks::{may_compare, SERVERS_MAX};
 use health::HealthCheck;
-use tls::AdminTls;
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -47,13 +44,13 @@ pub struct Config {
     pub look_ahead: usize,
     /// Limit of one attempt to reach a server.
     #[serde(default = "default_connect_timeout_ms")]
-    pub connect_timeout_ms: Millis,
+    pub connect_timeout_ms: u64,
     /// Limit of one request.
     #[serde(default = "default_request_timeout_ms")]
-    pub request_timeout_ms: Millis,
+    pub request_timeout_ms: u64,
     /// TCP: silence on both sides after which a connection is closed.
     #[serde(default = "default_idle_timeout_ms")]
-    pub idle_timeout_ms: Millis,
+    pub idle_timeout_ms: u64,
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
@@ -112,7 +109,7 @@ pub struct Config {
     /// TCP: how servers are asked whether they are well.
     pub health_check: Option<HealthCheck>,
     /// TLS of the admin API.
-    pub admin_tls: Option<AdminTls>,
+    pub admin_tls: Option<mtls::Files>,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "redis"`.
@@ -121,51 +118,6 @@ pub struct Config {
     pub memcached: Option<Memcached>,
     /// Only with `protocol = "mysql"`.
     pub mysql: Option<Mysql>,
-    /// The file's keys as they stand there.
-    #[serde(skip)]
-    keys: toml::Table,
-}
-
-/// The keys that a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 9] = [
-    "admin_tls",
-    "policy",
-    "replicas",
-    "tokens",
-    "guardrails",
-    "compare",
-    "connect_timeout_ms",
-    "request_timeout_ms",
-    "idle_timeout_ms",
-];
-
-/// Milliseconds that a reload may change.
-#[derive(Debug, Deserialize)]
-#[serde(from = "u64")]
-pub struct Millis(AtomicU64);
-
-impl Millis {
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    /// Takes over another's value.
-    pub fn set(&self, other: &Self) {
-        self.0.store(other.get(), Relaxed);
-    }
-}
-
-impl From<u64> for Millis {
-    fn from(value: u64) -> Self {
-        Self(value.into())
-    }
-}
-
-impl Clone for Millis {
-    fn clone(&self) -> Self {
-        self.get().into()
-    }
 }
 
 /// Settings of Redis alone.
@@ -248,9 +200,7 @@ impl Mysql {
 
 impl std::fmt::Debug for Mysql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mysql")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
+        f.debug_struct("Mysql").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
@@ -266,10 +216,10 @@ defaults! {
     default_server_cores: f64 = 1.0;
     // MariaDB's own default.
     default_packet_bytes_max: usize = 16 << 20;
-    default_connect_timeout_ms: Millis = 1_000.into();
-    default_request_timeout_ms: Millis = 6_000.into();
+    default_connect_timeout_ms: u64 = 1_000;
+    default_request_timeout_ms: u64 = 6_000;
     // An hour.
-    default_idle_timeout_ms: Millis = 3_600_000.into();
+    default_idle_timeout_ms: u64 = 3_600_000;
     default_observation_age_ms: u64 = OBSERVATION_AGE_MS.default as u64;
     default_look_ahead: usize = LOOK_AHEAD.default as usize;
     default_waiting_max: usize = 10_000;
@@ -302,16 +252,12 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that cannot work.
-    #[error("{path}: {key}: expected {expected} (got {got})")]
+    #[error("{path}: {why}")]
     Impossible {
         /// The file.
         path: String,
-        /// The key.
-        key: String,
-        /// A value that would do.
-        expected: String,
-        /// The value that is there.
-        got: String,
+        /// Its key, what would do, what is there.
+        why: Impossible,
     },
 }
 
@@ -330,33 +276,26 @@ impl Config {
 
     /// Validates a text; `path` is for messages.
     pub fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
-        let malformed = |error: toml::de::Error| ConfigError::Malformed {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Malformed {
             path: path.to_owned(),
             message: error.to_string(),
-        };
-        let mut config: Self = toml::from_str(text).map_err(malformed)?;
-        config.keys = toml::from_str(text).map_err(malformed)?;
-        config
-            .validate()
-            .map_err(|(key, expected, got)| ConfigError::Impossible {
-                path: path.to_owned(),
-                key,
-                expected,
-                got,
-            })?;
+        })?;
+        config.validate().map_err(|why| ConfigError::Impossible { path: path.to_owned(), why })?;
         Ok(config)
     }
 
-    /// A key that `fresh` has changed though a reload cannot.
-    pub fn changed_for_good(&self, fresh: &Self) -> Option<String> {
-        let keys = self.keys.keys().chain(fresh.keys.keys());
-        let mut changed = keys.filter(|key| self.keys.get(*key) != fresh.keys.get(*key));
-        changed.find(|key| !LIVE.contains(&key.as_str())).cloned()
+    /// How clients of the admin API are met, if by TLS.
+    ///
+    /// # Errors
+    /// Where the files cannot be used.
+    pub fn admin_acceptor(&self) -> Result<Option<mtls::TlsAcceptor>, mtls::BadFiles> {
+        let files = self.admin_tls.as_ref();
+        files.map(|files| files.acceptor("admin_tls")).transpose()
     }
 
     /// Limit of one attempt to reach a server.
     pub fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms.get())
+        Duration::from_millis(self.connect_timeout_ms)
     }
 
     /// Limit of a body that is passed on as it comes.
@@ -382,12 +321,12 @@ impl Config {
 
     /// Limit of one request.
     pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms.get())
+        Duration::from_millis(self.request_timeout_ms)
     }
 
     /// Silence after which a connection that is passed through is closed.
     pub fn idle_timeout(&self) -> Duration {
-        Duration::from_millis(self.idle_timeout_ms.get())
+        Duration::from_millis(self.idle_timeout_ms)
     }
 }
 

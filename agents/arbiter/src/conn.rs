@@ -37,11 +37,7 @@ pub struct Conn {
 impl Conn {
     /// Takes over a connected socket.
     pub fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            buffer: BytesMut::new(),
-            alarm: Alarm::default(),
-        }
+        Self { stream, buffer: BytesMut::new(), alarm: Alarm::default() }
     }
 
     /// The socket alone; what was read and not used is lost.
@@ -85,11 +81,7 @@ impl Conn {
         deadline: Instant,
         future: F,
     ) -> Option<Option<F::Output>> {
-        let Self {
-            stream,
-            buffer,
-            alarm,
-        } = self;
+        let Self { stream, buffer, alarm } = self;
         let here = async {
             tokio::select! {
                 biased;
@@ -321,9 +313,7 @@ impl Alarm {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
-            let sleep = self
-                .0
-                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
             if deadline < sleep.deadline() {
                 sleep.as_mut().reset(deadline);
             }

@@ -21,11 +21,7 @@ impl Delayed {
     /// The time runs from now, when the first replica is sent.
     pub fn new(hedge: Hedge) -> Self {
         let after = Duration::from_micros(hedge.after_us);
-        Self {
-            after,
-            left: hedge.extras,
-            timer: Box::pin(sleep(after)),
-        }
+        Self { after, left: hedge.extras, timer: Box::pin(sleep(after)) }
     }
 
     /// Ready when one more replica is due; never again after the last.

@@ -15,7 +15,7 @@
 //! | `listen`, `stream`, `splice` | listeners, streams, two streams joined |
 //! | `health` | probes and health checks of servers |
 //! | `http`, `mysql`, `resp` (Redis), `memcached`, `tcp` | the protocols; `kv` is shared by Redis and memcached |
-//! | `admin`, `tls` | the API to watch and change it, and how its clients prove themselves |
+//! | `admin` | the API to watch and change it |
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +46,6 @@ pub mod stats;
 pub mod stream;
 pub mod tcp;
 pub mod tier;
-pub mod tls;
 pub mod traced;
 pub mod voting;
 

@@ -1,14 +1,11 @@
-//! `arbiter --config FILE [--check]`: the proxy in front of a tier. SIGHUP reads the file again.
+//! `arbiter --config FILE [--check]`: the proxy in front of a tier.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use arbiter::config::Config;
 use arbiter::server::{thread_runtime, Arbiter};
-use arbiter::tier::Tier;
-use arbiter::tls::Tls;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::signal::unix::{signal, SignalKind};
 
@@ -37,7 +34,7 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error.to_string(), 2),
     };
     if check {
-        return match Tls::read(&config) {
+        return match config.admin_acceptor() {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("{}: {error}", path.display()), 2),
         };
@@ -46,7 +43,7 @@ fn main() -> ExitCode {
     if let Err(error) = logging::begin(log.as_deref()) {
         return fail(&error.to_string(), 2);
     }
-    match serve(config, &path) {
+    match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -68,16 +65,10 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
             "--config" => config = Some(arguments.next().ok_or("--config: expected a file")?),
             "--check" => check = true,
             "--version" => {
-                return Ok(Command::Print(format!(
-                    "arbiter {}",
-                    env!("CARGO_PKG_VERSION")
-                )))
+                return Ok(Command::Print(format!("arbiter {}", env!("CARGO_PKG_VERSION"))))
             }
             "--policies" => {
-                return Ok(Command::Print(format!(
-                    "{:#}",
-                    arbiter::contract::policies()
-                )))
+                return Ok(Command::Print(format!("{:#}", arbiter::contract::policies())))
             }
             "--help" | "-h" => return Ok(Command::Print(USAGE.to_owned())),
             other => return Err(format!("unknown argument {other:?}")),
@@ -87,12 +78,11 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     Ok(Command::Run { config, check })
 }
 
-fn serve(config: Config, path: &Path) -> Result<()> {
+fn serve(config: Config) -> Result<()> {
     let runtime = thread_runtime().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
-        let mut hung_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
         let (tier, protocol) = (config.tier.clone(), config.protocol);
         let arbiter = Arbiter::bind(config).await?;
         let arbiter = arbiter.within_descriptors(descriptors()?);
@@ -101,14 +91,10 @@ fn serve(config: Config, path: &Path) -> Result<()> {
             arbiter.client_address()?,
             arbiter.admin_address()?
         );
-        let running = arbiter.tier();
         let stop = async {
-            loop {
-                tokio::select! {
-                    _ = terminated.recv() => return,
-                    _ = interrupted.recv() => return,
-                    _ = hung_up.recv() => reload(&running, path),
-                }
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
             }
         };
         arbiter.run(stop).await
@@ -121,17 +107,4 @@ fn descriptors() -> Result<usize> {
     let (now, most) = getrlimit(limit).context("cannot read the limit of open files")?;
     let raised = setrlimit(limit, most, most).is_ok();
     Ok(usize::try_from(if raised { most } else { now }).unwrap_or(usize::MAX))
-}
-
-/// Reads the file again; a bad one changes nothing.
-fn reload(tier: &Arc<Tier>, path: &Path) {
-    let fresh = Config::read(path).map_err(|error| error.to_string());
-    let done = fresh.and_then(|fresh| {
-        tier.reload(&fresh)
-            .map_err(|error| format!("{}: {error}", path.display()))
-    });
-    match done {
-        Ok(()) => tracing::info!("{} is in force", path.display()),
-        Err(error) => tracing::error!("the old configuration goes on: {error}"),
-    }
 }

@@ -87,12 +87,7 @@ pub struct Held {
 impl Held {
     /// Nothing yet, bounded by what all may hold.
     pub fn new(memory: &Arc<Memory>) -> Self {
-        Self {
-            memory: Arc::clone(memory),
-            address: None,
-            most: memory.most,
-            bytes: 0,
-        }
+        Self { memory: Arc::clone(memory), address: None, most: memory.most, bytes: 0 }
     }
 
     /// Nothing yet, bounded by what one client may hold, and all clients of its address.
@@ -106,11 +101,7 @@ impl Held {
     /// True if this connection may hold so many bytes in all. They are counted if so; if not, what
     /// was counted stays.
     pub fn cover(&mut self, bytes: usize) -> bool {
-        let wanted = if bytes <= UNCOUNTED {
-            0
-        } else {
-            bytes.next_multiple_of(STEP)
-        };
+        let wanted = if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) };
         if wanted <= self.bytes {
             self.give_back(self.bytes - wanted);
             return true;
@@ -182,10 +173,8 @@ mod tests {
     #[test]
     fn the_clients_of_one_address_have_a_quarter_at_most() {
         let memory = Memory::new(16 * STEP);
-        for (same, other) in [
-            ("198.51.100.1", "198.51.100.2"),
-            ("2001:db8::1", "2001:db8:0:1::1"),
-        ] {
+        for (same, other) in [("198.51.100.1", "198.51.100.2"), ("2001:db8::1", "2001:db8:0:1::1")]
+        {
             let mut one = Held::of(&memory, client(same));
             let mut two = Held::of(&memory, client(same));
             assert!(one.cover(3 * STEP) && two.cover(UNCOUNTED) && !two.cover(2 * STEP));

@@ -8,17 +8,13 @@ use crate::stats;
 use crate::tier::Tier;
 
 /// Upper ends of the latency histogram's buckets [s].
-const LATENCY_S: [f64; 15] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-];
+const LATENCY_S: [f64; 15] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// All of it now.
 pub fn text(tier: &Tier) -> String {
     let stats = stats::snapshot(tier);
-    let mut page = Page {
-        tier: escaped(&stats.tier),
-        text: String::with_capacity(8 * 1024),
-    };
+    let mut page = Page { tier: escaped(&stats.tier), text: String::with_capacity(8 * 1024) };
     page.requests(&stats);
     page.compared(&stats.compare);
     page.resources(tier, &stats);
@@ -123,11 +119,7 @@ impl Page {
         self.sample(name, &[("fate", "answered")], requests.answered);
         self.sample(name, &[("fate", "failed")], requests.failed);
         for (name, help, value) in [
-            (
-                "arbiter_requests_received_total",
-                "Requests of clients.",
-                requests.received,
-            ),
+            ("arbiter_requests_received_total", "Requests of clients.", requests.received),
             (
                 "arbiter_requests_cloned_total",
                 "Requests that could go to more than one server.",
@@ -148,11 +140,7 @@ impl Page {
                 "Requests that change data, as the protocol tells.",
                 requests.writes,
             ),
-            (
-                "arbiter_replicas_sent_total",
-                "Replicas written to servers.",
-                stats.replicas_sent,
-            ),
+            ("arbiter_replicas_sent_total", "Replicas written to servers.", stats.replicas_sent),
             (
                 "arbiter_replicas_wasted_total",
                 "Replicas that ended after another had won.",
@@ -186,11 +174,7 @@ impl Page {
 
     fn compared(&mut self, compared: &Compared) {
         let name = "arbiter_compared_total";
-        self.family(
-            name,
-            "counter",
-            "Reads with replicas, by what comparing said.",
-        );
+        self.family(name, "counter", "Reads with replicas, by what comparing said.");
         for (verdict, count) in [
             ("equal", compared.equal),
             ("different", compared.different),
@@ -241,18 +225,8 @@ impl Page {
                 "What clients make the arbiter hold, of held_mib_max.",
                 tier.memory.held() as u64,
             ),
-            (
-                "arbiter_tokens_in_use",
-                "gauge",
-                "Grants held now.",
-                stats.tokens.in_use,
-            ),
-            (
-                "arbiter_replicas",
-                "gauge",
-                "Replicas of each read.",
-                stats.replicas as u64,
-            ),
+            ("arbiter_tokens_in_use", "gauge", "Grants held now.", stats.tokens.in_use),
+            ("arbiter_replicas", "gauge", "Replicas of each read.", stats.replicas as u64),
         ] {
             self.family(name, kind, help);
             self.sample(name, &[], value);
@@ -261,11 +235,7 @@ impl Page {
 
     fn latency(&mut self, buckets: &[Bucket]) {
         let name = "arbiter_request_latency_seconds";
-        self.family(
-            name,
-            "histogram",
-            "From the complete request to the complete reply.",
-        );
+        self.family(name, "histogram", "From the complete request to the complete reply.");
         let within = |most_s: f64| {
             let inside = |bucket: &&Bucket| bucket.us as f64 / 1e6 <= most_s;
             let counts = buckets.iter().filter(inside).map(|bucket| bucket.count);

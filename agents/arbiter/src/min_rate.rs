@@ -32,12 +32,7 @@ impl MinRate {
 
     fn new(kib_per_s_min: u64, time: Duration) -> Self {
         let bytes_min = kib_per_s_min * 1024 * time.as_millis() as u64 / 1000;
-        Self {
-            time,
-            bytes_min: bytes_min as usize,
-            came: 0,
-            waited: Duration::ZERO,
-        }
+        Self { time, bytes_min: bytes_min as usize, came: 0, waited: Duration::ZERO }
     }
 
     /// Forgets what was before.

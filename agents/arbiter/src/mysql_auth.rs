@@ -46,9 +46,7 @@ impl Method {
 
     /// The method of this name.
     pub fn named(name: &[u8]) -> Option<Self> {
-        [Self::Native, Self::CachingSha2]
-            .into_iter()
-            .find(|method| method.name() == name)
+        [Self::Native, Self::CachingSha2].into_iter().find(|method| method.name() == name)
     }
 
     /// The proof of the password for this nonce; empty for an empty password.
@@ -113,11 +111,8 @@ mod tests {
         // SHA1("a") ^ SHA1(nonce + SHA1(SHA1("a"))), from a second implementation (Python's
         // hashlib).
         let nonce: Vec<u8> = (1..=20).collect();
-        let hex: String = Method::Native
-            .token(b"a", &nonce)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String =
+            Method::Native.token(b"a", &nonce).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "d638af1707b664cffe85d6bcb29b9d06f14258aa");
         assert!(Method::Native.token(b"", &nonce).is_empty());
     }
@@ -131,20 +126,14 @@ mod tests {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         // From a second implementation (Python's hashlib).
-        assert_eq!(
-            hex,
-            "4b35c367d25d0add742519e3573e0c83360f85bb66e6882d81d21120e6d581e4"
-        );
+        assert_eq!(hex, "4b35c367d25d0add742519e3573e0c83360f85bb66e6882d81d21120e6d581e4");
         assert!(Method::CachingSha2.token(b"", &nonce).is_empty());
     }
 
     #[test]
     fn the_full_path_s_password_can_be_read_by_the_key_s_owner_only_with_the_nonce() {
         let private = RsaPrivateKey::new(&mut OsRng, 512).unwrap();
-        let pem = private
-            .to_public_key()
-            .to_public_key_pem(LineEnding::LF)
-            .unwrap();
+        let pem = private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
         let nonce = nonce().unwrap();
         let sent = encrypted(b"wiki-read", &nonce, pem.as_bytes()).unwrap();
         let read = private.decrypt(Oaep::new::<Sha1>(), &sent).unwrap();

@@ -21,7 +21,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("http_reply", http_reply),
     ("http_chunks", http_chunks),
     ("mysql_packet", mysql_packet),
-    ("mysql_hello", mysql_hello),
+    ("mysql_handshake", mysql_handshake),
     ("mysql_statement", mysql_statement),
     ("mysql_reply", mysql_reply),
     ("resp_command", resp_command),
@@ -83,14 +83,14 @@ pub fn mysql_packet(mut bytes: &[u8]) {
 }
 
 /// The connection phase, of both sides.
-pub fn mysql_hello(bytes: &[u8]) {
+pub fn mysql_handshake(bytes: &[u8]) {
     if let Some(greeting) = handshake::server_greeting(bytes) {
         assert!(greeting.nonce.len() <= bytes.len());
     }
     if let Some((_, nonce)) = handshake::method_switch(bytes) {
         assert!(nonce.len() < bytes.len());
     }
-    if let Ok(client) = handshake::client_hello(bytes) {
+    if let Ok(client) = handshake::handshake_response(bytes) {
         assert!(client.user.len() <= bytes.len());
     }
 }

@@ -19,7 +19,6 @@ use wire::arbiter::Protocol;
 
 use crate::config::{Config, Mysql};
 use crate::tier::{Down, Tier};
-use crate::tls::Tls;
 use crate::traced::Trace;
 use crate::{admin, health, http, listen, memcached, mysql, resp, stream, tcp};
 
@@ -41,6 +40,7 @@ pub struct Arbiter {
     /// One per thread, all at the same address; the kernel spreads connections over them.
     clients: Vec<TcpListener>,
     admin: TcpListener,
+    admin_acceptor: Option<mtls::TlsAcceptor>,
     clients_max: usize,
 }
 
@@ -66,26 +66,15 @@ impl Arbiter {
         let clients = listen::for_clients(config.listen, config.threads)?;
         let admin = listen::port(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
-        let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
-        let (tier, downs) = Tier::new(config, trace, tls);
-        Ok(Self {
-            clients_max: CLIENTS_MAX,
-            tier,
-            downs,
-            clients,
-            admin,
-        })
+        let admin_acceptor = config.admin_acceptor()?;
+        let (tier, downs) = Tier::new(config, trace);
+        Ok(Self { clients_max: CLIENTS_MAX, tier, downs, clients, admin, admin_acceptor })
     }
 
     /// Keeps descriptors back for connections to servers, of so many that there may be.
     pub fn within_descriptors(mut self, descriptors: usize) -> Self {
         self.clients_max = clients_max(self.tier.config(), descriptors);
         self
-    }
-
-    /// The tier, for [`Tier::reload`].
-    pub fn tier(&self) -> Arc<Tier> {
-        Arc::clone(&self.tier)
     }
 
     /// The address for clients.
@@ -102,22 +91,15 @@ impl Arbiter {
     /// The caller's runtime is the first thread's, and the admin API's.
     ///
     /// # Errors
-    /// When the admin listener breaks, or a thread cannot be started.
+    /// When a thread cannot be started, or panics.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let (tier, downs) = (self.tier, self.downs);
         let shared = Shared::new(&tier);
         let (stopping, stopped) = watch::channel(false);
-        let mut until = stopped.clone();
-        let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {
-            // An error means that the sender is gone, which is a stop as well.
-            let _ = until.changed().await;
-        }));
-        let acceptor = Acceptor {
-            tier,
-            shared,
-            places: Arc::new(Semaphore::new(self.clients_max)),
-            stopped,
-        };
+        let routes = admin::router(Arc::clone(&tier));
+        let admin = tokio::spawn(mtls::serve(self.admin, self.admin_acceptor, routes));
+        let acceptor =
+            Acceptor { tier, shared, places: Arc::new(Semaphore::new(self.clients_max)), stopped };
         let mut listeners = self.clients.into_iter();
         let own = listeners.next().context("an arbiter without a listener")?;
         let threads = listeners
@@ -137,10 +119,7 @@ impl Arbiter {
         let joined = tokio::task::spawn_blocking(|| join(threads?)).await?;
         tier_of_trace.end_trace();
         admin.abort();
-        match admin.await {
-            Ok(served) => served.context("the admin API broke").and(joined),
-            Err(_) => joined,
-        }
+        joined
     }
 }
 

@@ -58,10 +58,7 @@ pub async fn join(
             let moved = up.read + up.sent + down.read + down.sent;
             return silence.poll(cx, moved).map(|()| Err(Broken::Idle));
         }
-        Poll::Ready(Ok(Sent {
-            to_server: up.sent,
-            to_client: down.sent,
-        }))
+        Poll::Ready(Ok(Sent { to_server: up.sent, to_client: down.sent }))
     })
     .await
 }
@@ -76,12 +73,7 @@ struct IdleTimer {
 
 impl IdleTimer {
     fn new(max: Duration) -> Self {
-        Self {
-            max,
-            moved: 0,
-            since: Instant::now(),
-            alarm: Box::pin(sleep(max)),
-        }
+        Self { max, moved: 0, since: Instant::now(), alarm: Box::pin(sleep(max)) }
     }
 
     /// Ready when it has lasted for too long, given how many bytes have moved so far.
@@ -136,14 +128,7 @@ struct Direction {
 
 impl Direction {
     fn new() -> Self {
-        Self {
-            buffer: vec![0; COPY_BYTES],
-            from: 0,
-            to: 0,
-            state: State::Open,
-            read: 0,
-            sent: 0,
-        }
+        Self { buffer: vec![0; COPY_BYTES], from: 0, to: 0, state: State::Open, read: 0, sent: 0 }
     }
 
     fn poll(

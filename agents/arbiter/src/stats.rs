@@ -17,8 +17,8 @@ pub fn config(tier: &Tier) -> Config {
         policy,
         replicas: tier.replicas(),
         tokens,
-        connect_timeout_ms: file.connect_timeout_ms.get(),
-        request_timeout_ms: file.request_timeout_ms.get(),
+        connect_timeout_ms: file.connect_timeout_ms,
+        request_timeout_ms: file.request_timeout_ms,
         observation_age_ms: file.observation_age_ms,
         look_ahead: tier.look_ahead(),
         avoid_collisions: file.avoid_collisions,
@@ -77,10 +77,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
         token_hold_us_total: tier.meter.token_hold_us.get(),
         server_cores: tier.config().server_cores,
         recent: tier.meter.recent(tier.now()),
-        tokens: Tokens {
-            total: total as u64,
-            in_use: in_use as u64,
-        },
+        tokens: Tokens { total: total as u64, in_use: in_use as u64 },
         siblings: Siblings {
             sessions: tier.siblings.counters.sessions.get(),
             requests: tier.siblings.counters.requests.get(),

@@ -18,9 +18,7 @@ pub fn without_delay(stream: TcpStream) -> TcpStream {
 /// Ready when the peer has said something or closed; the bytes stay to be read. An error is an end
 /// as well.
 pub fn poll_spoken(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
-    stream
-        .poll_peek(cx, &mut ReadBuf::new(&mut [0]))
-        .map(|_| ())
+    stream.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map(|_| ())
 }
 
 /// True if the peer has neither closed nor said anything. If it has, it may be lost.

@@ -27,12 +27,8 @@ pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
         tier.counters.failed.inc();
         return tier.request_ended(received);
     };
-    let mut request = Request {
-        flight: tier.sent(lease.server),
-        tier: &tier,
-        received,
-        is_answered: false,
-    };
+    let mut request =
+        Request { flight: tier.sent(lease.server), tier: &tier, received, is_answered: false };
     let idle_max = tier.config().idle_timeout();
     let ended = join(&mut client, &mut server, idle_max, || request.answered()).await;
     request.end(ended);
@@ -80,11 +76,7 @@ impl Request<'_> {
         if !self.is_answered {
             let counters = &self.tier.counters;
             let is_failed = is_servers || ended == Err(Broken::Idle);
-            let fate = if is_failed {
-                &counters.failed
-            } else {
-                &counters.answered
-            };
+            let fate = if is_failed { &counters.failed } else { &counters.answered };
             fate.inc();
             self.tier.request_ended(self.received);
         }

@@ -24,7 +24,6 @@ use crate::counters::{Counters, ServerCounters};
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
-use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
 
 mod flight;
@@ -51,8 +50,6 @@ pub struct Tier {
     replicas: AtomicUsize,
     next_request: AtomicU64,
     choices: Mutex<Choices>,
-    /// How clients of the admin API are met.
-    pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
     /// Counts so far.
     pub counters: Counters,
@@ -109,11 +106,7 @@ pub struct Standing {
 
 impl Tier {
     /// A tier, and the servers that die from now on (for `health`).
-    pub fn new(
-        config: Config,
-        trace: Option<Trace>,
-        tls: Tls,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
+    pub fn new(config: Config, trace: Option<Trace>) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
             tokens_per_server: config.tokens,
@@ -142,7 +135,6 @@ impl Tier {
                 waiters: HashMap::new(),
                 taken_out: vec![false; servers],
             }),
-            tls,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
             config,
@@ -158,7 +150,7 @@ impl Tier {
         (Arc::new(tier), downs_to_probe)
     }
 
-    /// The file's configuration as it was at the start (a reload may have changed some of it since).
+    /// The file's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -248,12 +240,7 @@ impl Tier {
             Wanted::Copies(r) => (r, true),
         };
         self.ask(|selector, now, request, grants| {
-            let ask = Ask {
-                probes,
-                exclude,
-                avoid,
-                ..Ask::new(now, request, r)
-            };
+            let ask = Ask { probes, exclude, avoid, ..Ask::new(now, request, r) };
             selector.acquire(&ask, grants)
         })
     }
@@ -277,11 +264,7 @@ impl Tier {
         let choices = &mut *guard;
         choices.grants.clear();
         let acquired = ask(&mut choices.selector, now, request, &mut choices.grants)?;
-        let ready = choices
-            .grants
-            .iter()
-            .map(|grant| self.lease(*grant, since))
-            .collect();
+        let ready = choices.grants.iter().map(|grant| self.lease(*grant, since)).collect();
         // Most requests wait for nothing and need no channel.
         let waits = acquired.waiting > 0;
         let receiver = waits.then(|| {
@@ -317,10 +300,7 @@ impl Tier {
         let mut guard = self.choices();
         let choices = &mut *guard;
         choices.grants.clear();
-        let ask = Ask {
-            exclude: used,
-            ..Ask::new(self.us_at(since), request, 1)
-        };
+        let ask = Ask { exclude: used, ..Ask::new(self.us_at(since), request, 1) };
         let found = choices.selector.hedge(&ask, &mut choices.grants);
         let grant = *choices.grants.first().filter(|_| found)?;
         drop(guard);
@@ -413,10 +393,8 @@ impl Tier {
         let mut grants = Vec::new();
         let mut choices = self.choices();
         step(&mut choices, self.us_at(now), &mut grants);
-        let receivers: Vec<_> = grants
-            .iter()
-            .map(|grant| choices.waiters.get(&grant.request).cloned())
-            .collect();
+        let receivers: Vec<_> =
+            grants.iter().map(|grant| choices.waiters.get(&grant.request).cloned()).collect();
         drop(choices);
         let mut given = receivers.into_iter().zip(grants).peekable();
         while let Some((receiver, grant)) = given.next() {

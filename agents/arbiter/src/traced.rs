@@ -27,15 +27,9 @@ pub struct Traced {
 impl Traced {
     /// A selector of these settings; with a trace, which so begins.
     pub fn new(settings: Settings, trace: Option<Trace>) -> Self {
-        let mut traced = Self {
-            selector: Selector::new(settings),
-            trace,
-        };
+        let mut traced = Self { selector: Selector::new(settings), trace };
         if let Some(trace) = &mut traced.trace {
-            trace.put(&Line::Begin(Header {
-                version: VERSION,
-                settings,
-            }));
+            trace.put(&Line::Begin(Header { version: VERSION, settings }));
         }
         traced
     }
@@ -69,11 +63,7 @@ impl Traced {
         let first = grants.len();
         let acquired = self.selector.again(now, (request, server), waits, grants);
         if self.trace.is_some() {
-            let step = Step::Again {
-                request,
-                server,
-                waits,
-            };
+            let step = Step::Again { request, server, waits };
             self.write(now, step, acquired.into(), &grants[first..]);
         }
         acquired
@@ -151,12 +141,7 @@ impl Traced {
             return;
         };
         let grants = grants.iter().map(|it| (it.request, it.server)).collect();
-        let goes_on = trace.call(Call {
-            now_us,
-            step,
-            answer,
-            grants,
-        });
+        let goes_on = trace.call(Call { now_us, step, answer, grants });
         if let Some(trace) = self.trace.take_if(|_| !goes_on) {
             trace.end(Reason::Full);
         }

@@ -31,13 +31,8 @@ impl ReplyVote {
         }
         let rules = tier.comparing.rules();
         // It may have been switched off meanwhile.
-        (rules.mode != CompareMode::Off).then(|| {
-            Arc::new(Self {
-                tier: Arc::clone(tier),
-                rules,
-                votes: Mutex::default(),
-            })
-        })
+        (rules.mode != CompareMode::Off)
+            .then(|| Arc::new(Self { tier: Arc::clone(tier), rules, votes: Mutex::default() }))
     }
 
     /// True if a reply waits until others agree with it.
@@ -126,11 +121,7 @@ mod tests {
     use crate::comparing::digest;
 
     fn verdict(votes: &str) -> Verdict {
-        let votes: Vec<_> = votes
-            .bytes()
-            .map(|said| digest(&[said]))
-            .enumerate()
-            .collect();
+        let votes: Vec<_> = votes.bytes().map(|said| digest(&[said])).enumerate().collect();
         count(&votes)
     }
 

@@ -208,11 +208,7 @@ mod tests {
         body: &str,
     ) -> (Outcome, Option<Lack>) {
         let head = format!("{HEAD}{more}\r\n");
-        let answer = Answer {
-            status,
-            head: head.as_bytes(),
-            body: body.as_bytes(),
-        };
+        let answer = Answer { status, head: head.as_bytes(), body: body.as_bytes() };
         answer.judge(request, user)
     }
 
@@ -222,43 +218,19 @@ mod tests {
         let rows = [
             (r#""text": "\"Ann\"""#.to_owned(), true),
             (r#""text": "Bob""#.to_owned(), false),
-            (
-                r#""json_path": ["user", "id"], "equals": 7"#.to_owned(),
-                true,
-            ),
-            (
-                r#""json_path": ["user", "id"], "equals": 7.0"#.to_owned(),
-                true,
-            ),
-            (
-                r#""json_path": ["user", "id"], "equals": "7""#.to_owned(),
-                false,
-            ),
+            (r#""json_path": ["user", "id"], "equals": 7"#.to_owned(), true),
+            (r#""json_path": ["user", "id"], "equals": 7.0"#.to_owned(), true),
+            (r#""json_path": ["user", "id"], "equals": "7""#.to_owned(), false),
             (r#""json_path": ["ok"], "equals": true"#.to_owned(), true),
             (r#""json_path": ["ok"], "equals": 1"#.to_owned(), false),
-            (
-                r#""json_path": ["items", 0, "id"], "equals": 1.5"#.to_owned(),
-                true,
-            ),
+            (r#""json_path": ["items", 0, "id"], "equals": 1.5"#.to_owned(), true),
             (r#""json_path": ["items", 1, "id"]"#.to_owned(), false),
             (r#""json_path": ["items", "id"]"#.to_owned(), false),
             (r#""json_path": ["none"]"#.to_owned(), true),
-            (
-                r#""json_path": ["user", "name"], "contains": "nn""#.to_owned(),
-                true,
-            ),
-            (
-                r#""json_path": ["user", "id"], "contains": "7""#.to_owned(),
-                false,
-            ),
-            (
-                r#""header": "content-type", "equals": "text/json""#.to_owned(),
-                true,
-            ),
-            (
-                r#""header": "Content-Type", "contains": "json""#.to_owned(),
-                true,
-            ),
+            (r#""json_path": ["user", "name"], "contains": "nn""#.to_owned(), true),
+            (r#""json_path": ["user", "id"], "contains": "7""#.to_owned(), false),
+            (r#""header": "content-type", "equals": "text/json""#.to_owned(), true),
+            (r#""header": "Content-Type", "contains": "json""#.to_owned(), true),
             (r#""header": "Location""#.to_owned(), false),
             (format!(r#""bytes_min": {size}, "bytes_max": {size}"#), true),
             (format!(r#""bytes_max": {}"#, size - 1), false),
@@ -303,11 +275,7 @@ mod tests {
             ("", r#"{"token": "a"}"#, 1),
         ] {
             let found = judged(&asked, &mut user, 200, more, body);
-            assert_eq!(
-                found,
-                (Outcome::BadContent, Some(Lack::Value(lack))),
-                "{body}"
-            );
+            assert_eq!(found, (Outcome::BadContent, Some(Lack::Value(lack))), "{body}");
         }
     }
 
@@ -318,9 +286,7 @@ mod tests {
         let sent = |user: &VirtualUser| {
             let bytes = asked.bytes("127.0.0.1", user);
             let text = String::from_utf8(bytes).unwrap();
-            let mut lines = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("Cookie: "));
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("Cookie: "));
             lines.next().map(str::to_owned)
         };
         let first = "Set-Cookie: a=1; Path=/; HttpOnly\r\nset-cookie: b=x=y\r\n";

@@ -58,15 +58,12 @@ impl Block {
         let recorder = Recorder::open(Arc::clone(plan), records, tally)
             .with_context(|| format!("{}", records.unwrap_or(Path::new("")).display()))?;
         let (recorder_go, recorder_went) = sync_channel(1);
-        let recording = thread::Builder::new()
-            .name("records".into())
-            .spawn(move || {
-                // Without the word to go there is nothing to record.
-                recorder_went.recv().map_or_else(
-                    |_| Unwritten::default(),
-                    |start| recorder.run(start, &taken),
-                )
-            })?;
+        let recording = thread::Builder::new().name("records".into()).spawn(move || {
+            // Without the word to go there is nothing to record.
+            recorder_went
+                .recv()
+                .map_or_else(|_| Unwritten::default(), |start| recorder.run(start, &taken))
+        })?;
         let (mut threads, mut stops, mut ids) = (vec![], vec![], vec![]);
         for number in 0..plan.workers {
             let engine = Engine::new(Arc::clone(plan), number, plan.workers, out.clone())?;
@@ -74,9 +71,8 @@ impl Block {
             let (go, went) = sync_channel::<Start>(1);
             let (tell_id, id) = sync_channel(1);
             let on_end = on_end.clone();
-            let handle = thread::Builder::new()
-                .name(format!("loop {number}"))
-                .spawn(move || {
+            let handle =
+                thread::Builder::new().name(format!("loop {number}")).spawn(move || {
                     let _ = tell_id.send(gettid());
                     let ended = match went.recv() {
                         Ok(start) => engine.run(start.origin_ns()),
@@ -88,13 +84,7 @@ impl Block {
             ids.push(id.recv()?);
             threads.push(Thread { go, handle });
         }
-        Ok(Self {
-            threads,
-            stops,
-            recorder_go,
-            recording,
-            priority: raise_priority(&ids),
-        })
+        Ok(Self { threads, stops, recorder_go, recording, priority: raise_priority(&ids) })
     }
 
     /// Gives the word.
@@ -129,11 +119,7 @@ impl Block {
             count: 0,
             error: Some("the recorder panicked: see the log".to_owned()),
         });
-        Outcome {
-            ended,
-            error,
-            unwritten,
-        }
+        Outcome { ended, error, unwritten }
     }
 }
 

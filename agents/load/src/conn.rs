@@ -254,8 +254,7 @@ impl Conn {
                 }
             };
             let begin = self.input.len();
-            self.input
-                .resize(begin + state.plaintext_bytes_to_read(), 0);
+            self.input.resize(begin + state.plaintext_bytes_to_read(), 0);
             tls.reader().read_exact(&mut self.input[begin..])?;
             ended |= state.peer_has_closed();
         }

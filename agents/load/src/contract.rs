@@ -40,14 +40,12 @@ pub fn carry_out(plan: &Path, records: &Path, control: u32) -> Result<()> {
         let _ = ended.send(Told::Ended);
     })?;
     let theirs = socket.try_clone()?;
-    thread::Builder::new()
-        .name("control".into())
-        .spawn(move || {
-            hear(theirs, |start| {
-                let _ = tell.send(Told::Go(start));
-            });
-            let _ = tell.send(Told::Stop);
-        })?;
+    thread::Builder::new().name("control".into()).spawn(move || {
+        hear(theirs, |start| {
+            let _ = tell.send(Told::Go(start));
+        });
+        let _ = tell.send(Told::Stop);
+    })?;
     say(&socket, &Say::Ready);
     follow(&block, plan.workers, &told);
     let priority = block.priority.clone();
@@ -72,10 +70,8 @@ fn follow(block: &Block, loops: usize, told: &Receiver<Told>) {
 }
 
 fn done(outcome: Outcome, plan: &Plan, priority: &str) -> Say {
-    let host = nix::unistd::gethostname().map_or_else(
-        |_| String::new(),
-        |name| name.to_string_lossy().into_owned(),
-    );
+    let host = nix::unistd::gethostname()
+        .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
     let used = outcome.ended.iter().enumerate().map(|(worker, ended)| Use {
         worker,
         host: host.clone(),
@@ -85,10 +81,8 @@ fn done(outcome: Outcome, plan: &Plan, priority: &str) -> Say {
         cpu_share: ended.cpu_share,
         cpu_share_max: ended.cpu_share_max,
     });
-    let (launched, recorded) = outcome
-        .ended
-        .iter()
-        .fold((0, 0), |(a, b), one| (a + one.launched, b + one.recorded));
+    let (launched, recorded) =
+        outcome.ended.iter().fold((0, 0), |(a, b), one| (a + one.launched, b + one.recorded));
     Say::Done {
         launched,
         recorded,

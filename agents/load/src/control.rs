@@ -87,10 +87,7 @@ pub fn say(socket: &UnixStream, message: &Say) {
 pub fn hear(socket: UnixStream, on_go: impl Fn(Start)) {
     for line in BufReader::new(socket).lines() {
         match line.map(|line| serde_json::from_str::<Go>(&line)) {
-            Ok(Ok(go)) => on_go(Start {
-                t0_ns: from_s(go.t0_s),
-                start_ns: from_s(go.start_s),
-            }),
+            Ok(Ok(go)) => on_go(Start { t0_ns: from_s(go.t0_s), start_ns: from_s(go.start_s) }),
             Ok(Err(_)) => {} // of another version
             Err(_) => return,
         }

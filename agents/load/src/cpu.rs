@@ -14,11 +14,7 @@ impl CpuUse {
     /// From now on.
     pub fn begin(now_ns: i64) -> Self {
         let mark = (now_ns, thread_cpu_ns());
-        Self {
-            begun: mark,
-            last: mark,
-            share_max: 0.0,
-        }
+        Self { begun: mark, last: mark, share_max: 0.0 }
     }
 
     /// When the next mark is due.

@@ -145,12 +145,7 @@ impl Engine {
         }
         self.pass_on(monotonic_ns(), true);
         let (cpu_share, cpu_share_max) = cpu.shares(monotonic_ns());
-        Ok(Ended {
-            launched: self.launched,
-            recorded: self.recorded,
-            cpu_share,
-            cpu_share_max,
-        })
+        Ok(Ended { launched: self.launched, recorded: self.recorded, cpu_share, cpu_share_max })
     }
 
     /// When the next request is due.
@@ -165,11 +160,7 @@ impl Engine {
 
     /// When there is something else to do although nothing comes.
     fn wake_ns(&mut self) -> i64 {
-        let pass_on_ns = if self.out.is_empty() {
-            i64::MAX
-        } else {
-            self.passed_ns + PASS_ON_NS
-        };
+        let pass_on_ns = if self.out.is_empty() { i64::MAX } else { self.passed_ns + PASS_ON_NS };
         let mut wake_ns = pass_on_ns;
         for queue in [&mut self.connecting, &mut self.answering] {
             while let Some(limit) = queue.front() {
@@ -220,13 +211,7 @@ impl Engine {
         }
         if self.plan.operation(place).http.is_some() {
             let user = self.plan.user_of(place);
-            self.visits.insert(
-                place,
-                Visit {
-                    user,
-                    intended_ns: None,
-                },
-            );
+            self.visits.insert(place, Visit { user, intended_ns: None });
         }
         place
     }
@@ -277,11 +262,7 @@ impl Engine {
             }
             _ => conn.ask(&route.bytes, Reader::new(target.protocol), limit_ns, stamp),
         }
-        self.answering.push_back(Mark {
-            at_ns: limit_ns,
-            slot,
-            stamp,
-        });
+        self.answering.push_back(Mark { at_ns: limit_ns, slot, stamp });
         self.write(slot);
     }
 

@@ -63,10 +63,7 @@ fn spoken() -> Result<String> {
         protocols: Vec<&'static str>,
     }
     let protocols = Protocol::names().collect();
-    Ok(serde_json::to_string_pretty(&Spoken {
-        schema: 1,
-        protocols,
-    })?)
+    Ok(serde_json::to_string_pretty(&Spoken { schema: 1, protocols })?)
 }
 
 fn run(options: &Flags) -> Result<()> {

@@ -117,11 +117,7 @@ impl HttpRequest {
         out.push(b' ');
         append(&mut out, &self.path, user);
         out.extend(b" HTTP/1.1\r\n");
-        for (name, value) in [
-            ("Host", host),
-            ("User-Agent", "sparecraft"),
-            ("Accept", "*/*"),
-        ] {
+        for (name, value) in [("Host", host), ("User-Agent", "sparecraft"), ("Accept", "*/*")] {
             if !self.states(name) {
                 field(&mut out, name, value.as_bytes());
             }
@@ -131,9 +127,7 @@ impl HttpRequest {
         }
         if !user.cookies.is_empty() && !self.states("cookie") {
             let pairs = user.cookies.iter();
-            let pairs: Vec<_> = pairs
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
+            let pairs: Vec<_> = pairs.map(|(name, value)| format!("{name}={value}")).collect();
             field(&mut out, "Cookie", pairs.join("; ").as_bytes());
         }
         let has_body = matches!(self.method.as_str(), "POST" | "PUT" | "PATCH");
@@ -233,10 +227,7 @@ mod tests {
         user.keep_cookie("c", "4");
         user.drop_cookie("c");
         let sent = request.bytes("127.0.0.1:81", &user);
-        let end = sent
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n")
-            .unwrap();
+        let end = sent.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let head = std::str::from_utf8(&sent[..end]).unwrap();
         let body = "{\"a\":\"a /\\\"ü\"}&a+%2F%22%C3%BC";
         assert_eq!(

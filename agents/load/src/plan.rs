@@ -161,10 +161,7 @@ impl Plan {
         let file: PlanFile = serde_json::from_slice(json)
             .map_err(|error| Refused::new("plan", "one of load-plan.schema.json", error))?;
         file.check()?;
-        let allowed = Allowed {
-            on_load_machine,
-            service: file.target.clone(),
-        };
+        let allowed = Allowed { on_load_machine, service: file.target.clone() };
         let mut targets: Vec<Target> = vec![];
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (tier, urls) in &file.entries {
@@ -188,11 +185,8 @@ impl Plan {
             .map(|one| one.routed(&targets, &places, file.load.keep_alive))
             .collect::<Result<_, _>>()?;
         let mut before = vec![None; file.after.len()];
-        let after: Vec<Option<u32>> = file
-            .after
-            .iter()
-            .map(|&place| u32::try_from(place).ok())
-            .collect();
+        let after: Vec<Option<u32>> =
+            file.after.iter().map(|&place| u32::try_from(place).ok()).collect();
         for (place, step) in after.iter().enumerate() {
             if let Some(step) = step {
                 before[*step as usize] = Some(place as u32);
@@ -210,11 +204,7 @@ impl Plan {
             operations,
             offsets_ns: file.offsets_s.iter().copied().map(from_s).collect(),
             // In bounds: `check`.
-            operation_of: file
-                .operation_of
-                .iter()
-                .map(|&place| place as u32)
-                .collect(),
+            operation_of: file.operation_of.iter().map(|&place| place as u32).collect(),
             windows: file.windows.iter().map(WindowOption::window).collect(),
             connect_timeout_ns: from_s(file.load.connect_timeout_s),
             response_timeout_ns: from_s(file.load.response_timeout_s),
@@ -273,11 +263,7 @@ impl Plan {
     pub fn user_of(&self, place: usize) -> VirtualUser {
         let mut user = VirtualUser::default();
         if let Some(&row) = self.row_of.get(place) {
-            let pairs = self
-                .columns
-                .iter()
-                .cloned()
-                .zip(self.rows[row].iter().cloned());
+            let pairs = self.columns.iter().cloned().zip(self.rows[row].iter().cloned());
             user.values.extend(pairs);
         }
         user
@@ -287,9 +273,7 @@ impl Plan {
     pub fn phase(&self, place: usize) -> &str {
         let offset_ns = self.offsets_ns[place];
         let found = self.windows.iter().find(|window| offset_ns < window.end_ns);
-        found
-            .or(self.windows.last())
-            .map_or("", |window| &window.phase)
+        found.or(self.windows.last()).map_or("", |window| &window.phase)
     }
 
     /// The same with every `count`-th arrival from `number` on: of several workers each has one.
@@ -336,21 +320,13 @@ impl PlanFile {
         let (arrivals, chosen) = (self.offsets_s.len(), self.operation_of.len());
         if arrivals != chosen || arrivals > u32::MAX as usize {
             let expected = "as many offsets as operations, less than 2^32";
-            return Err(Refused::new(
-                "offsets_s",
-                expected,
-                format!("{arrivals} and {chosen}"),
-            ));
+            return Err(Refused::new("offsets_s", expected, format!("{arrivals} and {chosen}")));
         }
         let is_good = |offset: &f64| (0.0..1e9).contains(offset);
         if !self.offsets_s.iter().all(is_good)
             || self.offsets_s.windows(2).any(|pair| pair[0] > pair[1])
         {
-            return Err(Refused::new(
-                "offsets_s",
-                "times of at least 0, in order",
-                "others",
-            ));
+            return Err(Refused::new("offsets_s", "times of at least 0, in order", "others"));
         }
         let count = self.operations.len();
         if let Some(wrong) = self.operation_of.iter().find(|&&place| place >= count) {
@@ -402,11 +378,7 @@ impl PlanFile {
             ));
         }
         if !self.after.is_empty() && self.load.workers > 1 {
-            return Err(Refused::new(
-                "load.workers",
-                "1 with sessions",
-                self.load.workers,
-            ));
+            return Err(Refused::new("load.workers", "1 with sessions", self.load.workers));
         }
         Ok(())
     }
@@ -414,10 +386,7 @@ impl PlanFile {
 
 impl WindowOption {
     fn window(&self) -> Window {
-        Window {
-            phase: self.phase.clone(),
-            end_ns: from_s(self.end_s),
-        }
+        Window { phase: self.phase.clone(), end_ns: from_s(self.end_s) }
     }
 }
 
@@ -438,18 +407,13 @@ impl OperationOption {
             let bytes = match &self.http {
                 Some(_) if target.protocol == Protocol::Http => Some(vec![]),
                 Some(_) => None,
-                None => target
-                    .protocol
-                    .request(&target.host, &self.request, keep_alive),
+                None => target.protocol.request(&target.host, &self.request, keep_alive),
             };
             let bytes = bytes.ok_or_else(|| {
                 let expected = format!("operation {}: {}", self.name, target.protocol.form());
                 Refused::new("operations.request", expected, &self.request)
             })?;
-            Ok(Route {
-                target: place,
-                bytes,
-            })
+            Ok(Route { target: place, bytes })
         });
         Ok(Operation {
             name: self.name.clone(),

@@ -35,12 +35,7 @@ pub struct Pool {
 impl Pool {
     /// Empty; there are so many targets.
     pub fn new(targets: usize) -> Self {
-        Self {
-            conns: vec![],
-            free: vec![],
-            idle: vec![VecDeque::new(); targets],
-            stamp: 0,
-        }
+        Self { conns: vec![], free: vec![], idle: vec![VecDeque::new(); targets], stamp: 0 }
     }
 
     /// Another stamp than all before.
@@ -88,11 +83,7 @@ impl Pool {
         if let Some(conn) = self.get(slot) {
             conn.rest(stamp);
             let target = conn.target;
-            self.idle[target].push_back(Mark {
-                at_ns: now_ns,
-                slot,
-                stamp,
-            });
+            self.idle[target].push_back(Mark { at_ns: now_ns, slot, stamp });
         }
     }
 

@@ -66,22 +66,15 @@ impl Lines {
     /// Names are escaped once.
     pub fn new(plan: &Plan) -> Self {
         let quoted = |name: &str| serde_json::Value::from(name).to_string();
-        Self {
-            names: plan
-                .operations
-                .iter()
-                .map(|one| quoted(&one.name))
-                .collect(),
-        }
+        Self { names: plan.operations.iter().map(|one| quoted(&one.name)).collect() }
     }
 
     /// Appends the line of `record`.
     pub fn append(&self, line: &mut Vec<u8>, plan: &Plan, start: Start, record: &Record) {
         let place = record.place as usize;
         let planned_ns = start.start_ns + plan.offsets_ns[place];
-        let intended_ns = record
-            .intended_ns
-            .map_or(planned_ns, |intended_ns| intended_ns - start.t0_ns);
+        let intended_ns =
+            record.intended_ns.map_or(planned_ns, |intended_ns| intended_ns - start.t0_ns);
         let sent_ns = record.sent_ns - start.t0_ns;
         let was_sent = record.outcome != Outcome::Unreached;
         line.extend(b"{\"phase\": \"");
@@ -185,10 +178,7 @@ mod tests {
         let (mut s, mut ms) = (vec![], vec![]);
         seconds(&mut s, ns);
         milliseconds(&mut ms, ns);
-        (
-            String::from_utf8(s).unwrap(),
-            String::from_utf8(ms).unwrap(),
-        )
+        (String::from_utf8(s).unwrap(), String::from_utf8(ms).unwrap())
     }
 
     #[test]

@@ -87,8 +87,7 @@ impl Recorder {
         }
         if self.file.is_some() {
             for record in batch {
-                self.lines
-                    .append(&mut self.waiting, &self.plan, start, record);
+                self.lines.append(&mut self.waiting, &self.plan, start, record);
             }
             self.write();
         }

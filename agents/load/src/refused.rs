@@ -14,10 +14,6 @@ pub struct Refused {
 impl Refused {
     /// Says it.
     pub fn new(key: &str, expected: impl Into<String>, got: impl ToString) -> Self {
-        Self {
-            key: key.to_owned(),
-            expected: expected.into(),
-            got: got.to_string(),
-        }
+        Self { key: key.to_owned(), expected: expected.into(), got: got.to_string() }
     }
 }

@@ -12,12 +12,10 @@ pub fn on_end(on_end: impl Fn() + Send + 'static) -> Result<()> {
     set.add(Signal::SIGTERM);
     set.add(Signal::SIGINT);
     set.thread_block()?;
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            while set.wait().is_ok() {
-                on_end();
-            }
-        })?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        while set.wait().is_ok() {
+            on_end();
+        }
+    })?;
     Ok(())
 }

@@ -130,15 +130,10 @@ impl Tally {
             let at_s = self.wall_less_monotonic_s + ended_ns as f64 / SECOND as f64;
             let failed = record.outcome != Outcome::Ok;
             let operation = plan.operation(place);
-            let name = if plan.operations.len() > NAMES_MAX {
-                &plan.user
-            } else {
-                &operation.name
-            };
+            let name = if plan.operations.len() > NAMES_MAX { &plan.user } else { &operation.name };
             let method = plan.targets[operation.routes[0].target].protocol.name();
             if !self.entries.contains_key(name) {
-                self.entries
-                    .insert(name.clone(), Entry::new(name, method, at_s));
+                self.entries.insert(name.clone(), Entry::new(name, method, at_s));
             }
             if let Some(entry) = self.entries.get_mut(name) {
                 entry.take(latency_us, record.bytes, failed, at_s);
@@ -285,10 +280,7 @@ mod tests {
     /// The totals of ten requests at once: these, and good ones of 2 ms.
     fn totals_with(others: &[(Outcome, Option<i64>)]) -> (Totals, Report) {
         let plan = Plan::parse(PLAN, false).unwrap();
-        let start = Start {
-            t0_ns: 0,
-            start_ns: 0,
-        };
+        let start = Start { t0_ns: 0, start_ns: 0 };
         let good = (Outcome::Ok, Some(2_000_000));
         let ended = others.iter().copied().chain(std::iter::repeat(good));
         let batch: Vec<_> = (0..10)
@@ -328,13 +320,7 @@ mod tests {
 
     #[test]
     fn latencies_fall_into_locust_s_buckets() {
-        let pairs = [
-            (0.4, 0),
-            (98.6, 99),
-            (147.0, 150),
-            (3432.0, 3400),
-            (58_760.0, 59_000),
-        ];
+        let pairs = [(0.4, 0), (98.6, 99), (147.0, 150), (3432.0, 3400), (58_760.0, 59_000)];
         for (latency_ms, expected) in pairs {
             assert_eq!(bucket(latency_ms), expected);
         }

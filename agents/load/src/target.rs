@@ -160,28 +160,18 @@ mod tests {
     use super::*;
 
     fn parsed(url: &str, on_load_machine: bool) -> Result<Target, Refused> {
-        let allowed = Allowed {
-            on_load_machine,
-            service: None,
-        };
+        let allowed = Allowed { on_load_machine, service: None };
         Target::parse(url, &allowed)
     }
 
     #[test]
     fn the_own_fleet_is_loopback_and_the_benchmarking_range() {
-        for url in [
-            "http://127.0.0.1/",
-            "redis://198.18.0.11:6380/",
-            "memcached://198.19.1.2",
-        ] {
+        for url in ["http://127.0.0.1/", "redis://198.18.0.11:6380/", "memcached://198.19.1.2"] {
             assert!(parsed(url, false).is_ok(), "{url}");
         }
-        for url in [
-            "http://198.20.0.1/",
-            "http://93.184.215.14/",
-            "http://localhost/",
-            "http://[::1]/",
-        ] {
+        for url in
+            ["http://198.20.0.1/", "http://93.184.215.14/", "http://localhost/", "http://[::1]/"]
+        {
             assert!(parsed(url, true).is_err(), "{url}");
         }
     }
@@ -201,15 +191,8 @@ mod tests {
         };
         let target = Target::parse("https://10.80.0.11:8443/", &allowed).unwrap();
         assert_eq!(target.address.port(), 8443);
-        assert_eq!(
-            (target.host.as_str(), target.secure),
-            ("shop.test:8443", true)
-        );
-        for url in [
-            "http://10.80.0.12/",
-            "http://127.0.0.1/",
-            "http://198.18.0.1/",
-        ] {
+        assert_eq!((target.host.as_str(), target.secure), ("shop.test:8443", true));
+        for url in ["http://10.80.0.12/", "http://127.0.0.1/", "http://198.18.0.1/"] {
             assert!(Target::parse(url, &allowed).is_err(), "{url}");
         }
     }
@@ -256,15 +239,9 @@ mod tests {
         let account = &target.account;
         let told = [&account.user, &account.password, &account.database];
         assert_eq!(told, ["wiki", "wiki-read", "wiki"]);
-        assert_eq!(
-            parsed("mysql://127.0.0.1/", false).unwrap().address.port(),
-            3306
-        );
+        assert_eq!(parsed("mysql://127.0.0.1/", false).unwrap().address.port(), 3306);
         let target = parsed("mysql://a%40b:%2f%c3%a9@127.0.0.1/", false).unwrap();
-        assert_eq!(
-            [target.account.user, target.account.password],
-            ["a@b", "/é"]
-        );
+        assert_eq!([target.account.user, target.account.password], ["a@b", "/é"]);
         assert!(parsed("ftp://127.0.0.1/", false).is_err());
         assert!(parsed("http://127.0.0.1:http/", false).is_err());
     }

@@ -57,10 +57,7 @@ impl Tls {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(asked.name.clone())
             .map_err(|_| Refused::new("tls.name", "the name of a TLS server", &asked.name))?;
-        Ok(Self {
-            config: Arc::new(config),
-            name,
-        })
+        Ok(Self { config: Arc::new(config), name })
     }
 
     /// A connection that has still to shake hands.
@@ -109,12 +106,7 @@ impl ServerCertVerifier for Unchecked {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -123,12 +115,7 @@ impl ServerCertVerifier for Unchecked {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -73,17 +73,10 @@ impl Waiting {
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
         let number = timer.as_fd().as_raw_fd();
-        poll.registry()
-            .register(&mut SourceFd(&number), TIMER, Interest::READABLE)?;
+        poll.registry().register(&mut SourceFd(&number), TIMER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let asked = Arc::new(AtomicBool::new(false));
-        Ok(Self {
-            poll,
-            timer,
-            armed_ns: 0,
-            lead_ns,
-            stop: Stop { asked, waker },
-        })
+        Ok(Self { poll, timer, armed_ns: 0, lead_ns, stop: Stop { asked, waker } })
     }
 
     /// Where connections are registered, each by its slot.
@@ -125,10 +118,7 @@ mod tests {
     #[test]
     fn a_twentieth_of_the_time_is_spent_looking_at_most() {
         let at = |per_s: f64| lead_ns(1e9 / per_s);
-        assert_eq!(
-            [at(1.0), at(125.0), at(1e3), at(1e4)],
-            [400_000, 400_000, 50_000, 5_000]
-        );
+        assert_eq!([at(1.0), at(125.0), at(1e3), at(1e4)], [400_000, 400_000, 50_000, 5_000]);
         assert_eq!(lead_ns(f64::INFINITY), 400_000, "one request alone");
         assert_eq!(lead_ns(0.0), 0, "all at once");
     }

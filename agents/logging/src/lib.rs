@@ -26,10 +26,7 @@ struct Form {
 
 impl Form {
     fn parse(text: &str) -> Result<Self, Unknown> {
-        let mut form = Self {
-            level: LevelFilter::INFO,
-            json: false,
-        };
+        let mut form = Self { level: LevelFilter::INFO, json: false };
         for word in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
             match (word, word.parse()) {
                 ("json", _) => form.json = true,
@@ -46,10 +43,8 @@ impl Form {
 /// A second call changes nothing.
 pub fn begin(variable: Option<&str>) -> Result<(), Unknown> {
     let form = Form::parse(variable.unwrap_or_default())?;
-    let lines = Subscriber::builder()
-        .with_max_level(form.level)
-        .with_writer(io::stderr)
-        .with_target(false);
+    let lines =
+        Subscriber::builder().with_max_level(form.level).with_writer(io::stderr).with_target(false);
     // An error says that it was called before.
     let _ = match form.json {
         true => lines.json().try_init(),

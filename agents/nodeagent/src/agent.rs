@@ -27,7 +27,7 @@ use crate::machine::role::Role;
 use crate::machine::workers::Workers;
 use crate::machine::{fingerprint, guard, Machine};
 use crate::readiness::Readiness;
-use crate::{faults, metrics, tls};
+use crate::{faults, metrics};
 
 /// Docker attaches the networks about when the machine starts.
 const NETWORK_LIMIT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub async fn run(config: Config) -> Result<()> {
     let clock = Clock::start();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let acceptor = tls::acceptor(&config.tls)?;
+    let acceptor = config.tls.acceptor("tls")?;
     let writer = Writer::of(&config)?;
     let listener = bind(config.listen).await?;
     let agent = spawn_blocking(move || prepare(config, clock)).await??;
@@ -52,13 +52,9 @@ pub async fn run(config: Config) -> Result<()> {
         move || start_role(&agent)
     })
     .await?;
-    tracing::info!(
-        "{} serves {}",
-        agent.machine.config.machine,
-        agent.machine.config.listen
-    );
+    tracing::info!("{} serves {}", agent.machine.config.machine, agent.machine.config.listen);
     let tasks = [
-        tokio::spawn(tls::serve(listener, acceptor, api::router(agent.clone()))),
+        tokio::spawn(mtls::serve(listener, Some(acceptor), api::router(agent.clone()))),
         tokio::spawn(watch(agent.clone())),
         tokio::spawn(ask_readiness(agent.clone())),
         tokio::spawn(report_metrics(agent.clone(), writer)),
@@ -70,9 +66,7 @@ pub async fn run(config: Config) -> Result<()> {
     for task in &tasks {
         task.abort();
     }
-    spawn_blocking(move || end(&agent))
-        .await
-        .context("the agent's end was cut short")
+    spawn_blocking(move || end(&agent)).await.context("the agent's end was cut short")
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener> {
@@ -118,14 +112,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
         fingerprint::baseline(&file, &cgroups).map_err(|error| format!("no baseline: {error:#}"));
     report_failure("the fingerprint", baseline.as_ref().map(drop));
     let buffer = Mutex::new(Buffer::default());
-    Ok(Agent {
-        machine,
-        engine,
-        readiness,
-        baseline,
-        buffer,
-        clock,
-    })
+    Ok(Agent { machine, engine, readiness, baseline, buffer, clock })
 }
 
 fn find_data_interface(config: &Config) -> Result<DataInterface> {
@@ -195,10 +182,7 @@ async fn report_metrics(agent: Arc<Agent>, writer: Option<Writer>) {
         return;
     };
     let sampled = Notify::new();
-    tokio::join!(
-        sample(&agent, &sampled),
-        deliver(&agent.buffer, &writer, &sampled)
-    );
+    tokio::join!(sample(&agent, &sampled), deliver(&agent.buffer, &writer, &sampled));
 }
 
 async fn sample(agent: &Agent, sampled: &Notify) {
@@ -259,11 +243,7 @@ fn report_undone(faults: &[Fault]) {
 /// traces. An undo that would start the role leaves it be.
 fn end(agent: &Agent) {
     agent.machine.role.retire();
-    report_undone(
-        &agent
-            .engine
-            .revert_all(RevertReason::Sigterm, || agent.clock.now()),
-    );
+    report_undone(&agent.engine.revert_all(RevertReason::Sigterm, || agent.clock.now()));
     report_failure("the role", agent.machine.role.stop());
     report_failure("the store", agent.machine.role.store().end());
     if let Ok(data) = agent.machine.data() {

@@ -98,10 +98,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
     let routes = Router::new()
         .route("/v1/health", get(health))
         .route("/v1/capabilities", get(capabilities))
-        .route(
-            "/v1/faults",
-            get(list_faults).post(inject).delete(revert_all),
-        )
+        .route("/v1/faults", get(list_faults).post(inject).delete(revert_all))
         .route("/v1/faults/{id}", axum::routing::delete(revert))
         .route("/v1/faults/{id}/lease", put(renew))
         .route("/v1/fingerprint", get(fingerprint_now))
@@ -123,13 +120,7 @@ impl IntoResponse for Refusal {
             Refusal::Unknown(_) => StatusCode::NOT_FOUND,
             Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        (
-            status,
-            Json(ErrorBody {
-                error: self.to_string(),
-            }),
-        )
-            .into_response()
+        (status, Json(ErrorBody { error: self.to_string() })).into_response()
     }
 }
 
@@ -160,22 +151,15 @@ async fn health(State(agent): Shared, Query(query): Query<HealthQuery>) -> Answe
         ready: ready && service == ServiceState::Running,
         uptime_s: agent.clock.now().uptime.as_secs_f64(),
         faults_active: agent.engine.active(),
-        metrics: agent
-            .buffer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .counts(),
+        metrics: agent.buffer.lock().unwrap_or_else(PoisonError::into_inner).counts(),
     }))
 }
 
 /// The faults that this machine can inject, with the reason for each that it cannot.
 #[utoipa::path(get, path = "/v1/capabilities", responses((status = 200, body = Capabilities)))]
 async fn capabilities(State(agent): Shared) -> Json<Capabilities> {
-    let faults = agent
-        .engine
-        .capabilities()
-        .map(|(name, what)| (name.to_owned(), what.clone()))
-        .collect();
+    let faults =
+        agent.engine.capabilities().map(|(name, what)| (name.to_owned(), what.clone())).collect();
     Json(Capabilities { faults })
 }
 
@@ -212,19 +196,13 @@ async fn inject(State(agent): Shared, body: Bytes) -> Answer<(StatusCode, Json<F
     )
 )]
 async fn revert(State(agent): Shared, Path(id): Path<String>) -> Answer<Json<Fault>> {
-    blocking(move || agent.engine.revert(&id, || agent.clock.now()))
-        .await
-        .map(Json)
+    blocking(move || agent.engine.revert(&id, || agent.clock.now())).await.map(Json)
 }
 
 /// Undoes every fault.
 #[utoipa::path(delete, path = "/v1/faults", responses((status = 200, body = [Fault])))]
 async fn revert_all(State(agent): Shared) -> Answer<Json<Vec<Fault>>> {
-    let all = move || {
-        Ok(agent
-            .engine
-            .revert_all(RevertReason::Requested, || agent.clock.now()))
-    };
+    let all = move || Ok(agent.engine.revert_all(RevertReason::Requested, || agent.clock.now()));
     blocking(all).await.map(Json)
 }
 
@@ -240,23 +218,15 @@ async fn revert_all(State(agent): Shared) -> Answer<Json<Vec<Fault>>> {
 )]
 async fn renew(State(agent): Shared, Path(id): Path<String>, body: Bytes) -> Answer<Json<Fault>> {
     let request: LeaseRequest = parse(&body)?;
-    blocking(move || agent.engine.renew(&id, request.lease_s, agent.clock.now()))
-        .await
-        .map(Json)
+    blocking(move || agent.engine.renew(&id, request.lease_s, agent.clock.now())).await.map(Json)
 }
 
 /// The differences between the machine now and before any fault.
 #[utoipa::path(get, path = "/v1/fingerprint", responses((status = 200, body = Fingerprint)))]
 async fn fingerprint_now(State(agent): Shared) -> Answer<Json<Fingerprint>> {
     let compare = move || {
-        let baseline = agent
-            .baseline
-            .as_ref()
-            .map_err(|why| Refusal::Failed(why.clone()))?;
-        Ok(fingerprint::compare(
-            baseline,
-            fingerprint::take(&agent.machine.cgroups)?,
-        ))
+        let baseline = agent.baseline.as_ref().map_err(|why| Refusal::Failed(why.clone()))?;
+        Ok(fingerprint::compare(baseline, fingerprint::take(&agent.machine.cgroups)?))
     };
     blocking(compare).await.map(Json)
 }
@@ -284,10 +254,7 @@ async fn service(State(agent): Shared, Path(action): Path<String>) -> Answer<Jso
     };
     let act = move || {
         agent.engine.start_service(|| agent.clock.now(), act)?;
-        Ok(ServiceStatus {
-            service: agent.machine.role.service(),
-            held: None,
-        })
+        Ok(ServiceStatus { service: agent.machine.role.service(), held: None })
     };
     blocking(act).await.map(Json)
 }
@@ -307,10 +274,7 @@ async fn stop_service(State(agent): Shared, body: Bytes) -> Answer<Json<ServiceS
     let act = move || {
         let now = || agent.clock.now();
         let held = agent.engine.stop_service(request.lease_s, now)?;
-        Ok(ServiceStatus {
-            service: agent.machine.role.service(),
-            held: held.map(|held| held.id),
-        })
+        Ok(ServiceStatus { service: agent.machine.role.service(), held: held.map(|held| held.id) })
     };
     blocking(act).await.map(Json)
 }
@@ -329,9 +293,7 @@ async fn stop_service(State(agent): Shared, body: Bytes) -> Answer<Json<ServiceS
 async fn set_settings(State(agent): Shared, body: Bytes) -> Answer<Json<SettingsAnswer>> {
     let request: SettingsRequest = parse(&body)?;
     let settings = request.settings.into_iter();
-    let wanted = settings
-        .map(|(name, value)| (name, value.to_string()))
-        .collect();
+    let wanted = settings.map(|(name, value)| (name, value.to_string())).collect();
     environment::check(&wanted).map_err(Refusal::Invalid)?;
     let act = move || {
         let now = || agent.clock.now();
@@ -363,9 +325,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, Refusal> + Send + 'static,
 {
-    spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
+    spawn_blocking(work).await.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
 }
 
 #[cfg(test)]
@@ -387,10 +347,7 @@ mod tests {
             "/v1/settings",
             "/v1/openapi.json",
         ] {
-            assert!(
-                text.contains(&format!("\"{path}\"")),
-                "{path} is not described"
-            );
+            assert!(text.contains(&format!("\"{path}\"")), "{path} is not described");
         }
     }
 

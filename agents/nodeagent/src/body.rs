@@ -29,10 +29,7 @@ async fn whole(request: Request, next: Next, limit: Duration) -> Response {
         ),
         Err(_) => refuse(
             StatusCode::REQUEST_TIMEOUT,
-            format!(
-                "the whole body was expected within {} s",
-                limit.as_secs_f64()
-            ),
+            format!("the whole body was expected within {} s", limit.as_secs_f64()),
         ),
     }
 }
@@ -40,4 +37,43 @@ async fn whole(request: Request, next: Next, limit: Duration) -> Response {
 /// The rest of the body is not read, so the connection ends.
 fn refuse(status: StatusCode, error: String) -> Response {
     (status, [(CONNECTION, "close")], Json(ErrorBody { error })).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Sends a head of this length and this body; what comes back until the connection ends.
+    async fn sent(length: usize, body: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let whole = |body: String| async move { body.len().to_string() };
+        let routes = Router::new().route("/", post(whole));
+        let routes = bounded(routes, Duration::from_millis(300));
+        let task = tokio::spawn(async move { axum::serve(listener, routes).await });
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // A reset for what was not read is an end too.
+        let _ = stream.read_to_end(&mut answer).await;
+        task.abort();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_whole_in_time_or_is_too_large_ends_the_connection() {
+        for (length, body, status) in
+            [(10, "half.".to_owned(), "408"), (65_537, "x".repeat(65_537), "413")]
+        {
+            let answer = sent(length, &body).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(answer.contains("connection: close"), "{answer}");
+        }
+    }
 }

@@ -20,19 +20,12 @@ pub struct Clock {
 impl Clock {
     /// Starts counting now.
     pub fn start() -> Clock {
-        Clock {
-            started: Instant::now(),
-        }
+        Clock { started: Instant::now() }
     }
 
     /// Reads both clocks.
     pub fn now(&self) -> Moment {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Moment {
-            uptime: self.started.elapsed(),
-            wall_ms: wall.as_millis() as u64,
-        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment { uptime: self.started.elapsed(), wall_ms: wall.as_millis() as u64 }
     }
 }

@@ -35,7 +35,7 @@ pub struct Config {
     /// A file with `USER:PASSWORD` for it; absent: it asks for none.
     pub influxdb_login: Option<PathBuf>,
     /// Certificates.
-    pub tls: Tls,
+    pub tls: mtls::Files,
     /// Undo journal, fingerprint baseline and the role's process record.
     #[serde(default = "state_dir")]
     pub state_dir: PathBuf,
@@ -48,18 +48,6 @@ pub struct Config {
     /// Holds `start.sh` and `ready.sh`.
     #[serde(default = "role_dir")]
     pub role_dir: PathBuf,
-}
-
-/// PEM files of the mutual TLS.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// The experiment's certificate authority; clients must have a certificate from it.
-    pub ca: PathBuf,
-    /// The machine's certificate.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 fn state_dir() -> PathBuf {
@@ -88,25 +76,15 @@ impl Config {
 
     fn parse(text: &str) -> Result<Config> {
         let config: Config = toml::from_str(text)?;
-        for (key, rate) in [
-            ("nic_mbps", config.nic_mbps),
-            ("disk_mbps", config.disk_mbps),
-        ] {
+        for (key, rate) in [("nic_mbps", config.nic_mbps), ("disk_mbps", config.disk_mbps)] {
             if let Some(rate) = rate.filter(|rate| !rate.is_finite() || *rate < 0.01) {
                 bail!("{key}: expected at least 0.01 (got {rate}). Leave it out for no limit.");
             }
         }
-        if let Some(url) = config
-            .influxdb
-            .as_ref()
-            .filter(|url| !url.starts_with("http://"))
-        {
+        if let Some(url) = config.influxdb.as_ref().filter(|url| !url.starts_with("http://")) {
             bail!("influxdb: expected an http:// address (got {url:?})");
         }
-        for (key, value) in [
-            ("machine", &config.machine),
-            ("experiment", &config.experiment),
-        ] {
+        for (key, value) in [("machine", &config.machine), ("experiment", &config.experiment)] {
             if value.is_empty() {
                 bail!("{key}: expected a name (got none)");
             }
@@ -161,10 +139,7 @@ pub mod tests {
             ("198.18.1.11", "web-1", "data_address"),
             ("198.18.0.0/20", "198.18.0.0", "data_networks"),
         ] {
-            let error = format!(
-                "{:#}",
-                Config::parse(&EXAMPLE.replace(from, to)).unwrap_err()
-            );
+            let error = format!("{:#}", Config::parse(&EXAMPLE.replace(from, to)).unwrap_err());
             assert!(error.contains(word), "{to}: {error}");
         }
     }

@@ -91,27 +91,15 @@ impl Engine {
     /// Tries every kind once and keeps the answers.
     pub fn try_kinds(&mut self) {
         let try_one = |kind: &dyn Kind| match kind.capability(&self.machine) {
-            Ok(()) => Capability {
-                available: true,
-                reason: None,
-            },
-            Err(reason) => Capability {
-                available: false,
-                reason: Some(reason),
-            },
+            Ok(()) => Capability { available: true, reason: None },
+            Err(reason) => Capability { available: false, reason: Some(reason) },
         };
-        self.capabilities = self
-            .kinds
-            .iter()
-            .map(|kind| (kind.name(), try_one(&**kind)))
-            .collect();
+        self.capabilities = self.kinds.iter().map(|kind| (kind.name(), try_one(&**kind))).collect();
     }
 
     /// The faults that this machine can inject.
     pub fn capabilities(&self) -> impl Iterator<Item = (&'static str, &Capability)> {
-        self.capabilities
-            .iter()
-            .map(|(name, capability)| (*name, capability))
+        self.capabilities.iter().map(|(name, capability)| (*name, capability))
     }
 
     /// Faults in force; a held role is none.
@@ -190,9 +178,7 @@ impl Engine {
         let fault = held.fault.clone();
         self.count(&state);
         match &fault.error {
-            Some(error) => Err(Refusal::Failed(format!(
-                "{id} could not be undone: {error}"
-            ))),
+            Some(error) => Err(Refusal::Failed(format!("{id} could not be undone: {error}"))),
             None => Ok(fault),
         }
     }
@@ -218,16 +204,10 @@ impl Engine {
         state.refuse_if_ended()?;
         let held = state.find(id)?;
         if held.fault.state != FaultState::Active {
-            return Err(Refusal::Conflict(format!(
-                "{id} is not active any more; inject it again"
-            )));
+            return Err(Refusal::Conflict(format!("{id} is not active any more; inject it again")));
         }
         if outlasts_the_agent(&held.entry) {
-            let entry = Entry {
-                lease_s,
-                written_at_ms: now.wall_ms,
-                ..held.entry.clone()
-            };
+            let entry = Entry { lease_s, written_at_ms: now.wall_ms, ..held.entry.clone() };
             self.journal.write(&entry)?;
             held.entry = entry;
         }
@@ -241,11 +221,8 @@ impl Engine {
     pub fn expire(&self, now: Moment) -> Vec<Fault> {
         let mut state = self.lock();
         let mut touched = Vec::new();
-        for held in state
-            .faults
-            .iter_mut()
-            .rev()
-            .filter(|held| held.holds() && held.due <= now.uptime)
+        for held in
+            state.faults.iter_mut().rev().filter(|held| held.holds() && held.due <= now.uptime)
         {
             let reason = held.reason;
             self.revert_one(held, reason, now);
@@ -263,9 +240,7 @@ impl Engine {
                 known.join(", ")
             )));
         };
-        let missing = self
-            .capabilities()
-            .find(|(of, what)| *of == name && !what.available);
+        let missing = self.capabilities().find(|(of, what)| *of == name && !what.available);
         match missing {
             Some((_, what)) => Err(Refusal::Unavailable(format!(
                 "this machine cannot inject {name}: {}",
@@ -300,9 +275,7 @@ impl Engine {
         if let Some(meter) = held.meter.take() {
             held.fault.dose = Some(meter.stop());
         }
-        let undone = self
-            .undo(&held.entry)
-            .and_then(|()| self.journal.remove(&held.entry.id));
+        let undone = self.undo(&held.entry).and_then(|()| self.journal.remove(&held.entry.id));
         held.reason = reason;
         match undone {
             Ok(()) => {
@@ -325,10 +298,7 @@ impl Engine {
             None => "what was done of it is undone".to_owned(),
             Some(undo) => format!("and its undo failed too, it will be tried again: {undo}"),
         };
-        Refusal::Failed(format!(
-            "{} was not injected: {error:#}; {end}",
-            held.fault.kind
-        ))
+        Refusal::Failed(format!("{} was not injected: {error:#}; {end}", held.fault.kind))
     }
 
     fn count(&self, state: &State) {
@@ -359,11 +329,7 @@ impl State {
     }
 
     fn refuse_if_held(&self, resource: &str) -> Result<(), Refusal> {
-        match self
-            .faults
-            .iter()
-            .find(|held| held.holds() && held.entry.resource == resource)
-        {
+        match self.faults.iter().find(|held| held.holds() && held.entry.resource == resource) {
             None => Ok(()),
             Some(other) => Err(Refusal::Conflict(format!(
                 "{} {} holds `{resource}`; revert it first",
@@ -410,13 +376,7 @@ impl Held {
             error: None,
             dose: None,
         };
-        Held {
-            fault,
-            entry,
-            due: now.uptime,
-            reason,
-            meter: None,
-        }
+        Held { fault, entry, due: now.uptime, reason, meter: None }
     }
 
     fn lease(&mut self, lease: Duration, now: Moment) {
@@ -427,10 +387,7 @@ impl Held {
     /// The fault as it is now.
     fn told(&self) -> Fault {
         let measured = self.meter.as_ref().map(Meter::dose);
-        Fault {
-            dose: measured.or_else(|| self.fault.dose.clone()),
-            ..self.fault.clone()
-        }
+        Fault { dose: measured.or_else(|| self.fault.dose.clone()), ..self.fault.clone() }
     }
 
     fn holds(&self) -> bool {

@@ -10,10 +10,7 @@ fn in_force(bench: &Bench) -> BTreeMap<String, String> {
 
 /// Sets them for 5 s, and returns the id by which they are held.
 fn set(bench: &Bench, mode: &str, at_s: u64) -> String {
-    let (_, held) = bench
-        .engine
-        .set_settings(&settings(mode), 5.0, || at(at_s))
-        .unwrap();
+    let (_, held) = bench.engine.set_settings(&settings(mode), 5.0, || at(at_s)).unwrap();
     held.unwrap().id
 }
 

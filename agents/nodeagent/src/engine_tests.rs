@@ -46,10 +46,7 @@ impl DoseReader for Gated {
     }
 
     fn reading(&self) -> Reading {
-        Reading {
-            asked: Some(2.0),
-            ..Reading::default()
-        }
+        Reading { asked: Some(2.0), ..Reading::default() }
     }
 }
 
@@ -88,10 +85,7 @@ impl FaultKind for Scripted {
     const COMMANDS: &'static str = "the script";
     const UNDO: &'static str = "the script, backwards";
     const PARAMETERS: &'static [Parameter] = &[Parameter::string("place", "what it holds")];
-    const DOSE: Scale = Scale {
-        unit: "looks",
-        how: "by the script",
-    };
+    const DOSE: Scale = Scale { unit: "looks", how: "by the script" };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -144,11 +138,7 @@ struct Bench {
 fn bench() -> Bench {
     let directory = tempfile::tempdir().unwrap();
     let (engine, script) = engine_in(directory.path());
-    Bench {
-        engine,
-        script,
-        directory,
-    }
+    Bench { engine, script, directory }
 }
 
 fn engine_in(directory: &Path) -> (Engine, Arc<Mutex<Script>>) {
@@ -164,33 +154,16 @@ fn engine_in(directory: &Path) -> (Engine, Arc<Mutex<Script>>) {
         workers: crate::machine::workers::Workers::default(),
     });
     let script = Arc::new(Mutex::new(Script::default()));
-    let kind = Scripted {
-        script: script.clone(),
-        journal: journal.clone(),
-    };
-    (
-        Engine::new(
-            machine,
-            vec![Box::new(kind)],
-            Journal::open(journal).unwrap(),
-        ),
-        script,
-    )
+    let kind = Scripted { script: script.clone(), journal: journal.clone() };
+    (Engine::new(machine, vec![Box::new(kind)], Journal::open(journal).unwrap()), script)
 }
 
 fn at(uptime_s: u64) -> Moment {
-    Moment {
-        uptime: Duration::from_secs(uptime_s),
-        wall_ms: 1_800_000_000_000 + uptime_s * 1000,
-    }
+    Moment { uptime: Duration::from_secs(uptime_s), wall_ms: 1_800_000_000_000 + uptime_s * 1000 }
 }
 
 fn request(place: &str, lease_s: f64) -> FaultRequest {
-    FaultRequest {
-        kind: "test.scripted".into(),
-        parameters: json!({ "place": place }),
-        lease_s,
-    }
+    FaultRequest { kind: "test.scripted".into(), parameters: json!({ "place": place }), lease_s }
 }
 
 fn settings(mode: &str) -> BTreeMap<String, String> {
@@ -198,19 +171,14 @@ fn settings(mode: &str) -> BTreeMap<String, String> {
 }
 
 fn journalled(bench: &Bench) -> usize {
-    std::fs::read_dir(bench.directory.path().join("state/journal"))
-        .unwrap()
-        .count()
+    std::fs::read_dir(bench.directory.path().join("state/journal")).unwrap().count()
 }
 
 #[test]
 fn the_undo_record_is_on_disk_before_the_injection_and_gone_after_the_undo() {
     let bench = bench();
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    assert_eq!(
-        bench.script.lock().unwrap().journal_at_injection,
-        Some(true)
-    );
+    assert_eq!(bench.script.lock().unwrap().journal_at_injection, Some(true));
     assert_eq!((journalled(&bench), bench.engine.active()), (1, 1));
     let reverted = bench.engine.revert(&fault.id, || at(1)).unwrap();
     assert_eq!(reverted.state, FaultState::Reverted);
@@ -223,10 +191,7 @@ fn without_a_journal_nothing_is_injected() {
     let bench = bench();
     let journal = bench.directory.path().join("state/journal");
     std::fs::remove_dir(&journal).unwrap();
-    let error = bench
-        .engine
-        .inject(&request("a", 5.0), || at(0))
-        .unwrap_err();
+    let error = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap_err();
     assert!(matches!(error, Refusal::Failed(_)), "{error}");
     assert!(bench.script.lock().unwrap().calls.is_empty());
 }
@@ -267,10 +232,7 @@ fn a_renewed_lease_counts_from_the_renewal() {
 fn a_lease_out_of_range_is_refused() {
     let bench = bench();
     for lease_s in [0.0, -1.0, 600.1, f64::NAN, f64::INFINITY] {
-        let error = bench
-            .engine
-            .inject(&request("a", lease_s), || at(0))
-            .unwrap_err();
+        let error = bench.engine.inject(&request("a", lease_s), || at(0)).unwrap_err();
         assert!(matches!(error, Refusal::Invalid(_)), "{lease_s}: {error}");
     }
     assert!(bench.script.lock().unwrap().calls.is_empty());
@@ -281,14 +243,8 @@ fn a_lease_out_of_range_is_refused() {
 fn two_faults_never_hold_one_resource() {
     let bench = bench();
     let first = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    let error = bench
-        .engine
-        .inject(&request("a", 5.0), || at(0))
-        .unwrap_err();
-    assert!(
-        matches!(&error, Refusal::Conflict(why) if why.contains(&first.id)),
-        "{error}"
-    );
+    let error = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap_err();
+    assert!(matches!(&error, Refusal::Conflict(why) if why.contains(&first.id)), "{error}");
     bench.engine.inject(&request("b", 5.0), || at(0)).unwrap();
     bench.engine.revert(&first.id, || at(1)).unwrap();
     bench.engine.inject(&request("a", 5.0), || at(1)).unwrap();
@@ -307,10 +263,7 @@ fn after_the_undo_of_sigterm_nothing_begins_any_more() {
         bench.engine.renew(&fault.id, 5.0, at(2)).err(),
         bench.engine.stop_service(5.0, || at(2)).err(),
         bench.engine.start_service(|| at(2), |_| Ok(())).err(),
-        bench
-            .engine
-            .set_settings(&settings("a"), 5.0, || at(2))
-            .err(),
+        bench.engine.set_settings(&settings("a"), 5.0, || at(2)).err(),
     ];
     for refusal in refused {
         let refusal = refusal.unwrap();
@@ -320,24 +273,15 @@ fn after_the_undo_of_sigterm_nothing_begins_any_more() {
         );
     }
     assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
-    assert_eq!(
-        bench.engine.revert(&fault.id, || at(2)).unwrap().id,
-        fault.id
-    );
+    assert_eq!(bench.engine.revert(&fault.id, || at(2)).unwrap().id, fault.id);
 }
 
 #[test]
 fn an_injection_that_fails_half_way_undoes_itself() {
     let bench = bench();
     bench.script.lock().unwrap().inject_fails = true;
-    let error = bench
-        .engine
-        .inject(&request("a", 5.0), || at(0))
-        .unwrap_err();
-    assert!(
-        matches!(&error, Refusal::Failed(why) if why.contains("is undone")),
-        "{error}"
-    );
+    let error = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap_err();
+    assert!(matches!(&error, Refusal::Failed(why) if why.contains("is undone")), "{error}");
     assert_eq!(bench.script.lock().unwrap().calls, ["inject", "undo"]);
     assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
 }
@@ -348,10 +292,7 @@ fn an_undo_that_fails_is_told_kept_and_tried_again() {
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     bench.script.lock().unwrap().undo_fails = true;
     let error = bench.engine.revert(&fault.id, || at(1)).unwrap_err();
-    assert!(
-        error.to_string().contains("the scripted undo fails"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the scripted undo fails"), "{error}");
     assert_eq!(bench.engine.list()[0].state, FaultState::RevertFailed);
     assert_eq!((journalled(&bench), bench.engine.active()), (1, 1));
     bench.script.lock().unwrap().undo_fails = false;
@@ -369,10 +310,7 @@ fn a_restarted_agent_undoes_what_its_predecessor_left() {
     assert!(successor.replay(at(0)).unwrap().is_empty());
     assert_eq!(script.lock().unwrap().calls, ["undo"]);
     let left = &successor.list()[0];
-    assert_eq!(
-        (&left.id, left.revert_reason),
-        (&fault.id, Some(RevertReason::Restart))
-    );
+    assert_eq!((&left.id, left.revert_reason), (&fault.id, Some(RevertReason::Restart)));
     assert_eq!(journalled(&bench), 0);
 }
 
@@ -406,35 +344,20 @@ fn a_record_that_nothing_can_be_undone_with_is_set_aside_and_holds_nothing() {
 fn all_faults_are_undone_the_newest_first() {
     let bench = bench();
     let ids: Vec<String> = ["a", "b", "c"]
-        .map(|place| {
-            bench
-                .engine
-                .inject(&request(place, 5.0), || at(0))
-                .unwrap()
-                .id
-        })
+        .map(|place| bench.engine.inject(&request(place, 5.0), || at(0)).unwrap().id)
         .to_vec();
     let undone = bench.engine.revert_all(RevertReason::Sigterm, || at(1));
     let order: Vec<&String> = undone.iter().map(|fault| &fault.id).collect();
     assert_eq!(order, ids.iter().rev().collect::<Vec<_>>());
-    assert!(
-        ids.windows(2).all(|pair| pair[0] < pair[1]),
-        "ids grow: {ids:?}"
-    );
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids grow: {ids:?}");
 }
 
 #[test]
 fn an_unknown_kind_is_refused_with_those_that_are_known() {
     let bench = bench();
-    let request = FaultRequest {
-        kind: "net.limb".into(),
-        ..request("a", 5.0)
-    };
+    let request = FaultRequest { kind: "net.limb".into(), ..request("a", 5.0) };
     let error = bench.engine.inject(&request, || at(0)).unwrap_err();
-    assert!(
-        matches!(&error, Refusal::Invalid(why) if why.contains("test.scripted")),
-        "{error}"
-    );
+    assert!(matches!(&error, Refusal::Invalid(why) if why.contains("test.scripted")), "{error}");
 }
 
 #[test]

@@ -79,10 +79,7 @@ impl Buffer {
 
     /// The counts so far.
     pub fn counts(&self) -> MetricsDelivery {
-        MetricsDelivery {
-            buffered: self.lines.len() as u64,
-            ..self.counts
-        }
+        MetricsDelivery { buffered: self.lines.len() as u64, ..self.counts }
     }
 }
 
@@ -101,15 +98,8 @@ impl Writer {
         };
         let authorization = config.influxdb_login.as_deref().map(basic).transpose()?;
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let address = format!(
-            "{}/write?db={DATABASE}&precision=ns",
-            base.trim_end_matches('/')
-        );
-        Ok(Some(Writer {
-            client,
-            address,
-            authorization,
-        }))
+        let address = format!("{}/write?db={DATABASE}&precision=ns", base.trim_end_matches('/'));
+        Ok(Some(Writer { client, address, authorization }))
     }
 
     /// Sends one batch, within a bounded time.
@@ -131,10 +121,8 @@ impl Writer {
 fn basic(file: &Path) -> Result<HeaderValue> {
     let login = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the database's login {}", file.display()))?;
-    let mut value = HeaderValue::from_str(&format!(
-        "Basic {}",
-        BASE64_STANDARD.encode(login.trim_end())
-    ))?;
+    let mut value =
+        HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(login.trim_end())))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -171,11 +159,7 @@ pub fn line(
 }
 
 fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace(',', "\\,")
-        .replace('=', "\\=")
-        .replace(' ', "\\ ")
+    value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=").replace(' ', "\\ ")
 }
 
 #[cfg(test)]
@@ -189,10 +173,7 @@ mod tests {
             buffer.push(number.to_string());
         }
         assert!(buffer.batch().starts_with("3\n4\n"));
-        assert_eq!(
-            (buffer.counts().dropped, buffer.counts().buffered),
-            (3, 600)
-        );
+        assert_eq!((buffer.counts().dropped, buffer.counts().buffered), (3, 600));
     }
 
     #[test]
@@ -205,10 +186,7 @@ mod tests {
         assert_eq!(buffer.batch(), "a\nb");
         buffer.settle(Outcome::Delivered);
         let counts = buffer.counts();
-        assert_eq!(
-            (counts.delivered, counts.buffered, counts.dropped),
-            (2, 0, 0)
-        );
+        assert_eq!((counts.delivered, counts.buffered, counts.dropped), (2, 0, 0));
     }
 
     #[test]

@@ -22,12 +22,7 @@ const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 pub const EXIT_USAGE: i32 = 2;
 
 /// Each is a wish to end; the agent is told so with SIGTERM.
-const ENDINGS: [Signal; 4] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-];
+const ENDINGS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// Runs until the agent ends for good; returns its exit code.
 pub fn run(arguments: &[String]) -> Result<i32> {
@@ -46,17 +41,11 @@ pub fn run(arguments: &[String]) -> Result<i32> {
         }
         let now = Instant::now();
         deaths.push_back(now);
-        while deaths
-            .front()
-            .is_some_and(|death| now.duration_since(*death) > RESTARTS_WITHIN)
-        {
+        while deaths.front().is_some_and(|death| now.duration_since(*death) > RESTARTS_WITHIN) {
             deaths.pop_front();
         }
         if deaths.len() > RESTARTS_MAX {
-            tracing::error!(
-                "the agent ended {} times in a minute; giving up",
-                deaths.len()
-            );
+            tracing::error!("the agent ended {} times in a minute; giving up", deaths.len());
             return Ok(code);
         }
         tracing::warn!("the agent ended with {code}; starting it again");
@@ -64,10 +53,8 @@ pub fn run(arguments: &[String]) -> Result<i32> {
 }
 
 fn run_once(arguments: &[String], signals: &SigSet, asked_to_end: &mut bool) -> Result<i32> {
-    let child = Command::new(own_program()?)
-        .args(arguments)
-        .spawn()
-        .context("cannot start the agent")?;
+    let child =
+        Command::new(own_program()?).args(arguments).spawn().context("cannot start the agent")?;
     let agent = Pid::from_raw(child.id().try_into()?);
     loop {
         match signals.wait().context("cannot wait for a signal")? {
@@ -90,10 +77,7 @@ fn run_once(arguments: &[String], signals: &SigSet, asked_to_end: &mut bool) -> 
 fn reap(agent: Pid) -> Option<i32> {
     let mut ended = None;
     loop {
-        match waitpid(
-            Pid::from_raw(-1),
-            Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED),
-        ) {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
             Ok(WaitStatus::Exited(pid, code)) if pid == agent => ended = Some(code),
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == agent => {
                 ended = Some(128 + signal as i32)

@@ -27,9 +27,7 @@ pub struct Entry {
 impl Entry {
     /// The rest of its lease at this Unix time, whatever became of the clock.
     pub fn left(&self, wall_ms: u64) -> Duration {
-        let ends_at_ms = self
-            .written_at_ms
-            .saturating_add((self.lease_s * 1e3) as u64);
+        let ends_at_ms = self.written_at_ms.saturating_add((self.lease_s * 1e3) as u64);
         let left = Duration::from_millis(ends_at_ms.saturating_sub(wall_ms));
         left.min(Duration::from_secs_f64(LEASE_S_MAX))
     }
@@ -55,10 +53,8 @@ impl Journal {
 
     /// Returns when the record, and its name in the directory, are on the disk.
     pub fn write(&self, entry: &Entry) -> Result<()> {
-        let (file, draft) = (
-            self.file(&entry.id),
-            self.directory.join(format!("{}.new", entry.id)),
-        );
+        let (file, draft) =
+            (self.file(&entry.id), self.directory.join(format!("{}.new", entry.id)));
         let result = write_synced(&draft, &serde_json::to_vec_pretty(entry)?)
             .and_then(|()| fs::rename(&draft, &file))
             .and_then(|()| self.sync());
@@ -112,10 +108,7 @@ impl Journal {
         let mut files: Vec<PathBuf> = listing
             .flatten()
             .map(|entry| entry.path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "json")
-            })
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
             .collect();
         files.sort();
         Ok(files)
@@ -144,11 +137,7 @@ fn read_entry(file: &Path) -> Result<Entry> {
     );
     let entry: Entry = serde_json::from_slice(&fs::read(file)?)?;
     let name = file.file_stem().unwrap_or_default();
-    ensure!(
-        name == entry.id.as_str(),
-        "it is the record of fault {}",
-        entry.id
-    );
+    ensure!(name == entry.id.as_str(), "it is the record of fault {}", entry.id);
     Ok(entry)
 }
 

@@ -11,7 +11,6 @@ mod clock;
 mod config;
 mod engine;
 mod faults;
-mod handshake_limiter;
 mod influx;
 mod init;
 mod journal;
@@ -20,7 +19,6 @@ mod meter;
 mod metrics;
 mod readiness;
 mod store;
-mod tls;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,19 +76,10 @@ fn dispatch(arguments: &[String]) -> Result<i32> {
             return store::run(&words);
         }
         [] | ["--config", _] if getpid().as_raw() == 1 => return init::run(arguments),
-        [] => {
-            return serve(
-                std::env::var(CONFIG_VARIABLE)
-                    .unwrap_or(CONFIG_DEFAULT.into())
-                    .into(),
-            )
-        }
+        [] => return serve(std::env::var(CONFIG_VARIABLE).unwrap_or(CONFIG_DEFAULT.into()).into()),
         ["--config", file] => return serve(file.into()),
         _ => {
-            eprintln!(
-                "nodeagent: `{}` is not understood\n\n{HELP}",
-                words.join(" ")
-            );
+            eprintln!("nodeagent: `{}` is not understood\n\n{HELP}", words.join(" "));
             return Ok(init::EXIT_USAGE);
         }
     }
@@ -99,9 +88,7 @@ fn dispatch(arguments: &[String]) -> Result<i32> {
 
 fn serve(file: PathBuf) -> Result<i32> {
     // Process 1 waits for signals with all of them blocked, and its child inherits that.
-    SigSet::empty()
-        .thread_set_mask()
-        .context("cannot unblock signals")?;
+    SigSet::empty().thread_set_mask().context("cannot unblock signals")?;
     let config = match config::Config::load(&file) {
         Ok(config) => config,
         Err(error) => {
@@ -109,9 +96,7 @@ fn serve(file: PathBuf) -> Result<i32> {
             return Ok(init::EXIT_USAGE);
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(agent::run(config))?;
     Ok(0)
 }
@@ -135,10 +120,8 @@ fn exec_role(words: &[&str]) -> Result<i32> {
 
 /// `--join FILE ... -- PROGRAM ARGUMENT ...`, as the agent calls its own parts.
 fn joins_and_program(words: &[&str]) -> Result<(Vec<PathBuf>, Vec<String>)> {
-    let split = words
-        .iter()
-        .position(|word| *word == "--")
-        .context("expected -- before the program")?;
+    let split =
+        words.iter().position(|word| *word == "--").context("expected -- before the program")?;
     let mut joins = Vec::new();
     for pair in words[..split].chunks(2) {
         match pair {
@@ -146,13 +129,7 @@ fn joins_and_program(words: &[&str]) -> Result<(Vec<PathBuf>, Vec<String>)> {
             _ => bail!("expected --join FILE (got {})", pair.join(" ")),
         }
     }
-    Ok((
-        joins,
-        words[split + 1..]
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect(),
-    ))
+    Ok((joins, words[split + 1..].iter().map(|word| (*word).to_owned()).collect()))
 }
 
 #[cfg(test)]

@@ -40,16 +40,12 @@ impl Meter {
     /// Starts looking.
     pub fn start((scale, reader): (Scale, Box<dyn DoseReader>)) -> Meter {
         let shared = Arc::new(Shared {
-            found: Mutex::new(Found {
-                reading: reader.reading(),
-                ..Found::default()
-            }),
+            found: Mutex::new(Found { reading: reader.reading(), ..Found::default() }),
             over: Condvar::new(),
         });
         let of_thread = shared.clone();
-        let started = thread::Builder::new()
-            .name("dose".into())
-            .spawn(move || watch(&of_thread, reader));
+        let started =
+            thread::Builder::new().name("dose".into()).spawn(move || watch(&of_thread, reader));
         if let Err(error) = started {
             shared.lock().problem = Some(format!("no thread to measure with: {error}"));
         }
@@ -100,9 +96,7 @@ fn watch(shared: &Shared, mut reader: Box<dyn DoseReader>) {
         }
         found.problem = looked.err().map(|error| format!("{error:#}"));
         found.reading = reader.reading();
-        let waited = shared
-            .over
-            .wait_timeout_while(found, pause, |found| !found.stopped);
+        let waited = shared.over.wait_timeout_while(found, pause, |found| !found.stopped);
         if waited.unwrap_or_else(PoisonError::into_inner).0.stopped {
             return;
         }

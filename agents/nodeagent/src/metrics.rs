@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::influx::line;
 use crate::machine::cgroup::Cgroups;
-use crate::machine::cgroup_place::read;
+use crate::machine::cgroup_place::{read, value_of};
 use crate::machine::network::traffic;
 
 /// Counters since boot; each is absent where this kernel does not tell.
@@ -33,26 +33,17 @@ pub struct Gauges {
 
 /// Reads the counters.
 pub fn read_counters(cgroups: &Cgroups, interface: Option<&str>, uptime: Duration) -> Counters {
-    let (net_rx_bytes, net_tx_bytes) = interface.and_then(traffic).map_or((None, None), |seen| {
-        (Some(seen.rx_bytes), Some(seen.tx_bytes))
-    });
-    let disk = cgroups
-        .disk
-        .as_ref()
-        .ok()
-        .and_then(|disk| disk_bytes(cgroups.unified, &disk.machine));
+    let (net_rx_bytes, net_tx_bytes) = interface
+        .and_then(traffic)
+        .map_or((None, None), |seen| (Some(seen.rx_bytes), Some(seen.tx_bytes)));
+    let disk =
+        cgroups.disk.as_ref().ok().and_then(|disk| disk_bytes(cgroups.unified, &disk.machine));
     let cpu = cgroups.cpu.as_ref().ok();
     let periods = |directory: &Path| throttling(&read(&directory.join("cpu.stat")).ok()?);
     Counters {
         uptime,
-        cpu_s: cgroups
-            .cpu_usage
-            .as_ref()
-            .and_then(|directory| cpu_s(cgroups.unified, directory)),
-        periods: [
-            cpu.and_then(|c| periods(&c.machine)),
-            cpu.and_then(|c| periods(&c.own)),
-        ],
+        cpu_s: cgroups.cpu_usage.as_ref().and_then(|directory| cpu_s(cgroups.unified, directory)),
+        periods: [cpu.and_then(|c| periods(&c.machine)), cpu.and_then(|c| periods(&c.own))],
         net_rx_bytes,
         net_tx_bytes,
         disk_read_bytes: disk.map(|(read, _)| read),
@@ -70,33 +61,22 @@ pub fn memory_mb(cgroups: &Cgroups) -> Option<f64> {
     };
     let used: f64 = read(&directory.join(used)).ok()?.trim().parse().ok()?;
     let statistics = read(&directory.join("memory.stat")).ok()?;
-    Some((used - value_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
+    Some((used - number_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
 }
 
 /// The `host` point of the interval between two looks.
 pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &Gauges) -> String {
-    let elapsed_s = (after.uptime.saturating_sub(before.uptime))
-        .as_secs_f64()
-        .max(1e-3);
+    let elapsed_s = (after.uptime.saturating_sub(before.uptime)).as_secs_f64().max(1e-3);
     let rate = |of: fn(&Counters) -> Option<u64>| {
         Some(of(after)?.saturating_sub(of(before)?) as f64 / elapsed_s)
     };
-    let cores = after
-        .cpu_s
-        .zip(before.cpu_s)
-        .map(|(after, before)| (after - before) / elapsed_s);
-    let throttled = before
-        .periods
-        .iter()
-        .zip(&after.periods)
-        .filter_map(|(b, a)| share((*b)?, (*a)?));
+    let cores = after.cpu_s.zip(before.cpu_s).map(|(after, before)| (after - before) / elapsed_s);
+    let throttled =
+        before.periods.iter().zip(&after.periods).filter_map(|(b, a)| share((*b)?, (*a)?));
     let megabits = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes * 8.0 / 1e6);
     let megabytes = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes / 1e6);
     let figures = [
-        (
-            "cpu_percent",
-            cores.map(|cores| 100.0 * cores / gauges.cap_cores),
-        ),
+        ("cpu_percent", cores.map(|cores| 100.0 * cores / gauges.cap_cores)),
         ("cpu_cores", cores),
         ("memory_mb", gauges.memory_mb),
         ("net_rx_mbps", megabits(|look| look.net_rx_bytes)),
@@ -118,43 +98,26 @@ pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &
 fn share(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
     let periods = after.0.checked_sub(before.0)?;
     let throttled = after.1.checked_sub(before.1)?;
-    Some(if periods == 0 {
-        0.0
-    } else {
-        100.0 * throttled as f64 / periods as f64
-    })
+    Some(if periods == 0 { 0.0 } else { 100.0 * throttled as f64 / periods as f64 })
 }
 
 /// CPU seconds of a cgroup.
 pub fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
     if unified {
         let text = read(&directory.join("cpu.stat")).ok()?;
-        return Some(value_of(&text, "usage_usec")? as f64 / 1e6);
+        return Some(number_of(&text, "usage_usec")? as f64 / 1e6);
     }
-    let nanoseconds: f64 = read(&directory.join("cpuacct.usage"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
+    let nanoseconds: f64 = read(&directory.join("cpuacct.usage")).ok()?.trim().parse().ok()?;
     Some(nanoseconds / 1e9)
 }
 
 /// Enforcement periods, and those that were throttled, of a `cpu.stat`.
 pub fn throttling(statistics: &str) -> Option<(u64, u64)> {
-    Some((
-        value_of(statistics, "nr_periods")?,
-        value_of(statistics, "nr_throttled")?,
-    ))
+    Some((number_of(statistics, "nr_periods")?, number_of(statistics, "nr_throttled")?))
 }
 
-fn value_of(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
+fn number_of(text: &str, key: &str) -> Option<u64> {
+    value_of(text, key)?.trim().parse().ok()
 }
 
 /// Bytes read and written, over all devices, children included.
@@ -194,19 +157,9 @@ mod tests {
             net_rx_bytes: Some(bytes),
             ..Counters::default()
         };
-        let gauges = Gauges {
-            wall_ms: 5,
-            memory_mb: Some(64.0),
-            cap_cores: 0.6,
-            faults_active: 1,
-        };
+        let gauges = Gauges { wall_ms: 5, memory_mb: Some(64.0), cap_cores: 0.6, faults_active: 1 };
         let before = at(10, 1.0, 0, (100, 0));
-        let text = host_line(
-            &config,
-            &before,
-            &at(12, 1.6, 1_000_000, (300, 50)),
-            &gauges,
-        );
+        let text = host_line(&config, &before, &at(12, 1.6, 1_000_000, (300, 50)), &gauges);
         assert_eq!(
             text,
             "host,experiment=mediawiki-noisy,machine=web-1,role=mediawiki,tier=web \

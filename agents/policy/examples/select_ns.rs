@@ -40,26 +40,19 @@ fn main() {
 /// Nanoseconds per request; each is under way until M others have come after it, and latencies
 /// differ between servers and requests.
 fn turn_ns(policy: Policy, servers: usize, r: usize, seed: u64) -> f64 {
-    let mut selector = Selector::new(Settings {
-        tokens_per_server: 4,
-        seed,
-        ..Settings::new(policy, servers)
-    });
+    let mut selector =
+        Selector::new(Settings { tokens_per_server: 4, seed, ..Settings::new(policy, servers) });
     let mut under_way: VecDeque<Grant> = VecDeque::with_capacity(4 * servers);
     let mut grants = Vec::with_capacity(servers);
     let mut noise = seed.wrapping_mul(2_654_435_761) + 1;
     let start = Instant::now();
     for request in 0..REQUESTS {
         let now = request * GAP_US;
-        selector
-            .acquire(&Ask::new(now, request, r), &mut grants)
-            .unwrap();
+        selector.acquire(&Ask::new(now, request, r), &mut grants).unwrap();
         under_way.extend(grants.drain(..));
         while under_way.len() > servers {
             let done = under_way.pop_front().unwrap();
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let us = 500 + 100 * (done.server as u64 % 7) + (noise >> 55);
             selector.observe(now, done.server, Observation::LatencyUs(us));
             selector.release(now, done.server, &mut grants);

@@ -104,10 +104,7 @@ impl Choice {
         let first = chosen.len();
         match self.settings.policy.0.selection {
             SelectionRule::InTurn => self.in_turn(r, limits, chosen),
-            SelectionRule::Drawn {
-                sample_size,
-                best_first,
-            } => {
+            SelectionRule::Drawn { sample_size, best_first } => {
                 let wanted = r.saturating_sub(chosen.len());
                 self.draw(sample_size(wanted), limits);
                 self.take_drawn(now, wanted, best_first, chosen);
@@ -201,19 +198,9 @@ impl Choice {
         let count = self.servers.len();
         let Limits { not, avoid } = limits;
         let can = |server: ServerId| usable.has(server) && !not.contains(&server);
-        turns.choose(
-            count,
-            r,
-            |server| can(server) && !avoid.contains(&server),
-            chosen,
-        );
+        turns.choose(count, r, |server| can(server) && !avoid.contains(&server), chosen);
         if chosen.len() < r && !avoid.is_empty() {
-            turns.choose(
-                count,
-                r,
-                |server| can(server) && avoid.contains(&server),
-                chosen,
-            );
+            turns.choose(count, r, |server| can(server) && avoid.contains(&server), chosen);
         }
     }
 
@@ -396,10 +383,7 @@ impl Choice {
             return ABSENT;
         }
         let known = &self.servers[server];
-        let at = Moment {
-            now,
-            silence_counts: !self.settings.held_for_sessions,
-        };
+        let at = Moment { now, silence_counts: !self.settings.held_for_sessions };
         if !self.settings.policy.uses_tokens() {
             return (rank(known, at), known.turn);
         }

@@ -253,11 +253,7 @@ impl Ejection {
         match &mut record.standing {
             Standing::Out(term) if term.is_probed => {
                 // Whole sessions come one by one: not each of them is to be such a probe.
-                let patience_us = if self.for_sessions {
-                    record.out_us
-                } else {
-                    rules.out_us_max
-                };
+                let patience_us = if self.for_sessions { record.out_us } else { rules.out_us_max };
                 term.is_probed = false;
                 term.alone_from = now.saturating_add(patience_us);
             }
@@ -297,11 +293,7 @@ impl Ejection {
         record.out_us = doubled.min(rules.out_us_max);
         let until = now.saturating_add(record.out_us);
         // Nothing of a session can be copied, however long one waits.
-        let patience_us = if self.for_sessions {
-            0
-        } else {
-            rules.out_us_max
-        };
+        let patience_us = if self.for_sessions { 0 } else { rules.out_us_max };
         record.standing = Standing::Out(Term {
             until,
             alone_from: until.saturating_add(patience_us),
@@ -317,21 +309,13 @@ impl Record {
         let half = now / (rules.window_us / 2).max(1);
         if half != self.half {
             let adjacent = half == self.half + 1;
-            self.before = if adjacent {
-                self.now
-            } else {
-                Replies::default()
-            };
+            self.before = if adjacent { self.now } else { Replies::default() };
             self.now = Replies::default();
             self.half = half;
         }
         self.now.all = self.now.all.saturating_add(1);
         self.now.failed = self.now.failed.saturating_add(u32::from(failed));
-        self.in_a_row = if failed {
-            self.in_a_row.saturating_add(1)
-        } else {
-            0
-        };
+        self.in_a_row = if failed { self.in_a_row.saturating_add(1) } else { 0 };
     }
 
     /// The replies of the window, which may have moved on since the last of them.
@@ -389,9 +373,7 @@ mod tests {
     }
 
     fn fail(ejection: &mut Ejection, now: TimeUs, server: ServerId, times: u32) -> Change {
-        (0..times).fold(Change::None, |_, _| {
-            ejection.observe(now, server, (true, 0), 4)
-        })
+        (0..times).fold(Change::None, |_, _| ejection.observe(now, server, (true, 0), 4))
     }
 
     fn probe(ejection: &mut Ejection, now: TimeUs) -> Option<ServerId> {
@@ -418,10 +400,7 @@ mod tests {
             assert_eq!(ejection.observe(4 * SECOND, 0, (true, 0), 4), Change::None);
         }
         assert_eq!(ejection.observe(4 * SECOND, 0, (false, 0), 4), Change::None);
-        assert_eq!(
-            ejection.observe(4 * SECOND, 0, (true, 0), 4),
-            Change::Ejected
-        );
+        assert_eq!(ejection.observe(4 * SECOND, 0, (true, 0), 4), Change::Ejected);
     }
 
     #[test]
@@ -443,11 +422,7 @@ mod tests {
         assert_eq!(fail(&mut ejection, 0, 2, 50), Change::None);
         assert_eq!(ejection.surplus(4), None);
         assert_eq!(ejection.surplus(3), Some(0), "two of three are too many");
-        assert_eq!(
-            ejection.observe(0, 3, (true, 0), 1),
-            Change::None,
-            "never the only one"
-        );
+        assert_eq!(ejection.observe(0, 3, (true, 0), 1), Change::None, "never the only one");
     }
 
     #[test]
@@ -455,11 +430,7 @@ mod tests {
         let mut ejection = ejection();
         fail(&mut ejection, 0, 0, 5);
         assert_eq!(probe(&mut ejection, SECOND - 1), None);
-        assert_eq!(
-            ejection.due(SECOND, |_| false),
-            None,
-            "not for this request"
-        );
+        assert_eq!(ejection.due(SECOND, |_| false), None, "not for this request");
         assert_eq!(probe(&mut ejection, SECOND), Some(0));
         assert_eq!(probe(&mut ejection, SECOND), None, "one at a time");
         assert_eq!(fail(&mut ejection, SECOND, 0, 1), Change::None);

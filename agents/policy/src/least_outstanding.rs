@@ -6,11 +6,8 @@
 use crate::policy::{Moment, Rule, SelectionRule};
 use crate::server::Server;
 
-pub(crate) const RULE: Rule = Rule::new(
-    "least-outstanding",
-    "replicas under way",
-    SelectionRule::Ranked(rank),
-);
+pub(crate) const RULE: Rule =
+    Rule::new("least-outstanding", "replicas under way", SelectionRule::Ranked(rank));
 
 const SUSPECT: u64 = 1 << 32;
 

@@ -31,6 +31,7 @@ mod choice;
 mod ejection;
 mod hedge;
 mod hot_cold;
+pub mod impossible;
 mod least_outstanding;
 mod peak_ewma;
 mod pending;
@@ -52,6 +53,7 @@ pub mod trace;
 use serde::{Deserialize, Serialize};
 
 pub use ejection::EjectionRules;
+pub use impossible::Impossible;
 pub use policy::{Parameter, Policy, HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS, TOKENS};
 pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};
 pub use server::Observation;
@@ -78,18 +80,11 @@ pub struct Grant {
 
 impl Grant {
     fn new(request: RequestId, server: ServerId) -> Self {
-        Self {
-            request,
-            server,
-            probes: false,
-        }
+        Self { request, server, probes: false }
     }
 
     fn probe(request: RequestId, server: ServerId) -> Self {
-        Self {
-            probes: true,
-            ..Self::new(request, server)
-        }
+        Self { probes: true, ..Self::new(request, server) }
     }
 }
 

@@ -30,11 +30,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            bound: 0,
-            max,
-        }
+        Self { queue: VecDeque::new(), bound: 0, max }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -100,10 +96,7 @@ impl Pending {
 /// The grant for one waiting request.
 pub(crate) enum Offer {
     /// This server, and one to be probed.
-    Server {
-        server: ServerId,
-        probe: Option<ServerId>,
-    },
+    Server { server: ServerId, probe: Option<ServerId> },
     /// Only servers that will not do.
     NotForYou,
     /// Nothing for anyone who needs something free.

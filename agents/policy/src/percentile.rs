@@ -26,13 +26,7 @@ pub(crate) struct Percentile {
 
 impl Percentile {
     pub(crate) fn new(share: f64) -> Self {
-        Self {
-            share,
-            counts: vec![0; BUCKETS],
-            total: 0,
-            since_refresh: 0,
-            value_us: None,
-        }
+        Self { share, counts: vec![0; BUCKETS], total: 0, since_refresh: 0, value_us: None }
     }
 
     pub(crate) fn add(&mut self, latency_us: u64) {

@@ -20,11 +20,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(servers: usize) -> Self {
-        Self {
-            free: vec![VecDeque::new(); servers],
-            total: 0,
-            next_stamp: 0,
-        }
+        Self { free: vec![VecDeque::new(); servers], total: 0, next_stamp: 0 }
     }
 
     pub(crate) fn free(&self, server: ServerId) -> usize {

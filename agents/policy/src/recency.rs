@@ -13,10 +13,7 @@ pub(crate) struct Recency {
 impl Recency {
     pub(crate) fn new(servers: usize) -> Self {
         let alone: Vec<u32> = (0..=servers as u32).collect();
-        Self {
-            before: alone.clone(),
-            after: alone,
-        }
+        Self { before: alone.clone(), after: alone }
     }
 
     /// The server is the one observed last.

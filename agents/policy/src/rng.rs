@@ -45,9 +45,6 @@ mod tests {
             counts[rng.below(7)] += 1;
         }
         // Five standard deviations.
-        assert!(
-            counts.iter().all(|count| count.abs_diff(10_000) < 470),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 470), "{counts:?}");
     }
 }

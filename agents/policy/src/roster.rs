@@ -15,10 +15,7 @@ pub(crate) struct Roster {
 
 impl Roster {
     pub(crate) fn new(servers: usize) -> Self {
-        Self {
-            list: Vec::with_capacity(servers),
-            places: vec![NOWHERE; servers],
-        }
+        Self { list: Vec::with_capacity(servers), places: vec![NOWHERE; servers] }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -49,11 +46,7 @@ impl Roster {
     /// Brings a server drawn from those at `drawn` and beyond to the place `drawn`: called with 0,
     /// 1, 2 ... it is a Fisher-Yates shuffle that stops where the caller has enough.
     pub(crate) fn draw(&mut self, drawn: usize, rng: &mut Rng) -> Option<ServerId> {
-        let left = self
-            .list
-            .len()
-            .checked_sub(drawn)
-            .filter(|&left| left > 0)?;
+        let left = self.list.len().checked_sub(drawn).filter(|&left| left > 0)?;
         self.swap(drawn, drawn + rng.below(left));
         Some(self.list[drawn] as ServerId)
     }

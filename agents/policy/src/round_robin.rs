@@ -6,11 +6,8 @@
 use crate::policy::{Rule, SelectionRule};
 use crate::ServerId;
 
-pub(crate) const RULE: Rule = Rule::new(
-    "round-robin",
-    "nothing; servers in turn",
-    SelectionRule::InTurn,
-);
+pub(crate) const RULE: Rule =
+    Rule::new("round-robin", "nothing; servers in turn", SelectionRule::InTurn);
 
 /// The turn.
 #[derive(Debug, Clone, Default)]

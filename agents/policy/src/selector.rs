@@ -42,14 +42,7 @@ pub struct Ask<'a> {
 impl Ask<'_> {
     /// Asks for any `r` servers, and for none to be probed.
     pub fn new(now: TimeUs, request: RequestId, r: usize) -> Self {
-        Self {
-            now,
-            request,
-            r,
-            probes: false,
-            exclude: &[],
-            avoid: &[],
-        }
+        Self { now, request, r, probes: false, exclude: &[], avoid: &[] }
     }
 }
 
@@ -121,11 +114,7 @@ pub struct Selector {
 impl Selector {
     /// A selector with every server alive and unseen.
     pub fn new(settings: Settings) -> Self {
-        let Guardrails {
-            extra_load_max,
-            extra_load_window_us,
-            ejection,
-        } = settings.guardrails;
+        let Guardrails { extra_load_max, extra_load_window_us, ejection } = settings.guardrails;
         Self {
             choice: Choice::new(settings),
             pending: Pending::new(settings.waiting_max),
@@ -168,11 +157,8 @@ impl Selector {
         let probe = is_beside.then(|| self.probe(ask.now, ask.exclude, ask.avoid));
         let probe = probe.flatten();
         grants.extend(probe.map(|server| Grant::probe(ask.request, server)));
-        let acquired = Acquired {
-            granted: granted + usize::from(probe.is_some()),
-            waiting: 0,
-            hedge: None,
-        };
+        let acquired =
+            Acquired { granted: granted + usize::from(probe.is_some()), waiting: 0, hedge: None };
         if hedges {
             // Delayed replicas are booked when they are asked for.
             self.budget.refund(r - 1);
@@ -192,10 +178,7 @@ impl Selector {
             not: [ask.exclude, &self.chosen, probe.as_slice()].concat(),
             only: None,
         });
-        Ok(Acquired {
-            waiting,
-            ..acquired
-        })
+        Ok(Acquired { waiting, ..acquired })
     }
 
     /// Asks for one server, for who has a connection there and keeps it: this is no choice, and to
@@ -229,11 +212,7 @@ impl Selector {
                 only: Some(server),
             });
         }
-        Ok(Acquired {
-            granted: usize::from(granted),
-            waiting: usize::from(waits),
-            hedge: None,
-        })
+        Ok(Acquired { granted: usize::from(granted), waiting: usize::from(waits), hedge: None })
     }
 
     /// How many replicas a read should ask for where `r` are wanted. A second, where the one server
@@ -249,9 +228,7 @@ impl Selector {
     /// True if a server that is out, and none of `not`, is to be probed by a copy of the next request
     /// that can be copied.
     pub fn is_probe_due(&self, now: TimeUs, not: &[ServerId]) -> bool {
-        self.ejection
-            .due(now, |server| !not.contains(&server))
-            .is_some()
+        self.ejection.due(now, |server| !not.contains(&server)).is_some()
     }
 
     /// When the further replicas of a request of `r` are due; none where the policy delays none, or
@@ -261,10 +238,7 @@ impl Selector {
             return None;
         }
         let after_us = self.latencies.value_us()?;
-        Some(Hedge {
-            after_us,
-            extras: r - 1,
-        })
+        Some(Hedge { after_us, extras: r - 1 })
     }
 
     /// One more server for a request that is not answered in time, if one can be had at once and
@@ -370,8 +344,7 @@ impl Selector {
     /// Changes the guardrails. Who is ejected stays so by the new rules, or comes back without any.
     pub fn set_guardrails(&mut self, now: TimeUs, guardrails: Guardrails, grants: &mut Vec<Grant>) {
         self.choice.set_guardrails(guardrails);
-        self.budget
-            .set(guardrails.extra_load_max, guardrails.extra_load_window_us);
+        self.budget.set(guardrails.extra_load_max, guardrails.extra_load_window_us);
         self.ejection.set(guardrails.ejection);
         self.readmit_surplus(now);
         self.serve_pending(now, grants);
@@ -459,11 +432,7 @@ impl Selector {
         self.budget.request(ask.now, 0);
         self.choice.book(ask.now, server);
         grants.push(Grant::new(ask.request, server));
-        Acquired {
-            granted: 1,
-            waiting: 0,
-            hedge: None,
-        }
+        Acquired { granted: 1, waiting: 0, hedge: None }
     }
 
     /// Puts up to `r` servers that can be had, not in `not`, into `self.chosen` and books them; those
@@ -495,11 +464,7 @@ impl Selector {
     }
 
     fn hand_out(&self, request: RequestId, grants: &mut Vec<Grant>) {
-        grants.extend(
-            self.chosen
-                .iter()
-                .map(|&server| Grant::new(request, server)),
-        );
+        grants.extend(self.chosen.iter().map(|&server| Grant::new(request, server)));
     }
 
     /// Takes servers back in, the longest out first, until no more are out than may be.
@@ -516,10 +481,7 @@ impl Selector {
             return;
         }
         let mut pending = std::mem::replace(&mut self.pending, Pending::new(0));
-        pending.offer(
-            |waiting| self.offer(now, waiting),
-            |grant| grants.push(grant),
-        );
+        pending.offer(|waiting| self.offer(now, waiting), |grant| grants.push(grant));
         self.pending = pending;
     }
 
@@ -547,10 +509,7 @@ impl Selector {
         // Not one of those that it waits for, which has gone out meanwhile.
         let probes = waiting.probes && self.possible(&waiting.not) >= waiting.wanted;
         let probe = probes.then(|| self.probe(now, &waiting.not, &[]));
-        Offer::Server {
-            server,
-            probe: probe.flatten(),
-        }
+        Offer::Server { server, probe: probe.flatten() }
     }
 
     /// A server that is out, for one that has none and for whom no other can be had any more.

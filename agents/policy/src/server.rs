@@ -81,11 +81,7 @@ impl Server {
             let us = us as f64;
             let kept = decay(now.saturating_sub(self.observed_at), peak_decay_us);
             let peak = self.peak_us * kept;
-            self.peak_us = if us > peak {
-                us
-            } else {
-                peak + us * (1.0 - kept)
-            };
+            self.peak_us = if us > peak { us } else { peak + us * (1.0 - kept) };
             smooth(&mut self.smooth_us, us);
             smooth(&mut self.service_us, us / self.in_use.max(1) as f64);
             smooth(&mut self.by_load_us[load(self.in_use)], us);
@@ -173,12 +169,8 @@ impl Server {
 
     /// A server that came back is a new one.
     pub(crate) fn forget(&mut self) {
-        *self = Self {
-            in_use: self.in_use,
-            turn: self.turn,
-            heard_at: self.heard_at,
-            ..Self::new()
-        };
+        *self =
+            Self { in_use: self.in_use, turn: self.turn, heard_at: self.heard_at, ..Self::new() };
     }
 }
 
@@ -187,11 +179,7 @@ fn decay(elapsed_us: u64, decay_us: u64) -> f64 {
 }
 
 fn smooth(mean: &mut f64, value: f64) {
-    *mean = if *mean == 0.0 {
-        value
-    } else {
-        *mean + NEWEST * (value - *mean)
-    };
+    *mean = if *mean == 0.0 { value } else { *mean + NEWEST * (value - *mean) };
 }
 
 fn load(in_flight: usize) -> usize {

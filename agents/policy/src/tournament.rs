@@ -30,10 +30,7 @@ impl Tournament {
         for node in (1..leaves).rev() {
             winners[node] = winners[2 * node];
         }
-        Self {
-            keys: vec![ABSENT; leaves],
-            winners,
-        }
+        Self { keys: vec![ABSENT; leaves], winners }
     }
 
     pub(crate) fn set(&mut self, server: ServerId, key: Key) {

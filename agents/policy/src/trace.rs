@@ -15,10 +15,10 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::impossible::in_range;
 use crate::{
-    Acquired, Ask, EjectionRules, Grant, Guardrails, Observation, Policy, Refused, RequestId,
+    Acquired, Ask, Grant, Guardrails, Impossible, Observation, Policy, Refused, RequestId,
     Selector, ServerId, Settings, TimeUs,
 };
 
@@ -152,18 +152,6 @@ impl From<Result<Acquired, Refused>> for Answer {
     }
 }
 
-/// A value that no selector takes.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{key}: expected {expected} (got {got})")]
-pub struct Impossible {
-    /// Its key.
-    pub key: &'static str,
-    /// A value that would do.
-    pub expected: String,
-    /// The value that is there.
-    pub got: String,
-}
-
 impl<'a> Step<'a> {
     /// Of [`Selector::acquire`].
     pub fn acquire(ask: &Ask<'a>) -> Self {
@@ -178,50 +166,21 @@ impl<'a> Step<'a> {
 
     /// Of [`Selector::hedge`].
     pub fn hedge(ask: &Ask<'a>) -> Self {
-        Self::Hedge {
-            request: ask.request,
-            exclude: ask.exclude.into(),
-            avoid: ask.avoid.into(),
-        }
+        Self::Hedge { request: ask.request, exclude: ask.exclude.into(), avoid: ask.avoid.into() }
     }
 
     /// Makes the call.
     pub fn apply(&self, now: TimeUs, selector: &mut Selector, grants: &mut Vec<Grant>) -> Answer {
         match self {
-            Self::Acquire {
-                request,
-                r,
-                probes,
-                exclude,
-                avoid,
-            } => {
-                let ask = Ask {
-                    probes: *probes,
-                    exclude,
-                    avoid,
-                    ..Ask::new(now, *request, *r)
-                };
+            Self::Acquire { request, r, probes, exclude, avoid } => {
+                let ask = Ask { probes: *probes, exclude, avoid, ..Ask::new(now, *request, *r) };
                 return selector.acquire(&ask, grants).into();
             }
-            Self::Again {
-                request,
-                server,
-                waits,
-            } => {
-                return selector
-                    .again(now, (*request, *server), *waits, grants)
-                    .into()
+            Self::Again { request, server, waits } => {
+                return selector.again(now, (*request, *server), *waits, grants).into()
             }
-            Self::Hedge {
-                request,
-                exclude,
-                avoid,
-            } => {
-                let ask = Ask {
-                    exclude,
-                    avoid,
-                    ..Ask::new(now, *request, 1)
-                };
+            Self::Hedge { request, exclude, avoid } => {
+                let ask = Ask { exclude, avoid, ..Ask::new(now, *request, 1) };
                 return Answer::Found(selector.hedge(&ask, grants));
             }
             Self::Cancel { request } => return Answer::Waited(selector.cancel(*request)),
@@ -241,10 +200,10 @@ impl<'a> Step<'a> {
 impl Call<'_> {
     /// Refuses what a selector of so many servers does not take.
     pub fn check(&self, servers: usize) -> Result<(), Impossible> {
-        at_most("now_us", self.now_us, TIME_MAX)?;
-        let all_there = |key, listed: &[ServerId]| {
+        in_range("now_us", self.now_us, 0..=TIME_MAX, "")?;
+        let all_there = |key: &str, listed: &[ServerId]| {
             let mut listed = listed.iter();
-            listed.try_for_each(|&server| within(key, server, 0, servers - 1))
+            listed.try_for_each(|&server| in_range(key, server, 0..=servers - 1, ""))
         };
         match &self.step {
             Step::Acquire { exclude, avoid, .. } | Step::Hedge { exclude, avoid, .. } => {
@@ -253,14 +212,14 @@ impl Call<'_> {
             }
             Step::Observe { server, seen } => {
                 let (Observation::LatencyUs(us) | Observation::Error { after_us: us }) = *seen;
-                at_most("seen", us, TIME_MAX)?;
+                in_range("seen", us, 0..=TIME_MAX, "")?;
                 all_there("server", &[*server])
             }
             Step::Again { server, .. }
             | Step::Release { server }
             | Step::Down { server }
             | Step::Up { server } => all_there("server", &[*server]),
-            Step::Tokens(tokens) => within("tokens", *tokens, 1, TOKENS_MAX),
+            Step::Tokens(tokens) => in_range("tokens", *tokens, 1..=TOKENS_MAX, ""),
             Step::Guardrails(rules) => check_guardrails(rules),
             Step::Cancel { .. } | Step::Policy(_) | Step::LookAhead(_) => Ok(()),
         }
@@ -271,54 +230,21 @@ impl Header {
     /// Refuses another version, and settings that no selector takes.
     pub fn check(&self) -> Result<(), Impossible> {
         let of = &self.settings;
-        within("version", self.version, VERSION, VERSION)?;
-        within("servers", of.servers, 1, SERVERS_MAX)?;
-        within("tokens_per_server", of.tokens_per_server, 1, TOKENS_MAX)?;
-        at_most(
-            "observation_age_us_max",
-            of.observation_age_us_max,
-            TIME_MAX,
-        )?;
-        within("hedge_percentile", of.hedge_percentile, 0.0, 1.0)?;
+        let (tokens, age_us) = (of.tokens_per_server, of.observation_age_us_max);
+        in_range("version", self.version, VERSION..=VERSION, "")?;
+        in_range("servers", of.servers, 1..=SERVERS_MAX, "")?;
+        in_range("tokens_per_server", tokens, 1..=TOKENS_MAX, "")?;
+        in_range("observation_age_us_max", age_us, 0..=TIME_MAX, "")?;
+        in_range("hedge_percentile", of.hedge_percentile, 0.0..=1.0, "")?;
         check_guardrails(&of.guardrails)
     }
 }
 
 fn check_guardrails(rules: &Guardrails) -> Result<(), Impossible> {
-    within(
-        "extra_load_max",
-        rules.extra_load_max.unwrap_or(0.0),
-        0.0,
-        f64::MAX,
-    )?;
-    at_most("extra_load_window_us", rules.extra_load_window_us, TIME_MAX)?;
-    let EjectionRules {
-        failure_share,
-        out_share_max,
-        ..
-    } = rules.ejection.unwrap_or_default();
-    within("failure_share", failure_share, 0.0, 1.0)?;
-    within("out_share_max", out_share_max, 0.0, 1.0)
-}
-
-fn at_most(key: &'static str, value: u64, most: u64) -> Result<(), Impossible> {
-    within(key, value, 0, most)
-}
-
-fn within<T: PartialOrd + ToString>(
-    key: &'static str,
-    value: T,
-    least: T,
-    most: T,
-) -> Result<(), Impossible> {
-    if (&least..=&most).contains(&&value) {
-        return Ok(());
-    }
-    let (least, most) = (least.to_string(), most.to_string());
-    let expected = match least == most {
-        true => least,
-        false => format!("{least} to {most}"),
-    };
-    let got = value.to_string();
-    Err(Impossible { key, expected, got })
+    let extra_load_max = rules.extra_load_max.unwrap_or(0.0);
+    let ejection = rules.ejection.unwrap_or_default();
+    in_range("extra_load_max", extra_load_max, 0.0..=f64::MAX, "")?;
+    in_range("extra_load_window_us", rules.extra_load_window_us, 0..=TIME_MAX, "")?;
+    in_range("failure_share", ejection.failure_share, 0.0..=1.0, "")?;
+    in_range("out_share_max", ejection.out_share_max, 0.0..=1.0, "")
 }

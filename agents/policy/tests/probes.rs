@@ -23,10 +23,7 @@ const DUE: u64 = RULES.out_us_first;
 fn settings(policy: Policy, servers: usize) -> Settings {
     Settings {
         tokens_per_server: 2,
-        guardrails: Guardrails {
-            ejection: Some(RULES),
-            ..Guardrails::default()
-        },
+        guardrails: Guardrails { ejection: Some(RULES), ..Guardrails::default() },
         ..Settings::new(policy, servers)
     }
 }
@@ -49,10 +46,7 @@ fn without_the_first(settings: Settings) -> Selector {
 }
 
 fn ask(selector: &mut Selector, now: u64, request: u64, r: usize, probes: bool) -> Vec<Grant> {
-    let ask = Ask {
-        probes,
-        ..Ask::new(now, request, r)
-    };
+    let ask = Ask { probes, ..Ask::new(now, request, r) };
     let mut grants = vec![];
     let acquired = selector.acquire(&ask, &mut grants).unwrap();
     assert_eq!(acquired.granted, grants.len());
@@ -89,11 +83,7 @@ fn a_server_that_is_out_is_probed_by_one_request_that_has_all_others_that_it_wou
         assert!(selector.is_probe_due(DUE, &[]), "{name:?}");
         assert!(!selector.is_probe_due(DUE, &[0]), "{name:?}");
         let grants = ask(&mut selector, DUE, 2, r, true);
-        let copies = if policy.hedges() {
-            1
-        } else {
-            r.min(servers - 1)
-        };
+        let copies = if policy.hedges() { 1 } else { r.min(servers - 1) };
         assert_eq!(grants.len(), copies + 1, "{name:?}");
         assert!(grants[..copies].iter().all(|it| it.server != 0), "{name:?}");
         assert_eq!(probed(&grants), [0], "{name:?}");
@@ -115,10 +105,7 @@ fn the_probes_reply_decides_whether_the_server_is_back() {
         let name = (policy.name(), servers, r);
         assert!(selector.is_ejected(0), "{name:?}");
         let due = DUE + 5 + 2 * RULES.out_us_first;
-        assert!(
-            !selector.is_probe_due(due - 1, &[]),
-            "{name:?}: twice as long"
-        );
+        assert!(!selector.is_probe_due(due - 1, &[]), "{name:?}: twice as long");
         let grants = ask(&mut selector, due, 2, r, true);
         assert_eq!(probed(&grants), [0], "{name:?}");
         selector.observe(due + 5, 0, Observation::LatencyUs(5));
@@ -149,10 +136,7 @@ fn what_cannot_be_copied_is_no_probe_while_anything_else_might_be() {
 #[test]
 fn a_session_that_cannot_be_copied_is_a_probe_at_once_and_not_the_next_one_too() {
     for (policy, servers, _) in cases() {
-        let sessions = Settings {
-            held_for_sessions: true,
-            ..settings(policy, servers)
-        };
+        let sessions = Settings { held_for_sessions: true, ..settings(policy, servers) };
         let mut selector = without_the_first(sessions);
         let grants = ask(&mut selector, DUE, 1, 1, false);
         assert_eq!(grants[0].server, 0, "{policy:?}");
@@ -213,15 +197,8 @@ fn who_waits_for_a_token_gets_the_probe_with_it_and_never_before() {
         }
         let mut grants = vec![];
         for (request, probes) in [(3, false), (4, true), (5, true)] {
-            let ask = Ask {
-                probes,
-                ..Ask::new(DUE, request, 2)
-            };
-            let waits = Acquired {
-                granted: 0,
-                waiting: 1,
-                hedge: None,
-            };
+            let ask = Ask { probes, ..Ask::new(DUE, request, 2) };
+            let waits = Acquired { granted: 0, waiting: 1, hedge: None };
             assert_eq!(selector.acquire(&ask, &mut grants), Ok(waits));
         }
         let mut gets = |request: u64, servers: &[ServerId]| {
@@ -244,10 +221,7 @@ fn who_waits_for_a_server_that_goes_out_gets_it_nevertheless_where_no_other_is_l
         let mut selector = Selector::new(settings(policy, 2));
         let mut grants = vec![];
         for request in 0..3 {
-            let ask = Ask {
-                exclude: &[1],
-                ..Ask::new(0, request, 1)
-            };
+            let ask = Ask { exclude: &[1], ..Ask::new(0, request, 1) };
             selector.acquire(&ask, &mut grants).unwrap();
         }
         assert_eq!((grants.len(), selector.waiting()), (2, 1), "{policy:?}");
@@ -266,10 +240,7 @@ fn a_late_request_gets_a_server_that_is_in_before_one_that_is_to_be_probed() {
             let mut used = vec![1];
             for wanted in expected.into_iter().take(servers - 1) {
                 let mut grants = vec![];
-                let ask = Ask {
-                    exclude: &used,
-                    ..Ask::new(DUE, 1, 1)
-                };
+                let ask = Ask { exclude: &used, ..Ask::new(DUE, 1, 1) };
                 assert!(selector.hedge(&ask, &mut grants), "{policy:?}");
                 let got = (grants[0].server, grants[0].probes);
                 assert_eq!(got, (wanted, wanted == 0), "{policy:?}");

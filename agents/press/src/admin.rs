@@ -62,11 +62,7 @@ fn health(engine: &Engine) -> Reply {
 fn metrics(engine: &Engine, node: &Node) -> String {
     let mut out = String::new();
     let count = node.counters();
-    for (source, value) in [
-        ("local", count.local),
-        ("peer", count.peer),
-        ("disk", count.disk),
-    ] {
+    for (source, value) in [("local", count.local), ("peer", count.peer), ("disk", count.disk)] {
         line(&mut out, "press_pages_total", &[("source", source)], value);
     }
     for (name, value) in [
@@ -92,41 +88,19 @@ fn metrics(engine: &Engine, node: &Node) -> String {
     }
     for (peer, it) in engine.config.peers.iter().enumerate() {
         let labels = [("node", it.name.as_str())];
-        line(
-            &mut out,
-            "press_member",
-            &labels,
-            node.membership().members().contains(peer).into(),
-        );
+        line(&mut out, "press_member", &labels, node.membership().members().contains(peer).into());
         if let Some(link) = node.link(peer) {
-            line(
-                &mut out,
-                "press_link_unacknowledged",
-                &labels,
-                link.unacknowledged().into(),
-            );
-            line(
-                &mut out,
-                "press_link_waiting",
-                &labels,
-                link.waiting() as u64,
-            );
-            line(
-                &mut out,
-                "press_peer_pages",
-                &labels,
-                node.directory().keys_of(peer) as u64,
-            );
+            line(&mut out, "press_link_unacknowledged", &labels, link.unacknowledged().into());
+            line(&mut out, "press_link_waiting", &labels, link.waiting() as u64);
+            line(&mut out, "press_peer_pages", &labels, node.directory().keys_of(peer) as u64);
         }
     }
     out
 }
 
 fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: u64) {
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|(key, value)| format!("{key}=\"{value}\""))
-        .collect();
+    let labels: Vec<String> =
+        labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
     let labels = match labels.is_empty() {
         true => String::new(),
         false => format!("{{{}}}", labels.join(",")),

@@ -81,11 +81,7 @@ async fn serve(engine: &Rc<Engine>, mut stream: TcpStream) {
                 (Reply::text(status, text), false, false)
             }
         };
-        let written = timeout(
-            engine.config.idle,
-            reply.write(&mut stream, is_head, is_kept),
-        )
-        .await;
+        let written = timeout(engine.config.idle, reply.write(&mut stream, is_head, is_kept)).await;
         if !is_kept || !matches!(written, Ok(Ok(()))) {
             return;
         }

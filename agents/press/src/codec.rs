@@ -5,7 +5,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::core::members::Members;
 use crate::core::message::{Change, Datagram, Key, Message, Page, View, ViewId};
-use crate::names::is_key;
+use crate::page_key::is_key;
 
 /// The largest page that nodes hold.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -134,9 +134,7 @@ fn message(bytes: &[u8]) -> Result<Message, Garbage> {
             let page = Page { body, check };
             Message::Page { id, page }
         }
-        4 => Message::Gone {
-            id: number(&mut rest)?,
-        },
+        4 => Message::Gone { id: number(&mut rest)? },
         5 => Message::Credit(rest.try_get_u32_le().map_err(|_| Garbage::Length)?),
         6 => Message::Resend,
         other => return Err(Garbage::Kind(other)),
@@ -158,9 +156,7 @@ fn keys(rest: &mut &[u8]) -> Result<Vec<Key>, Garbage> {
 
 fn one_key(rest: &mut &[u8]) -> Result<Key, Garbage> {
     let length = rest.try_get_u16_le().map_err(|_| Garbage::Length)?;
-    let (name, after) = rest
-        .split_at_checked(length.into())
-        .ok_or(Garbage::Length)?;
+    let (name, after) = rest.split_at_checked(length.into()).ok_or(Garbage::Length)?;
     *rest = after;
     key(name)
 }
@@ -222,10 +218,7 @@ mod tests {
         };
         vec![
             Message::Changed(change),
-            Message::Fetch {
-                id: 1,
-                key: "a.html".into(),
-            },
+            Message::Fetch { id: 1, key: "a.html".into() },
             Message::Page { id: 2, page },
             Message::Gone { id: 3 },
             Message::Credit(4),
@@ -236,9 +229,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_in_any_pieces() {
         let mut all = BytesMut::new();
-        samples()
-            .iter()
-            .for_each(|message| encode(message, &mut all));
+        samples().iter().for_each(|message| encode(message, &mut all));
         for piece in 1..all.len() {
             let (mut buffer, mut read) = (BytesMut::new(), vec![]);
             for bytes in all.chunks(piece) {
@@ -277,10 +268,7 @@ mod tests {
 
     #[test]
     fn a_datagram_of_another_cluster_is_none() {
-        let id = ViewId {
-            epoch: 3,
-            master: 1,
-        };
+        let id = ViewId { epoch: 3, master: 1 };
         let members = Members::all(4);
         let all = [
             Datagram::Heartbeat,

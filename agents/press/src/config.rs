@@ -100,13 +100,7 @@ impl Config {
         let peers = peers(&options.required::<String>("peers")?)?;
         let name: String = options.required("name")?;
         let me = peers.iter().position(|peer| peer.name == name);
-        let names = || {
-            peers
-                .iter()
-                .map(|peer| peer.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
+        let names = || peers.iter().map(|peer| peer.name.as_str()).collect::<Vec<_>>().join(", ");
         let connections = number(&options, "connections", 512, 1 << 16)? as usize;
         let me = me.ok_or_else(|| Usage(format!("--name {name}: expected one of {}", names())))?;
         let config = Self {
@@ -157,15 +151,9 @@ impl Config {
     fn check(self) -> Result<Self, Usage> {
         if !self.root.is_dir() {
             let root = self.root.display();
-            return Err(Usage(format!(
-                "--root {root}: expected a folder with pages, found none"
-            )));
+            return Err(Usage(format!("--root {root}: expected a folder with pages, found none")));
         }
-        let Times {
-            beat,
-            query,
-            fail_after,
-        } = self.times;
+        let Times { beat, query, fail_after } = self.times;
         if beat * 2 > fail_after || query * 2 > fail_after {
             let text = "--fail-after-ms: expected at least twice --beat-ms and twice --query-ms";
             return Err(Usage(format!("{text} (got {})", fail_after.as_millis())));
@@ -181,17 +169,11 @@ fn peers(text: &str) -> Result<Vec<Peer>, Usage> {
     let peers: Vec<Peer> = text.split(',').map(peer).collect::<Result<_, _>>()?;
     let is_twice = |peer: &Peer| peers.iter().filter(|other| other.name == peer.name).count() > 1;
     if let Some(twice) = peers.iter().find(|peer| is_twice(peer)) {
-        return Err(Usage(format!(
-            "--peers: expected each name once (got {} twice)",
-            twice.name
-        )));
+        return Err(Usage(format!("--peers: expected each name once (got {} twice)", twice.name)));
     }
     match peers.len() <= NODES_MAX {
         true => Ok(peers),
-        false => Err(Usage(format!(
-            "--peers: expected at most {NODES_MAX} (got {})",
-            peers.len()
-        ))),
+        false => Err(Usage(format!("--peers: expected at most {NODES_MAX} (got {})", peers.len()))),
     }
 }
 
@@ -207,16 +189,12 @@ fn number(flags: &Flags, name: &str, default: u64, most: u64) -> Result<u64, Usa
     let value = flags.or(name, default)?;
     match (1..=most).contains(&value) {
         true => Ok(value),
-        false => Err(Usage(format!(
-            "--{name}: expected 1 to {most} (got {value})"
-        ))),
+        false => Err(Usage(format!("--{name}: expected 1 to {most} (got {value})"))),
     }
 }
 
 fn ms(flags: &Flags, name: &str, default: u64) -> Result<Duration, Usage> {
-    Ok(Duration::from_millis(number(
-        flags, name, default, 600_000,
-    )?))
+    Ok(Duration::from_millis(number(flags, name, default, 600_000)?))
 }
 
 #[cfg(test)]
@@ -232,10 +210,7 @@ mod tests {
     #[test]
     fn a_node_finds_its_place() {
         let config = parsed(GOOD).unwrap();
-        assert_eq!(
-            (config.me, config.peers.len(), config.mode),
-            (1, 2, Mode::Perf)
-        );
+        assert_eq!((config.me, config.peers.len(), config.mode), (1, 2, Mode::Perf));
     }
 
     #[test]
@@ -253,10 +228,7 @@ mod tests {
             ("--window many", "--window"),
             ("--name c", "--name"),
             ("--peers a=1", "--peers"),
-            (
-                "--peers a=127.0.0.1:1,b=127.0.0.1:2,a=127.0.0.1:3",
-                "--peers",
-            ),
+            ("--peers a=127.0.0.1:1,b=127.0.0.1:2,a=127.0.0.1:3", "--peers"),
             ("--root /nowhere", "--root"),
             ("--fail-after-ms 900", "--fail-after-ms"),
             ("--speed 9", "--speed"),

@@ -152,11 +152,7 @@ impl Engine {
             let Some((from, datagram)) = codec::datagram_of(&bytes[..length], cluster) else {
                 continue;
             };
-            let is_from = self
-                .config
-                .peers
-                .get(from)
-                .is_some_and(|peer| peer.address == sender);
+            let is_from = self.config.peers.get(from).is_some_and(|peer| peer.address == sender);
             if is_from && from != self.config.me {
                 self.happened(|node| node.datagram(from, datagram));
             }
@@ -218,9 +214,7 @@ impl Engine {
     fn tell(&self, to: usize, datagram: Datagram) {
         let bytes = codec::datagram(self.config.cluster(), self.config.me, datagram);
         // A datagram may be lost, here as anywhere.
-        let _ = self
-            .datagrams
-            .try_send_to(&bytes, self.config.peers[to].address);
+        let _ = self.datagrams.try_send_to(&bytes, self.config.peers[to].address);
     }
 
     fn reply(&self, ticket: Ticket, answer: Answer) {
@@ -255,10 +249,7 @@ fn read(root: &Path, key: &Key) -> Outcome {
         Ok(file) if !file.is_file() => return Outcome::Missing,
         Ok(file) if file.len() > codec::PAGE_BYTES_MAX as u64 => {
             let most = codec::PAGE_BYTES_MAX;
-            return failed(format!(
-                "expected at most {most} bytes, found {}",
-                file.len()
-            ));
+            return failed(format!("expected at most {most} bytes, found {}", file.len()));
         }
         Ok(_) => {}
         Err(error) if is_missing(&error) => return Outcome::Missing,

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::core::message::Key;
-use crate::names::is_key;
+use crate::page_key::is_key;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -39,15 +39,11 @@ impl Refusal {
     /// The line of the answer, and what it says.
     pub fn status(self) -> (&'static str, &'static str) {
         match self {
-            Self::Bad => (
-                "400 Bad Request",
-                "expected a request without a body (got another)\n",
-            ),
+            Self::Bad => ("400 Bad Request", "expected a request without a body (got another)\n"),
             Self::Method => ("405 Method Not Allowed", "expected GET or HEAD\n"),
-            Self::TooLong => (
-                "431 Request Header Fields Too Large",
-                "expected a head of at most 8 KiB\n",
-            ),
+            Self::TooLong => {
+                ("431 Request Header Fields Too Large", "expected a head of at most 8 KiB\n")
+            }
         }
     }
 }
@@ -93,21 +89,13 @@ fn understood(head: &httparse::Request) -> Result<Request, Refusal> {
             };
         }
     }
-    Ok(Request {
-        path: path.to_owned(),
-        is_head: method == "HEAD",
-        is_kept,
-    })
+    Ok(Request { path: path.to_owned(), is_head: method == "HEAD", is_kept })
 }
 
 impl Request {
     /// The page that it asks for, if it can be one.
     pub fn key(&self) -> Option<Key> {
-        let key = if self.path.is_empty() {
-            "index.html"
-        } else {
-            &self.path
-        };
+        let key = if self.path.is_empty() { "index.html" } else { &self.path };
         is_key(key).then(|| key.into())
     }
 }
@@ -142,12 +130,7 @@ pub struct Reply {
 impl Reply {
     /// A sentence.
     pub fn text(status: &'static str, text: impl Into<Bytes>) -> Self {
-        Self {
-            status,
-            media_type: "text/plain; charset=utf-8",
-            fields: "",
-            body: text.into(),
-        }
+        Self { status, media_type: "text/plain; charset=utf-8", fields: "", body: text.into() }
     }
 
     /// Writes it.
@@ -166,9 +149,7 @@ impl Reply {
             self.fields,
         );
         let body = if is_head { Bytes::new() } else { self.body };
-        stream
-            .write_all_buf(&mut Bytes::from(head).chain(body))
-            .await
+        stream.write_all_buf(&mut Bytes::from(head).chain(body)).await
     }
 }
 
@@ -203,9 +184,7 @@ mod tests {
 
     #[test]
     fn a_request_says_which_page_and_whether_more_follow() {
-        let request = parsed("GET /a/b.html?x=1 HTTP/1.1\r\nHost: a\r\n\r\n")
-            .unwrap()
-            .unwrap();
+        let request = parsed("GET /a/b.html?x=1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
         assert_eq!(request.key().as_deref(), Some("a/b.html"));
         assert!(request.is_kept && !request.is_head);
         let old = parsed("HEAD / HTTP/1.0\r\n\r\n").unwrap().unwrap();
@@ -227,10 +206,7 @@ mod tests {
         for (text, refusal) in [
             ("POST / HTTP/1.1\r\n\r\n", Refusal::Method),
             ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", Refusal::Bad),
-            (
-                "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                Refusal::Bad,
-            ),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::Bad),
             ("GET http://a/ HTTP/1.1\r\n\r\n", Refusal::Bad),
             ("\0\0\0\0", Refusal::Bad),
             (&long, Refusal::TooLong),

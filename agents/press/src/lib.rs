@@ -7,7 +7,7 @@
 //! | `codec` | its messages as bytes |
 //! | `engine` | the node in its process |
 //! | `peers`, `clients`, `admin` | connections of nodes, users and operators |
-//! | `http`, `names` | requests and replies; names of pages |
+//! | `http`, `page_key` | requests and replies; keys of pages |
 //! | `config`, `server` | the program |
 
 pub mod admin;
@@ -17,6 +17,6 @@ pub mod config;
 pub mod core;
 pub mod engine;
 pub mod http;
-pub mod names;
+pub mod page_key;
 pub mod peers;
 pub mod server;

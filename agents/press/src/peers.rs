@@ -78,9 +78,8 @@ async fn connect(engine: &Engine, peer: usize) -> Result<TcpStream> {
 async fn answer(engine: Rc<Engine>, mut stream: TcpStream) {
     let heard = tokio::time::timeout(HELLO_TIMEOUT, heard_hello(&engine, &mut stream)).await;
     let Ok(Ok(peer)) = heard else { return };
-    let is_its = stream
-        .peer_addr()
-        .is_ok_and(|from| from.ip() == engine.config.peers[peer].address.ip());
+    let is_its =
+        stream.peer_addr().is_ok_and(|from| from.ip() == engine.config.peers[peer].address.ip());
     let is_admitted = is_its && engine.look(|node| node.admits(peer));
     if is_admitted && say_hello(&engine, &mut stream).await.is_ok() {
         up(&engine, peer, stream);
@@ -98,8 +97,7 @@ async fn heard_hello(engine: &Engine, stream: &mut TcpStream) -> Result<usize> {
     stream.read_exact(&mut words).await?;
     let peer = hello_of(&words, engine.config.cluster());
     let is_other = |&peer: &usize| peer < engine.config.peers.len() && peer != engine.config.me;
-    peer.filter(is_other)
-        .context("expected a node of this cluster")
+    peer.filter(is_other).context("expected a node of this cluster")
 }
 
 fn up(engine: &Rc<Engine>, peer: usize, stream: TcpStream) {
@@ -121,10 +119,7 @@ async fn carry(
         Ok(()) => both_ways(&engine, id, stream, messages).await,
         Err(error) => Err(error.into()),
     };
-    let why = ended.map_or_else(
-        |error| format!("{error:#}"),
-        |()| "by the other node".to_owned(),
-    );
+    let why = ended.map_or_else(|error| format!("{error:#}"), |()| "by the other node".to_owned());
     engine.link_down(id, &why);
 }
 

@@ -42,17 +42,8 @@ pub async fn run(config: Config, ended: impl std::future::Future<Output = ()>) -
 async fn serve(engine: &Rc<Engine>) -> Result<()> {
     engine.room().await;
     let listener = port(engine.config.listen, "--listen", clients::BACKLOG)?;
-    let names: Vec<&str> = engine
-        .config
-        .peers
-        .iter()
-        .map(|peer| peer.name.as_str())
-        .collect();
-    tracing::info!(
-        "serves at {}, one of {}",
-        engine.config.listen,
-        names.join(", ")
-    );
+    let names: Vec<&str> = engine.config.peers.iter().map(|peer| peer.name.as_str()).collect();
+    tracing::info!("serves at {}, one of {}", engine.config.listen, names.join(", "));
     clients::listen(Rc::clone(engine), listener).await;
     Ok(())
 }

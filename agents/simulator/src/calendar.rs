@@ -63,12 +63,7 @@ impl Calendar {
 
     /// Puts an event in; one before the last that came out comes out next.
     pub(crate) fn push(&mut self, at_ns: u64, what: u32, version: u32) {
-        let event = Event {
-            at_ns,
-            order: self.next_order,
-            what,
-            version,
-        };
+        let event = Event { at_ns, order: self.next_order, what, version };
         self.next_order += 1;
         let day = at_ns >> self.shift;
         if day <= self.day {

@@ -1,9 +1,9 @@
 //! Checks of scenarios: the first value that cannot be simulated, with its place.
 
-use policy::Policy;
+use policy::impossible::in_range;
+use policy::{Impossible, Policy};
 
 use crate::distribution::{at_least_0, positive};
-use crate::refused::Refused;
 use crate::scenario::{Arrivals, Discipline, Fault, Scenario, Tier};
 
 const TIERS_MAX: usize = 8;
@@ -21,8 +21,8 @@ impl Scenario {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`Refused`] for the first one that cannot be simulated.
-    pub fn check(&self) -> Result<(), Refused> {
+    /// [`Impossible`] for the first one that cannot be simulated.
+    pub fn check(&self) -> Result<(), Impossible> {
         within("tiers", self.tiers.len(), 1, TIERS_MAX)?;
         within("batches", self.batches, 2, 1000)?;
         within("in_flight_max", self.in_flight_max, 1, 10_000_000)?;
@@ -30,11 +30,11 @@ impl Scenario {
         let (warm_up, measured) = (self.warm_up(), self.measured());
         if measured < self.batches as u64 || warm_up + measured > REQUESTS_MAX {
             let expected = format!("{} to {REQUESTS_MAX} with the warm-up", self.batches);
-            return Err(Refused::new("requests", expected, measured));
+            return Err(Impossible::new("requests", expected, measured));
         }
         if self.each && measured > EACH_MAX {
             let expected = format!("at most {EACH_MAX} requests with it");
-            return Err(Refused::new("each", expected, measured));
+            return Err(Impossible::new("each", expected, measured));
         }
         self.check_host()?;
         for (i, tier) in self.tiers.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_host(&self) -> Result<(), Refused> {
+    fn check_host(&self) -> Result<(), Impossible> {
         let Some(host) = &self.host else {
             return Ok(());
         };
@@ -53,12 +53,12 @@ impl Scenario {
         within("servers of a host", servers, 1, SERVERS_OF_HOST_MAX)
     }
 
-    fn check_arrivals(&self) -> Result<(), Refused> {
+    fn check_arrivals(&self) -> Result<(), Impossible> {
         match &self.arrivals {
             Arrivals::Poisson { rate_per_s } => {
                 positive("arrivals.rate_per_s", *rate_per_s)?;
                 if self.requests.is_none() {
-                    return Err(Refused::new("requests", "a number of requests", "none"));
+                    return Err(Impossible::new("requests", "a number of requests", "none"));
                 }
             }
             Arrivals::Recorded { times_s } => {
@@ -66,7 +66,7 @@ impl Scenario {
                 for (i, &time_s) in times_s.iter().enumerate() {
                     if !(time_s >= before && time_s < TIME_S_MAX) {
                         let place = format!("arrivals.times_s[{i}]");
-                        return Err(Refused::new(place, format!("at least {before}"), time_s));
+                        return Err(Impossible::new(place, format!("at least {before}"), time_s));
                     }
                     before = time_s;
                 }
@@ -77,7 +77,7 @@ impl Scenario {
 }
 
 impl Tier {
-    fn check(&self, place: &str, last: bool) -> Result<(), Refused> {
+    fn check(&self, place: &str, last: bool) -> Result<(), Impossible> {
         let at = |key: &str| format!("{place}.{key}");
         self.policy(place)?;
         within(&at("servers"), self.servers, 1, SERVERS_MAX)?;
@@ -86,18 +86,15 @@ impl Tier {
         within(&at("waiting_max"), self.waiting_max, 0, 10_000_000)?;
         positive(at("cores"), self.cores)?;
         if let Some(quota) = &self.quota {
-            if !(1e-6..=10.0).contains(&quota.period_s) {
-                let came = quota.period_s;
-                return Err(Refused::new(at("quota.period_s"), "1e-6 to 10 s", came));
-            }
+            in_range(at("quota.period_s"), quota.period_s, 1e-6..=10.0, " s")?;
             if !(quota.burst_cores >= self.cores && quota.burst_cores <= 1024.0) {
                 let expected = format!("cores ({}) to 1024", self.cores);
                 let came = quota.burst_cores;
-                return Err(Refused::new(at("quota.burst_cores"), expected, came));
+                return Err(Impossible::new(at("quota.burst_cores"), expected, came));
             }
             if self.discipline != Discipline::ProcessorSharing {
                 let came = "first-come-first-served";
-                return Err(Refused::new(at("quota"), "none with that discipline", came));
+                return Err(Impossible::new(at("quota"), "none with that discipline", came));
             }
         }
         within(&at("pieces"), self.pieces as usize, 1, PIECES_MAX)?;
@@ -105,25 +102,18 @@ impl Tier {
         at_least_0(at("delay_s"), self.delay_s)?;
         at_least_0(at("card_s"), self.card_s)?;
         at_least_0(at("after_s"), self.after_s)?;
-        if !(1.0..=99.9).contains(&self.hedge_percentile) {
-            let came = self.hedge_percentile;
-            return Err(Refused::new(at("hedge_percentile"), "1 to 99.9", came));
-        }
-        wire::guardrails::validate(&self.guardrails)
-            .map_err(|(key, expected, came)| Refused::new(at(&key), expected, came))?;
+        in_range(at("hedge_percentile"), self.hedge_percentile, 1.0..=99.9, "")?;
+        wire::guardrails::validate(&self.guardrails).map_err(|why| why.within(place))?;
         self.work.sampler(&at("work"))?;
-        if !(0.0..=1.0).contains(&self.copies.same_share()) {
-            let came = self.copies.same_share();
-            return Err(Refused::new(at("copies.correlated"), "0 to 1", came));
-        }
+        in_range(at("copies.correlated"), self.copies.same_share(), 0.0..=1.0, "")?;
         match (&self.calls, last) {
             (None, true) => {}
             (Some(calls), false) => calls.check(&at("calls"))?,
             (None, false) => {
-                return Err(Refused::new(at("calls"), "calls to the next tier", "none"))
+                return Err(Impossible::new(at("calls"), "calls to the next tier", "none"))
             }
             (Some(_), true) => {
-                return Err(Refused::new(at("calls"), "none at the last tier", "some"))
+                return Err(Impossible::new(at("calls"), "none at the last tier", "some"))
             }
         }
         if let Some(neighbours) = &self.interference {
@@ -138,24 +128,20 @@ impl Tier {
     }
 
     /// The policy.
-    pub(crate) fn policy(&self, place: &str) -> Result<Policy, Refused> {
+    pub(crate) fn policy(&self, place: &str) -> Result<Policy, Impossible> {
         Policy::from_name(&self.policy).ok_or_else(|| {
             let names: Vec<_> = Policy::all().map(Policy::name).collect();
             let names = names.join(", ");
-            Refused::new(
-                format!("{place}.policy"),
-                format!("one of {names}"),
-                &self.policy,
-            )
+            Impossible::new(format!("{place}.policy"), format!("one of {names}"), &self.policy)
         })
     }
 
-    fn check_fault(&self, place: &str, fault: &Fault) -> Result<(), Refused> {
+    fn check_fault(&self, place: &str, fault: &Fault) -> Result<(), Impossible> {
         let (at_s, for_s) = fault.span_s();
         at_least_0(format!("{place}.at_s"), at_s)?;
         positive(format!("{place}.for_s"), for_s)?;
         if at_s + for_s > TIME_S_MAX {
-            return Err(Refused::new(
+            return Err(Impossible::new(
                 place,
                 format!("an end before {TIME_S_MAX} s"),
                 at_s + for_s,
@@ -163,11 +149,7 @@ impl Tier {
         }
         if fault.server() >= self.servers {
             let expected = format!("an index below {}", self.servers);
-            return Err(Refused::new(
-                format!("{place}.server"),
-                expected,
-                fault.server(),
-            ));
+            return Err(Impossible::new(format!("{place}.server"), expected, fault.server()));
         }
         match fault {
             Fault::Limp { speed: slow, .. } => speed(&format!("{place}.speed"), *slow),
@@ -180,16 +162,13 @@ impl Tier {
     }
 }
 
-fn within(place: &str, value: usize, least: usize, most: usize) -> Result<(), Refused> {
-    if value < least || value > most {
-        return Err(Refused::new(place, format!("{least} to {most}"), value));
-    }
-    Ok(())
+fn within(place: &str, value: usize, least: usize, most: usize) -> Result<(), Impossible> {
+    in_range(place, value, least..=most, "")
 }
 
-fn speed(place: &str, value: f64) -> Result<(), Refused> {
+fn speed(place: &str, value: f64) -> Result<(), Impossible> {
     if value > 0.0 && value <= 1.0 {
         return Ok(());
     }
-    Err(Refused::new(place, "a speed above 0 and at most 1", value))
+    Err(Impossible::new(place, "a speed above 0 and at most 1", value))
 }

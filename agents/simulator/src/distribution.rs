@@ -1,11 +1,10 @@
 //! Random times and counts, as a scenario names them.
 
+use policy::Impossible;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp1, Gamma, LogNormal, Pareto};
 use serde::{Deserialize, Serialize};
-
-use crate::refused::Refused;
 
 /// Values of an empirical law that a scenario may hold.
 const VALUES_MAX: usize = 10_000_000;
@@ -109,12 +108,12 @@ impl TimeLaw {
     /// Checked and made ready to draw from.
     ///
     /// # Errors
-    /// [`Refused`] with the place under `place`.
-    pub(crate) fn sampler(&self, place: &str) -> Result<TimeSampler, Refused> {
+    /// [`Impossible`] with the place under `place`.
+    pub(crate) fn sampler(&self, place: &str) -> Result<TimeSampler, Impossible> {
         self.sampler_at(place, 0)
     }
 
-    fn sampler_at(&self, place: &str, depth: usize) -> Result<TimeSampler, Refused> {
+    fn sampler_at(&self, place: &str, depth: usize) -> Result<TimeSampler, Impossible> {
         let at = |key: &str| format!("{place}.{key}");
         Ok(match self {
             Self::Deterministic { value_s } => {
@@ -126,24 +125,26 @@ impl TimeLaw {
             Self::Gamma { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
                 let law = Gamma::new(1.0 / cv2, mean * cv2);
-                TimeSampler::Gamma(law.map_err(|error| Refused::new(place, "a gamma law", error))?)
+                TimeSampler::Gamma(
+                    law.map_err(|error| Impossible::new(place, "a gamma law", error))?,
+                )
             }
             Self::Lognormal { mean_s, cv2 } => {
                 let (mean, cv2) = (positive(at("mean_s"), *mean_s)?, positive(at("cv2"), *cv2)?);
                 let variance = cv2.ln_1p();
                 let law = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
                 TimeSampler::LogNormal(
-                    law.map_err(|error| Refused::new(place, "a lognormal law", error))?,
+                    law.map_err(|error| Impossible::new(place, "a lognormal law", error))?,
                 )
             }
             Self::Pareto { mean_s, shape } => {
                 let mean = positive(at("mean_s"), *mean_s)?;
                 if !(shape.is_finite() && *shape > 1.0) {
-                    return Err(Refused::new(at("shape"), "a number above 1", shape));
+                    return Err(Impossible::new(at("shape"), "a number above 1", shape));
                 }
                 let law = Pareto::new(mean * (shape - 1.0) / shape, *shape);
                 TimeSampler::Pareto(
-                    law.map_err(|error| Refused::new(place, "a Pareto law", error))?,
+                    law.map_err(|error| Impossible::new(place, "a Pareto law", error))?,
                 )
             }
             Self::Empirical { values_s } => {
@@ -157,7 +158,7 @@ impl TimeLaw {
             Self::Mixture { weights, laws } => {
                 let chances = cumulative(&at("weights"), weights, laws.len())?;
                 if depth == DEPTH_MAX {
-                    return Err(Refused::new(
+                    return Err(Impossible::new(
                         at("laws"),
                         "at most 8 mixtures within each other",
                         "more",
@@ -176,14 +177,12 @@ impl TimeLaw {
 
 impl CountLaw {
     /// # Errors
-    /// [`Refused`] with the place under `place`.
-    pub(crate) fn check(&self, place: &str) -> Result<(), Refused> {
+    /// [`Impossible`] with the place under `place`.
+    pub(crate) fn check(&self, place: &str) -> Result<(), Impossible> {
         match self {
-            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => Err(Refused::new(
-                format!("{place}.mean"),
-                "a number of at least 1",
-                mean,
-            )),
+            Self::Geometric { mean } if !(mean.is_finite() && *mean >= 1.0) => {
+                Err(Impossible::new(format!("{place}.mean"), "a number of at least 1", mean))
+            }
             Self::Empirical { values } => bounded(&format!("{place}.values"), values.len()),
             _ => Ok(()),
         }
@@ -259,31 +258,25 @@ pub(crate) fn stream(seed: u64, purpose: u64) -> SmallRng {
 
 fn chosen(chances: &[f64], rng: &mut SmallRng) -> usize {
     let at = rng.random::<f64>();
-    chances
-        .partition_point(|&up_to| up_to <= at)
-        .min(chances.len() - 1)
+    chances.partition_point(|&up_to| up_to <= at).min(chances.len() - 1)
 }
 
 fn weighed(weights: &[f64], value: impl Fn(usize) -> f64) -> f64 {
     let total: f64 = weights.iter().sum();
-    weights
-        .iter()
-        .enumerate()
-        .map(|(i, weight)| weight / total * value(i))
-        .sum()
+    weights.iter().enumerate().map(|(i, weight)| weight / total * value(i)).sum()
 }
 
-fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler, Refused> {
+fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler, Impossible> {
     let at = |key: &str| format!("{place}.{key}");
     if edges.len() != weights.len() + 1 {
         let expected = format!("{} edges, one more than weights", weights.len() + 1);
-        return Err(Refused::new(at("edges_s"), expected, edges.len()));
+        return Err(Impossible::new(at("edges_s"), expected, edges.len()));
     }
     let chances = cumulative(&at("weights"), weights, weights.len())?;
     at_least_0(at("edges_s[0]"), edges[0])?;
     if let Some(i) = (1..edges.len()).find(|&i| !(edges[i].is_finite() && edges[i] > edges[i - 1]))
     {
-        return Err(Refused::new(
+        return Err(Impossible::new(
             at(&format!("edges_s[{i}]")),
             "a finite number above the one before",
             edges[i],
@@ -292,14 +285,10 @@ fn histogram(place: &str, edges: &[f64], weights: &[f64]) -> Result<TimeSampler,
     Ok(TimeSampler::Bins(chances, edges.to_vec()))
 }
 
-fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Refused> {
+fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Impossible> {
     bounded(place, weights.len())?;
     if weights.len() != parts {
-        return Err(Refused::new(
-            place,
-            format!("{parts} weights"),
-            weights.len(),
-        ));
+        return Err(Impossible::new(place, format!("{parts} weights"), weights.len()));
     }
     for weight in weights {
         at_least_0(place, *weight)?;
@@ -315,31 +304,27 @@ fn cumulative(place: &str, weights: &[f64], parts: usize) -> Result<Vec<f64>, Re
         .collect())
 }
 
-fn bounded(place: &str, values: usize) -> Result<(), Refused> {
+fn bounded(place: &str, values: usize) -> Result<(), Impossible> {
     if values == 0 || values > VALUES_MAX {
-        return Err(Refused::new(
-            place,
-            format!("1 to {VALUES_MAX} values"),
-            values,
-        ));
+        return Err(Impossible::new(place, format!("1 to {VALUES_MAX} values"), values));
     }
     Ok(())
 }
 
 /// A finite number above 0.
-pub(crate) fn positive(place: impl Into<String>, value: f64) -> Result<f64, Refused> {
+pub(crate) fn positive(place: impl Into<String>, value: f64) -> Result<f64, Impossible> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);
     }
-    Err(Refused::new(place, "a finite number above 0", value))
+    Err(Impossible::new(place, "a finite number above 0", value))
 }
 
 /// A finite number of at least 0.
-pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Refused> {
+pub(crate) fn at_least_0(place: impl Into<String>, value: f64) -> Result<f64, Impossible> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Refused::new(place, "a finite number of at least 0", value))
+    Err(Impossible::new(place, "a finite number of at least 0", value))
 }
 
 #[cfg(test)]
@@ -352,25 +337,11 @@ mod tests {
         let laws = [
             TimeLaw::Deterministic { value_s: 2.0 },
             exponential.clone(),
-            TimeLaw::Gamma {
-                mean_s: 2.0,
-                cv2: 0.5,
-            },
-            TimeLaw::Lognormal {
-                mean_s: 3.0,
-                cv2: 2.0,
-            },
-            TimeLaw::Pareto {
-                mean_s: 2.0,
-                shape: 3.0,
-            },
-            TimeLaw::Empirical {
-                values_s: vec![1.0, 2.0, 6.0],
-            },
-            TimeLaw::Histogram {
-                edges_s: vec![0.0, 1.0, 3.0],
-                weights: vec![3.0, 1.0],
-            },
+            TimeLaw::Gamma { mean_s: 2.0, cv2: 0.5 },
+            TimeLaw::Lognormal { mean_s: 3.0, cv2: 2.0 },
+            TimeLaw::Pareto { mean_s: 2.0, shape: 3.0 },
+            TimeLaw::Empirical { values_s: vec![1.0, 2.0, 6.0] },
+            TimeLaw::Histogram { edges_s: vec![0.0, 1.0, 3.0], weights: vec![3.0, 1.0] },
             TimeLaw::Mixture {
                 weights: vec![1.0, 3.0],
                 laws: vec![exponential.clone(), exponential],
@@ -379,21 +350,14 @@ mod tests {
         let means = [2.0, 1.0, 2.0, 3.0, 2.0, 3.0, 0.875, 1.0];
         for (law, mean) in laws.iter().zip(means) {
             let sampler = law.sampler("work").unwrap();
-            assert!(
-                (law.mean_s() - mean).abs() < 1e-9,
-                "{law:?}: {}",
-                law.mean_s()
-            );
+            assert!((law.mean_s() - mean).abs() < 1e-9, "{law:?}: {}", law.mean_s());
             let mut rng = stream(1, 2);
             let drawn = (0..200_000).map(|_| sampler.draw(&mut rng)).sum::<f64>() / 200_000.0;
             assert!((drawn / mean - 1.0).abs() < 0.02, "{law:?}: {drawn}");
         }
         let (count, mut rng) = (CountLaw::Geometric { mean: 4.0 }, stream(3, 0));
-        let drawn = (0..200_000)
-            .map(|_| count.draw(&mut rng))
-            .map(f64::from)
-            .sum::<f64>()
-            / 200_000.0;
+        let drawn =
+            (0..200_000).map(|_| count.draw(&mut rng)).map(f64::from).sum::<f64>() / 200_000.0;
         assert!((drawn - 4.0).abs() < 0.05, "{drawn}");
     }
 }

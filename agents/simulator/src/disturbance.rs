@@ -20,9 +20,8 @@ impl Simulation<'_> {
             let rng = &mut self.disturbances.rng;
             let present = Poisson::new(neighbours.run_s / neighbours.gap_s);
             let present = present.map_or(0.0, |law| law.sample(rng)) as u64;
-            let left_s = (0..present)
-                .map(|_| neighbours.run_s * exponential(rng))
-                .fold(0.0, f64::max);
+            let left_s =
+                (0..present).map(|_| neighbours.run_s * exponential(rng)).fold(0.0, f64::max);
             let first_ns = (neighbours.gap_s * exponential(rng) * NS) as u64;
             if present > 0 {
                 self.noisy_for(server, (left_s * NS) as u64);
@@ -31,10 +30,8 @@ impl Simulation<'_> {
         }
         for (index, (fault, _)) in self.disturbances.faults.iter().enumerate() {
             let (at_s, for_s) = fault.span_s();
-            self.calendar
-                .push((at_s * NS) as u64, FAULT | index as u32, 0);
-            self.calendar
-                .push(((at_s + for_s) * NS) as u64, FAULT | index as u32, 1);
+            self.calendar.push((at_s * NS) as u64, FAULT | index as u32, 0);
+            self.calendar.push(((at_s + for_s) * NS) as u64, FAULT | index as u32, 1);
         }
     }
 
@@ -45,8 +42,7 @@ impl Simulation<'_> {
             let run_ns = (neighbours.run_s * exponential(rng) * NS) as u64;
             let next_ns = (neighbours.gap_s * exponential(rng) * NS) as u64;
             self.noisy_for(server, run_ns);
-            self.calendar
-                .push(self.now_ns + next_ns, NEIGHBOUR_COMES | server, 0);
+            self.calendar.push(self.now_ns + next_ns, NEIGHBOUR_COMES | server, 0);
         }
     }
 
@@ -67,9 +63,7 @@ impl Simulation<'_> {
         let tier = usize::from(self.tier_of[index]);
         let noisy = self.disturbances.noisy_until_ns[index] > self.now_ns;
         let neighbours = self.scenario.tiers[tier].interference;
-        let slowed = neighbours
-            .filter(|_| noisy)
-            .map_or(1.0, |neighbours| neighbours.speed);
+        let slowed = neighbours.filter(|_| noisy).map_or(1.0, |neighbours| neighbours.speed);
         let speed = slowed * self.disturbances.limps[index];
         let strangers = self.disturbances.strangers[index];
         self.servers[index].disturb(self.now_ns, speed, strangers, self.tiers[tier].sharing);
@@ -112,8 +106,7 @@ impl Simulation<'_> {
         if !tier.selector.is_alive(local) {
             return; // down already
         }
-        tier.selector
-            .server_down(self.now_ns / 1000, local, &mut tier.grants);
+        tier.selector.server_down(self.now_ns / 1000, local, &mut tier.grants);
         self.servers[index].crash();
         self.cards_free_ns[index] = 0;
         if let Some(line) = self.lines.get_mut(index) {
@@ -148,10 +141,7 @@ impl Simulation<'_> {
     fn leave_idle(&mut self, server: u32) {
         for id in 0..self.connections.places() {
             let connection = &self.connections[id];
-            let place = connection
-                .slots
-                .iter()
-                .position(|slot| slot.server == server);
+            let place = connection.slots.iter().position(|slot| slot.server == server);
             if let (true, Some(place)) = (connection.used, place) {
                 self.give_back(id, place);
                 if self.connections[id].used && !self.connections[id].closed {
@@ -165,8 +155,7 @@ impl Simulation<'_> {
         let tier_index = usize::from(self.tier_of[server as usize]);
         let tier = &mut self.tiers[tier_index];
         let local = tier.local(server);
-        tier.selector
-            .server_up(self.now_ns / 1000, local, &mut tier.grants);
+        tier.selector.server_up(self.now_ns / 1000, local, &mut tier.grants);
         self.take_grants(tier_index);
     }
 }

@@ -4,12 +4,12 @@ use crate::calendar::Calendar;
 use crate::distribution::{exponential, stream};
 use crate::host::Host;
 use crate::measure::Batches;
-use crate::refused::Refused;
 use crate::report::{Report, Stopped, TierReport};
 use crate::scenario::{Arrivals, Scenario};
 use crate::server::{Line, Server};
 use crate::state::{Connection, Copy, Disturbances, Slab, NONE};
 use crate::tier::{Tier, NS};
+use policy::Impossible;
 use rand::rngs::SmallRng;
 
 /// Kind of an event: the upper 4 bits; the lower ones number a server, copy, connection or fault.
@@ -65,8 +65,8 @@ struct Source {
 /// Simulates a scenario.
 ///
 /// # Errors
-/// [`Refused`] for a scenario that cannot be simulated.
-pub fn simulate(scenario: &Scenario) -> Result<Report, Refused> {
+/// [`Impossible`] for a scenario that cannot be simulated.
+pub fn simulate(scenario: &Scenario) -> Result<Report, Impossible> {
     scenario.check()?;
     let mut simulation = Simulation::new(scenario)?;
     let stopped = simulation.run();
@@ -74,13 +74,11 @@ pub fn simulate(scenario: &Scenario) -> Result<Report, Refused> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(scenario: &'a Scenario) -> Result<Self, Refused> {
+    fn new(scenario: &'a Scenario) -> Result<Self, Impossible> {
         let tiers = (0..scenario.tiers.len()).map(|index| Tier::new(scenario, index));
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
         let count: usize = scenario.tiers.iter().map(|tier| tier.servers).sum();
-        let in_line = tiers
-            .iter()
-            .any(|tier| tier.sharing.running_max < usize::MAX);
+        let in_line = tiers.iter().any(|tier| tier.sharing.running_max < usize::MAX);
         let tier_of = scenario.tiers.iter().enumerate();
         let servers = scenario.tiers.iter().zip(&tiers);
         let servers = servers
@@ -93,9 +91,7 @@ impl<'a> Simulation<'a> {
             tiers,
             servers,
             lines: vec![Line::new(); if in_line { count } else { 0 }],
-            tier_of: tier_of
-                .flat_map(|(i, tier)| vec![i as u8; tier.servers])
-                .collect(),
+            tier_of: tier_of.flat_map(|(i, tier)| vec![i as u8; tier.servers]).collect(),
             cards_free_ns: vec![0; count],
             connections: Slab::new(),
             copies: Slab::new(),
@@ -107,9 +103,7 @@ impl<'a> Simulation<'a> {
             in_flight: 0,
             answered: 0,
             failed: 0,
-            each_s: scenario
-                .each
-                .then(|| vec![None; scenario.measured() as usize]),
+            each_s: scenario.each.then(|| vec![None; scenario.measured() as usize]),
             events: 0,
             measured_from_ns: 0,
         };
@@ -217,12 +211,7 @@ impl<'a> Simulation<'a> {
 
     /// It runs, or waits in line.
     fn copy_starts(&mut self, copy: u32) {
-        let Copy {
-            server,
-            work_ns,
-            pieces,
-            ..
-        } = self.copies[copy];
+        let Copy { server, work_ns, pieces, .. } = self.copies[copy];
         let work_ns = work_ns / f64::from(pieces);
         let index = server as usize;
         let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
@@ -280,9 +269,7 @@ impl<'a> Simulation<'a> {
             latency: self.batches.report(),
             failed: self.failed,
             each_s: self.each_s.clone(),
-            tiers: (0..self.tiers.len())
-                .map(|i| self.tier_report(i, measured_s))
-                .collect(),
+            tiers: (0..self.tiers.len()).map(|i| self.tier_report(i, measured_s)).collect(),
         }
     }
 
@@ -319,12 +306,8 @@ impl Source {
             Arrivals::Poisson { rate_per_s } => NS / rate_per_s,
             Arrivals::Recorded { .. } => 0.0,
         };
-        let mut source = Self {
-            rng: stream(scenario.seed, 1),
-            gap_ns,
-            next_ns: 0.0,
-            number: u64::MAX,
-        };
+        let mut source =
+            Self { rng: stream(scenario.seed, 1), gap_ns, next_ns: 0.0, number: u64::MAX };
         source.advance(scenario);
         source
     }

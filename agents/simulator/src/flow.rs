@@ -128,11 +128,7 @@ impl Simulation<'_> {
         let met = self.connections[above].slots.iter().any(|slot| {
             slot.copy != NONE && slot.copy != parent && {
                 let child = self.copies[slot.copy].child;
-                child != NONE
-                    && self.connections[child]
-                        .slots
-                        .iter()
-                        .any(|s| s.server == server)
+                child != NONE && self.connections[child].slots.iter().any(|s| s.server == server)
             }
         });
         if met {
@@ -149,11 +145,7 @@ impl Simulation<'_> {
         let slot = &mut connection.slots[place];
         slot.copy = copy;
         slot.sent_seq = connection.seq;
-        let work_ns = if connection.same_work {
-            connection.work_ns
-        } else {
-            tier.draw_work_ns()
-        };
+        let work_ns = if connection.same_work { connection.work_ns } else { tier.draw_work_ns() };
         tier.measure.copies += u64::from(self.measuring);
         let state = &mut self.copies[copy];
         *state = Copy {
@@ -193,19 +185,13 @@ impl Simulation<'_> {
             return;
         }
         let below = self.connections[state.connection].tier as usize + 1;
-        let calls = if self.tiers[below].by_connection {
-            state.calls
-        } else {
-            1
-        };
+        let calls = if self.tiers[below].by_connection { state.calls } else { 1 };
         self.open(below, copy, 0, calls);
     }
 
     /// A copy's reply goes through its server's network card, after those that are there.
     fn reply(&mut self, copy: u32) {
-        let Copy {
-            server, generation, ..
-        } = self.copies[copy];
+        let Copy { server, generation, .. } = self.copies[copy];
         let card_ns = self.tiers[usize::from(self.tier_of[server as usize])].card_ns;
         if card_ns == 0 {
             return self.finish(copy, true);
@@ -217,14 +203,7 @@ impl Simulation<'_> {
 
     /// A copy replied, or failed.
     pub(crate) fn finish(&mut self, copy: u32, good: bool) {
-        let Copy {
-            connection: id,
-            seq,
-            server,
-            sent_ns,
-            work_ns,
-            ..
-        } = self.copies[copy];
+        let Copy { connection: id, seq, server, sent_ns, work_ns, .. } = self.copies[copy];
         self.drop_copy(copy);
         let connection = &mut self.connections[id];
         let tier_index = connection.tier as usize;
@@ -242,11 +221,8 @@ impl Simulation<'_> {
         let may_resend = slot.sent_seq < connection.seq && !given_up && !idle;
         let tier = &mut self.tiers[tier_index];
         let after_us = (self.now_ns - sent_ns) / 1000;
-        let seen = if good {
-            Observation::LatencyUs(after_us)
-        } else {
-            Observation::Error { after_us }
-        };
+        let seen =
+            if good { Observation::LatencyUs(after_us) } else { Observation::Error { after_us } };
         let local = tier.local(server);
         tier.selector.observe(self.now_ns / 1000, local, seen);
         let alive = tier.selector.is_alive(local);
@@ -321,9 +297,7 @@ impl Simulation<'_> {
         let (parent, more) = (connection.parent, connection.calls_left > 0);
         if self.measuring {
             let measure = &mut self.tiers[connection.tier as usize].measure;
-            measure
-                .latencies
-                .record(self.now_ns - connection.started_ns);
+            measure.latencies.record(self.now_ns - connection.started_ns);
             measure.collided += u64::from(connection.collided);
         }
         let mut works = false;
@@ -366,10 +340,8 @@ impl Simulation<'_> {
     /// Without a copy that runs or may still be sent, the request has failed.
     pub(crate) fn fail_if_hopeless(&mut self, id: u32) {
         let connection = &self.connections[id];
-        let lags = connection
-            .slots
-            .iter()
-            .any(|slot| slot.sent_seq < connection.seq && !slot.given_up);
+        let lags =
+            connection.slots.iter().any(|slot| slot.sent_seq < connection.seq && !slot.given_up);
         if connection.idle {
             return;
         }
@@ -433,8 +405,7 @@ impl Simulation<'_> {
             tier.measure.hold_s += (self.now_ns - slot.granted_ns) as f64 * 1e-9;
         }
         let local = tier.local(slot.server);
-        tier.selector
-            .release(self.now_ns / 1000, local, &mut tier.grants);
+        tier.selector.release(self.now_ns / 1000, local, &mut tier.grants);
         if !tier.grants.is_empty() {
             self.take_grants(tier_index);
         }
@@ -497,10 +468,7 @@ impl Simulation<'_> {
             .filter(|slot| !slot.given_up)
             .map(|slot| (slot.server - here.first) as usize);
         here.exclude.extend(servers);
-        let ask = Ask {
-            exclude: &here.exclude,
-            ..Ask::new(self.now_ns / 1000, u64::from(id), 1)
-        };
+        let ask = Ask { exclude: &here.exclude, ..Ask::new(self.now_ns / 1000, u64::from(id), 1) };
         if here.selector.hedge(&ask, &mut here.grants) {
             let is_probe = here.grants.iter().any(|grant| grant.probes);
             connection.to_come += u32::from(!is_probe);
@@ -524,8 +492,7 @@ impl Simulation<'_> {
                 continue;
             }
             let child = &self.connections[self.copies[slot.copy].child];
-            here.avoid
-                .extend(child.slots.iter().map(|s| (s.server - here.first) as usize));
+            here.avoid.extend(child.slots.iter().map(|s| (s.server - here.first) as usize));
         }
     }
 }

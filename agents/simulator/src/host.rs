@@ -16,11 +16,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(host: scenario::Host, servers: usize) -> Self {
-        Self {
-            cores: host.cores,
-            busy_cores: host.busy_cores,
-            wanted: vec![0.0; servers],
-        }
+        Self { cores: host.cores, busy_cores: host.busy_cores, wanted: vec![0.0; servers] }
     }
 
     /// Share of a core that each gets who wants one.

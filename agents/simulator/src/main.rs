@@ -44,9 +44,8 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         }
         [file] => (std::thread::available_parallelism()?, file),
         [flag, threads, file] if flag == "--threads" => {
-            let threads: NonZeroUsize = threads
-                .parse()
-                .context("--threads: expected a number above 0")?;
+            let threads: NonZeroUsize =
+                threads.parse().context("--threads: expected a number above 0")?;
             (threads, file)
         }
         _ => anyhow::bail!("{USAGE}"),
@@ -89,9 +88,6 @@ fn text(file: &str) -> Result<String> {
     } else {
         Box::new(std::fs::File::open(file).with_context(|| file.to_owned())?)
     };
-    source
-        .take(INPUT_BYTES_MAX)
-        .read_to_string(&mut text)
-        .with_context(|| file.to_owned())?;
+    source.take(INPUT_BYTES_MAX).read_to_string(&mut text).with_context(|| file.to_owned())?;
     Ok(text)
 }

@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use policy::Impossible;
 use serde::Deserialize;
 
 use crate::engine::simulate;
-use crate::refused::Refused;
 use crate::report::Report;
 use crate::scenario::Scenario;
 
@@ -22,23 +22,19 @@ struct List {
 /// Reads one scenario, or `{"scenarios": [...]}`.
 ///
 /// # Errors
-/// [`Refused`] with the place of the first error.
-pub fn read_input(text: &str) -> Result<Vec<Scenario>, Refused> {
+/// [`Impossible`] with the place of the first error.
+pub fn read_input(text: &str) -> Result<Vec<Scenario>, Impossible> {
     let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| Refused::new("input", "JSON", error))?;
+        serde_json::from_str(text).map_err(|error| Impossible::new("input", "JSON", error))?;
     if value.get("scenarios").is_none() {
         return Ok(vec![Scenario::from_json(text)?]);
     }
     let list: List = serde_path_to_error::deserialize(value).map_err(|error| {
-        Refused::new(
-            error.path().to_string(),
-            "a list of scenarios",
-            error.inner(),
-        )
+        Impossible::new(error.path().to_string(), "a list of scenarios", error.inner())
     })?;
     if list.scenarios.is_empty() || list.scenarios.len() > SCENARIOS_MAX {
         let expected = format!("1 to {SCENARIOS_MAX} scenarios");
-        return Err(Refused::new("scenarios", expected, list.scenarios.len()));
+        return Err(Impossible::new("scenarios", expected, list.scenarios.len()));
     }
     let one = |(index, value): (usize, &serde_json::Value)| {
         Scenario::from_json(&value.to_string())
@@ -50,8 +46,11 @@ pub fn read_input(text: &str) -> Result<Vec<Scenario>, Refused> {
 /// Simulates all, at most `threads` at a time; reports in the order of the scenarios.
 ///
 /// # Errors
-/// [`Refused`] for a scenario that cannot be simulated.
-pub fn simulate_all(scenarios: &[Scenario], threads: NonZeroUsize) -> Result<Vec<Report>, Refused> {
+/// [`Impossible`] for a scenario that cannot be simulated.
+pub fn simulate_all(
+    scenarios: &[Scenario],
+    threads: NonZeroUsize,
+) -> Result<Vec<Report>, Impossible> {
     let next = AtomicUsize::new(0);
     let reports = Mutex::new(vec![None; scenarios.len()]);
     std::thread::scope(|scope| {
@@ -68,14 +67,13 @@ pub fn simulate_all(scenarios: &[Scenario], threads: NonZeroUsize) -> Result<Vec
             });
         }
     });
-    let reports = reports
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let reports = reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     reports
         .into_iter()
         .map(|report| {
-            report
-                .unwrap_or_else(|| Err(Refused::new("scenario", "a report", "a thread that died")))
+            report.unwrap_or_else(|| {
+                Err(Impossible::new("scenario", "a report", "a thread that died"))
+            })
         })
         .collect()
 }

@@ -127,11 +127,7 @@ impl Batches {
         let n = self.batches.len() as f64;
         let values: Vec<f64> = self.batches.iter().map(figure).collect();
         let mean = values.iter().sum::<f64>() / n;
-        let variance = values
-            .iter()
-            .map(|value| (value - mean).powi(2))
-            .sum::<f64>()
-            / (n - 1.0);
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
         student_975(n - 1.0) * (variance / n).sqrt()
     }
 }

@@ -29,11 +29,7 @@ pub(crate) struct Quota {
 
 impl Quota {
     pub(crate) fn new(cap: Cap) -> Self {
-        Self {
-            cap,
-            began_ns: 0,
-            left_ns: cap.each_ns,
-        }
+        Self { cap, began_ns: 0, left_ns: cap.each_ns }
     }
 
     /// Something is to be done after nothing was.
@@ -105,11 +101,7 @@ mod tests {
 
     /// 0.4 cores in periods of 100, two at a time.
     fn quota() -> Quota {
-        Quota::new(Cap {
-            period_ns: 100,
-            each_ns: 40.0,
-            cores: 2.0,
-        })
+        Quota::new(Cap { period_ns: 100, each_ns: 40.0, cores: 2.0 })
     }
 
     #[test]
@@ -137,10 +129,7 @@ mod tests {
                         at = next;
                     }
                     let beyond = 2.0 * (end_ns.ceil() - end_ns) + 1e-9;
-                    assert!(
-                        (wanted..=wanted + beyond).contains(&sum),
-                        "{sum} of {wanted}"
-                    );
+                    assert!((wanted..=wanted + beyond).contains(&sum), "{sum} of {wanted}");
                 }
             }
         }

@@ -4,10 +4,8 @@
 use std::io::{BufRead, Read};
 
 use policy::trace::{Call, End, Header, Line, Reason, Step};
-use policy::{Grant, Selector, Settings, TimeUs};
+use policy::{Grant, Impossible, Selector, Settings, TimeUs};
 use serde::Serialize;
-
-use crate::refused::Refused;
 
 /// A line with many grants at once is the longest.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -61,7 +59,7 @@ pub struct Difference {
 /// # Errors
 /// A line that is not of a trace, or of another version: the place with the line, what was
 /// expected, what came.
-pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
+pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
     let mut lines = Lines::new(place, trace);
     let settings = lines.begin()?;
     let mut selector = Selector::new(settings);
@@ -92,11 +90,7 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
         let step = &recorded.step;
         let answer = step.apply(recorded.now_us, &mut selector, &mut grants);
         let given = grants.iter().map(|it| (it.request, it.server)).collect();
-        let replayed = Call {
-            answer,
-            grants: given,
-            ..recorded.clone()
-        };
+        let replayed = Call { answer, grants: given, ..recorded.clone() };
         done.compared += 1;
         done.grants += grants.len() as u64;
         if replayed == recorded {
@@ -115,7 +109,7 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
 
 /// When requests came, in seconds since the first: those of the calls that asked for servers and
 /// excluded none (another try of a request excludes those that it had).
-pub fn arrivals_s(place: &str, trace: impl BufRead) -> Result<Vec<f64>, Refused> {
+pub fn arrivals_s(place: &str, trace: impl BufRead) -> Result<Vec<f64>, Impossible> {
     let mut lines = Lines::new(place, trace);
     let servers = lines.begin()?.servers;
     let mut times: Vec<TimeUs> = Vec::new();
@@ -145,18 +139,11 @@ struct Lines<'a, R> {
 
 impl<'a, R: BufRead> Lines<'a, R> {
     fn new(place: &'a str, trace: R) -> Self {
-        Self {
-            place,
-            trace,
-            line: String::new(),
-            number: 0,
-            calls: 0,
-            ended: Ended::Cut,
-        }
+        Self { place, trace, line: String::new(), number: 0, calls: 0, ended: Ended::Cut }
     }
 
     /// The settings of the first line.
-    fn begin(&mut self) -> Result<Settings, Refused> {
+    fn begin(&mut self) -> Result<Settings, Impossible> {
         match self.next()? {
             Some(Line::Begin(header)) => {
                 header.check().map_err(|error| self.impossible(error))?;
@@ -167,11 +154,10 @@ impl<'a, R: BufRead> Lines<'a, R> {
     }
 
     /// The next call; none at the end.
-    fn call(&mut self, servers: usize) -> Result<Option<Call<'static>>, Refused> {
+    fn call(&mut self, servers: usize) -> Result<Option<Call<'static>>, Impossible> {
         match self.next()? {
             Some(Line::Call(call)) => {
-                call.check(servers)
-                    .map_err(|error| self.impossible(error))?;
+                call.check(servers).map_err(|error| self.impossible(error))?;
                 self.calls += 1;
                 Ok(Some(call))
             }
@@ -183,7 +169,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
         }
     }
 
-    fn end(&mut self, end: End) -> Result<(), Refused> {
+    fn end(&mut self, end: End) -> Result<(), Impossible> {
         if end.calls != self.calls {
             let expected = format!("{} calls before this line", end.calls);
             return Err(self.refuse(&expected, self.calls));
@@ -199,7 +185,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
     }
 
     /// Reads the next line, if there is one.
-    fn next(&mut self) -> Result<Option<Line<'static>>, Refused> {
+    fn next(&mut self) -> Result<Option<Line<'static>>, Impossible> {
         self.line.clear();
         self.number += 1;
         let mut bounded = self.trace.by_ref().take(LINE_BYTES_MAX);
@@ -213,22 +199,21 @@ impl<'a, R: BufRead> Lines<'a, R> {
             return Err(self.refuse("a whole line", "the beginning of one"));
         }
         let read = serde_json::from_str(&self.line);
-        read.map(Some)
-            .map_err(|error| self.refuse("a line of a trace", error))
+        read.map(Some).map_err(|error| self.refuse("a line of a trace", error))
     }
 
-    fn written(&self, line: &Line<'_>) -> Result<String, Refused> {
+    fn written(&self, line: &Line<'_>) -> Result<String, Impossible> {
         let text = serde_json::to_string(line);
         text.map_err(|error| self.refuse("a line that can be written", error))
     }
 
-    fn refuse(&self, expected: &str, got: impl ToString) -> Refused {
-        Refused::new(format!("{}:{}", self.place, self.number), expected, got)
+    fn refuse(&self, expected: &str, got: impl ToString) -> Impossible {
+        Impossible::new(format!("{}:{}", self.place, self.number), expected, got)
     }
 
-    fn impossible(&self, error: policy::trace::Impossible) -> Refused {
+    fn impossible(&self, error: Impossible) -> Impossible {
         let place = format!("{}:{}: {}", self.place, self.number, error.key);
-        Refused::new(place, error.expected, error.got)
+        Impossible::new(place, error.expected, error.got)
     }
 }
 

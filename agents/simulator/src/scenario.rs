@@ -1,11 +1,10 @@
 //! The input: the JSON of a scenario (checked by `checks`).
 
-use policy::{Policy, LOOK_AHEAD};
+use policy::{Impossible, Policy, LOOK_AHEAD};
 use serde::{Deserialize, Serialize};
 use wire::guardrails::Guardrails;
 
 use crate::distribution::{CountLaw, TimeLaw};
-use crate::refused::Refused;
 
 /// One simulation. Times in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -272,18 +271,13 @@ impl Scenario {
     /// Reads and checks a scenario.
     ///
     /// # Errors
-    /// [`Refused`] with the place, what was expected and what came.
-    pub fn from_json(text: &str) -> Result<Self, Refused> {
+    /// [`Impossible`] with the place, what was expected and what came.
+    pub fn from_json(text: &str) -> Result<Self, Impossible> {
         let mut json = serde_json::Deserializer::from_str(text);
         let scenario: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            Refused::new(
-                error.path().to_string(),
-                "a scenario's keys and values",
-                error.inner(),
-            )
+            Impossible::new(error.path().to_string(), "a scenario's keys and values", error.inner())
         })?;
-        json.end()
-            .map_err(|error| Refused::new("scenario", "one JSON object", error))?;
+        json.end().map_err(|error| Impossible::new("scenario", "one JSON object", error))?;
         scenario.check()?;
         Ok(scenario)
     }
@@ -304,10 +298,7 @@ impl Scenario {
             Arrivals::Poisson { .. } => u64::MAX,
         };
         let after = there.saturating_sub(self.warm_up());
-        self.requests
-            .map_or(if there == u64::MAX { 0 } else { after }, |asked| {
-                asked.min(after)
-            })
+        self.requests.map_or(if there == u64::MAX { 0 } else { after }, |asked| asked.min(after))
     }
 }
 

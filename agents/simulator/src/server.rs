@@ -49,10 +49,7 @@ impl PartialOrd for Job {
 impl Ord for Job {
     /// The greatest is the first to end.
     fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .end
-            .total_cmp(&self.end)
-            .then(other.copy.cmp(&self.copy))
+        other.end.total_cmp(&self.end).then(other.copy.cmp(&self.copy))
     }
 }
 
@@ -105,10 +102,7 @@ impl Server {
         if self.running == 0 {
             self.wake(now_ns);
         }
-        let job = Job {
-            end: self.virtual_ns + work_ns,
-            copy,
-        };
+        let job = Job { end: self.virtual_ns + work_ns, copy };
         self.running += 1;
         if self.running == 1 {
             self.first = job;
@@ -244,11 +238,7 @@ fn rounded_up(value: f64) -> u64 {
 mod tests {
     use super::*;
 
-    const ONE: Sharing = Sharing {
-        cores: 1.0,
-        running_max: usize::MAX,
-        pace: 1.0,
-    };
+    const ONE: Sharing = Sharing { cores: 1.0, running_max: usize::MAX, pace: 1.0 };
 
     #[test]
     fn two_jobs_share_one_core_and_a_slow_server_takes_longer() {
@@ -267,11 +257,7 @@ mod tests {
 
     #[test]
     fn with_a_quota_a_short_job_bursts_and_a_long_one_waits_for_the_next_period() {
-        let cap = Cap {
-            period_ns: 100,
-            each_ns: 40.0,
-            cores: 2.0,
-        };
+        let cap = Cap { period_ns: 100, each_ns: 40.0, cores: 2.0 };
         let share = Sharing { cores: 0.4, ..ONE };
         let mut server = Server::new(Some(cap));
         server.start(1_000, 1, 10.0, share);

@@ -60,10 +60,7 @@ pub(crate) struct Slab<T> {
 
 impl<T: Reused> Slab<T> {
     pub(crate) fn new() -> Self {
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-        }
+        Self { places: Vec::new(), free: Vec::new() }
     }
 
     pub(crate) fn add(&mut self) -> u32 {

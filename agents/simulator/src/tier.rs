@@ -1,13 +1,12 @@
 //! A tier while it is simulated: its selector, its laws, its generators.
 
-use policy::{Grant, Selector, Settings};
+use policy::{Grant, Impossible, Selector, Settings};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
 use crate::distribution::{stream, CountLaw, TimeSampler};
 use crate::measure::TierMeasure;
 use crate::quota::Cap;
-use crate::refused::Refused;
 use crate::scenario::{Discipline, Hold, Scenario};
 use crate::server::Sharing;
 
@@ -45,12 +44,9 @@ pub(crate) struct Tier {
 
 impl Tier {
     /// Tier `index` of a checked scenario.
-    pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Refused> {
+    pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Impossible> {
         let spec = &scenario.tiers[index];
-        let before: usize = scenario.tiers[..index]
-            .iter()
-            .map(|tier| tier.servers)
-            .sum();
+        let before: usize = scenario.tiers[..index].iter().map(|tier| tier.servers).sum();
         let running_max = match spec.discipline {
             Discipline::ProcessorSharing => usize::MAX,
             Discipline::FirstComeFirstServed => (spec.cores as usize).max(1),
@@ -68,11 +64,7 @@ impl Tier {
                 ..Settings::new(spec.policy(&format!("tiers[{index}]"))?, spec.servers)
             }),
             grants: Vec::new(),
-            sharing: Sharing {
-                cores: spec.cores,
-                running_max,
-                pace: 1.0,
-            },
+            sharing: Sharing { cores: spec.cores, running_max, pace: 1.0 },
             cap: spec.quota.map(|quota| Cap {
                 period_ns: (quota.period_s * NS) as u64,
                 each_ns: spec.cores * quota.period_s * NS,
@@ -111,9 +103,7 @@ impl Tier {
 
     /// Calls of one request to the tier below.
     pub(crate) fn draw_calls(&mut self) -> u32 {
-        self.calls
-            .as_ref()
-            .map_or(0, |calls| calls.draw(&mut self.calls_rng))
+        self.calls.as_ref().map_or(0, |calls| calls.draw(&mut self.calls_rng))
     }
 
     /// The selector's name for a server.

@@ -76,9 +76,8 @@ struct Held(Vec<TcpStream>, Arc<[u8]>);
 impl Held {
     /// Opens `connections` and asks once on each.
     async fn open(address: SocketAddr, path: &str, connections: usize) -> Result<Self> {
-        let request: Arc<[u8]> = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
-            .into_bytes()
-            .into();
+        let request: Arc<[u8]> =
+            format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes().into();
         let mut streams = Vec::with_capacity(connections);
         for _ in 0..connections {
             let stream = TcpStream::connect(address).await;
@@ -88,10 +87,7 @@ impl Held {
         }
         let mut held = Self(streams, request);
         let answered = held.ask(AT_A_TIME).await?;
-        ensure!(
-            answered == connections,
-            "{answered} answered of {connections}"
-        );
+        ensure!(answered == connections, "{answered} answered of {connections}");
         Ok(held)
     }
 

@@ -22,11 +22,8 @@ const LARGE_BYTES: usize = 1_500_000;
 
 /// The body that belongs to a key: mostly 16 B to 2 KiB, one in 4096 large.
 pub fn body(key: u64) -> Vec<u8> {
-    let length = if (key >> 20) % 4096 == 0 {
-        LARGE_BYTES
-    } else {
-        16 + ((key >> 32) % 2032) as usize
-    };
+    let length =
+        if (key >> 20) % 4096 == 0 { LARGE_BYTES } else { 16 + ((key >> 32) % 2032) as usize };
     let mut body = Vec::with_capacity(length + 8);
     let mut word = key;
     while body.len() < length {
@@ -114,11 +111,7 @@ impl Server {
         let hangs = Arc::new(AtomicBool::new(false));
         let its = Arc::clone(&hangs);
         let thread = Threaded::start(address, |listener| serve(listener, behaviour, its))?;
-        Ok(Self {
-            address: thread.address,
-            hangs,
-            _thread: thread,
-        })
+        Ok(Self { address: thread.address, hangs, _thread: thread })
     }
 
     /// While it hangs, connections are taken and nothing is answered.

@@ -12,6 +12,7 @@
 //! | `misuse` | clients that misuse the protocol |
 //! | `slow` | clients that are slow |
 //! | `mariadb` | real MariaDB servers |
+//! | `mtls` | certificates of an authority of its own, and clients that trust it |
 //! | `soak` | minutes of load on an arbiter whose servers die and whose settings change |
 //! | `rate` | a client of a fixed rate: latency from the moment a request was due |
 //! | `hold` | very many idle connections |
@@ -22,6 +23,7 @@ pub mod keyed;
 pub mod load;
 pub mod mariadb;
 pub mod misuse;
+pub mod mtls;
 pub mod random;
 pub mod rate;
 pub mod scripted;

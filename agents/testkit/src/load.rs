@@ -109,11 +109,7 @@ impl Tally {
     }
 
     pub(crate) fn error(&self, cause: String) {
-        let errors = if self.outage.load(Relaxed) {
-            &self.errors_in_outages
-        } else {
-            &self.errors
-        };
+        let errors = if self.outage.load(Relaxed) { &self.errors_in_outages } else { &self.errors };
         *lock(errors).entry(cause).or_default() += 1;
     }
 
@@ -174,9 +170,7 @@ impl Session {
     /// Sends some requests and checks their replies; false when the connection has ended.
     async fn batch(&mut self, style: Style, random: &mut Random, tally: &Tally) -> bool {
         let mut out = Vec::new();
-        let expected: Vec<Expected> = (0..style.pipelined)
-            .map(|_| ask(random, &mut out))
-            .collect();
+        let expected: Vec<Expected> = (0..style.pipelined).map(|_| ask(random, &mut out)).collect();
         // A connection that broke while we wrote may still hold replies.
         let sent = if style.bytewise {
             self.send_bytewise(&out).await
@@ -255,10 +249,7 @@ fn ask(random: &mut Random, out: &mut Vec<u8>) -> Expected {
     } else {
         out.extend_from_slice(b"\r\n");
     }
-    Expected {
-        key,
-        is_head: method == "HEAD",
-    }
+    Expected { key, is_head: method == "HEAD" }
 }
 
 fn judge(expected: &Expected, head: &str, got: &[u8]) -> Seen {

@@ -57,13 +57,8 @@ fn run_rate(options: &Flags) -> Result<bool> {
 
 fn run_hold(options: &Flags) -> Result<bool> {
     let (pid, connections) = (options.required("pid")?, options.required("connections")?);
-    let (address, path) = (
-        options.required("address")?,
-        options.required::<String>("path")?,
-    );
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let (address, path) = (options.required("address")?, options.required::<String>("path")?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(hold::measure(pid, address, &path, connections))?;
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(true)

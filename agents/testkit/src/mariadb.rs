@@ -41,23 +41,12 @@ impl MariaDb {
     pub async fn start(init: &str, arguments: &'static [&'static str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let data = directory.path().join("data");
-        let copied = Command::new("cp")
-            .arg("-r")
-            .args([&template()?, &data])
-            .status()?;
+        let copied = Command::new("cp").arg("-r").args([&template()?, &data]).status()?;
         ensure!(copied.success(), "cp: {copied}");
-        std::fs::write(
-            directory.path().join("init.sql"),
-            format!("{ACCOUNT}{init}"),
-        )?;
+        std::fs::write(directory.path().join("init.sql"), format!("{ACCOUNT}{init}"))?;
         let address = nobody();
         let child = spawn(directory.path(), address, true, arguments)?;
-        let server = Self {
-            address,
-            arguments,
-            directory,
-            child,
-        };
+        let server = Self { address, arguments, directory, child };
         server.ready().await?;
         Ok(server)
     }
@@ -145,10 +134,7 @@ fn empty() -> Result<TempDir> {
         .arg("--innodb-log-file-size=4M")
         // At its start a server removes the temporary tables of all others in the same folder.
         .env("TMPDIR", directory.path())
-        .arg(format!(
-            "--datadir={}",
-            directory.path().join("data").display()
-        ))
+        .arg(format!("--datadir={}", directory.path().join("data").display()))
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "mariadb-install-db: {said}");

@@ -21,24 +21,11 @@ pub async fn misuse(address: SocketAddr, seed: u64, tally: &Tally) {
             // Hangs up: in the request, before the reply, in a body.
             0 => (get[..get.len() / 2].into(), &[]),
             1 => (get.into(), &[]),
-            2 => (
-                b"POST /0 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc".into(),
-                &[],
-            ),
-            3 => (
-                (0..200).map(|_| random.bits() as u8 | 0x80).collect(),
-                &["400"],
-            ),
-            4 => (
-                format!("GET /{} HTTP/1.1\r\n", "x".repeat(70_000)).into(),
-                &["431"],
-            ),
+            2 => (b"POST /0 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc".into(), &[]),
+            3 => ((0..200).map(|_| random.bits() as u8 | 0x80).collect(), &["400"]),
+            4 => (format!("GET /{} HTTP/1.1\r\n", "x".repeat(70_000)).into(), &["431"]),
             5 => (
-                format!(
-                    "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
-                    "A: b\r\n".repeat(300)
-                )
-                .into(),
+                format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(300)).into(),
                 &["431"],
             ),
             _ => (
@@ -74,15 +61,10 @@ pub(crate) async fn act(
     let read = stream.read_to_end(&mut reply).await;
     let reply = String::from_utf8_lossy(&reply);
     // The arbiter's own replies hold no other line of this kind.
-    let replies = reply
-        .lines()
-        .filter(|line| line.starts_with("HTTP/1.1 "))
-        .count();
+    let replies = reply.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count();
     if replies == 1 && reply.starts_with(&format!("HTTP/1.1 {status} ")) && read.is_ok() {
         return Ok(());
     }
     let sent: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Err(format!(
-        "{sent:?}: expected one {status}, got {reply:?}, {read:?}"
-    ))
+    Err(format!("{sent:?}: expected one {status}, got {reply:?}, {read:?}"))
 }

@@ -64,20 +64,13 @@ struct Seen {
 
 impl Seen {
     fn new() -> Result<Self> {
-        Ok(Self {
-            latency_ns: Histogram::new(3)?,
-            late_ns: Histogram::new(3)?,
-            errors: 0,
-        })
+        Ok(Self { latency_ns: Histogram::new(3)?, late_ns: Histogram::new(3)?, errors: 0 })
     }
 }
 
 /// Sends and measures.
 pub fn run(plan: &Plan) -> Result<Report> {
-    ensure!(
-        plan.connections > 0 && plan.rate_per_s > 0.0,
-        "nothing to send"
-    );
+    ensure!(plan.connections > 0 && plan.rate_per_s > 0.0, "nothing to send");
     let start = Instant::now() + Duration::from_millis(100);
     let threads: Vec<_> = (0..plan.connections)
         .map(|number| {
@@ -87,9 +80,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         .collect();
     let mut all = Seen::new()?;
     for thread in threads {
-        let seen = thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        let seen = thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
         all.latency_ns.add(&seen.latency_ns)?;
         all.late_ns.add(&seen.late_ns)?;
         all.errors += seen.errors;

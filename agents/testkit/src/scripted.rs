@@ -53,11 +53,7 @@ impl Scripted {
         let serving = Arc::clone(&told);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let thread = Threaded::start(any, |listener| serve(listener, serving)).unwrap();
-        Self {
-            address: thread.address,
-            told,
-            _thread: thread,
-        }
+        Self { address: thread.address, told, _thread: thread }
     }
 
     /// When each request was answered, on the clock that it was started with; none: it never was.

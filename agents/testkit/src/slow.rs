@@ -71,11 +71,7 @@ async fn take_slowly(address: SocketAddr, key: u64) -> Option<Vec<u8>> {
     let mut taken = Vec::new();
     for _ in 0..TAKEN_TIMES {
         let mut piece = [0; TAKEN_BYTES];
-        let read = stream
-            .read(&mut piece)
-            .await
-            .ok()
-            .filter(|&read| read > 0)?;
+        let read = stream.read(&mut piece).await.ok().filter(|&read| read > 0)?;
         taken.extend_from_slice(&piece[..read]);
         // The checking clients judge the effect of a fault on it.
         let is_error = taken.starts_with(b"HTTP/1.1 50");
@@ -93,7 +89,5 @@ fn judge(key: u64, taken: &[u8]) -> Result<(), String> {
     if head.starts_with("HTTP/1.1 200 ") && is_mine && body(key).starts_with(&taken[end..]) {
         return Ok(());
     }
-    Err(format!(
-        "key {key:016x}: a slow reader got another reply: {head:?}"
-    ))
+    Err(format!("key {key:016x}: a slow reader got another reply: {head:?}"))
 }

@@ -1,5 +1,5 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
-//! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
+//! the admin API (all policies, r, tokens, guardrails), and clients misuse
 //! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, which went on
 //! all the time, no more errors than the faults account for, and memory that does not grow.
 //!
@@ -46,12 +46,8 @@ const QUIET: Duration = Duration::from_secs(3);
 const QUIET_SAMPLES: usize = 11;
 const QUIET_STEP: Duration = Duration::from_millis(200);
 /// Checking clients by how they send.
-const STYLES: [(usize, Style); 4] = [
-    (16, style(16, false)),
-    (12, style(4, false)),
-    (12, style(1, false)),
-    (2, style(1, true)),
-];
+const STYLES: [(usize, Style); 4] =
+    [(16, style(16, false)), (12, style(4, false)), (12, style(1, false)), (2, style(1, true))];
 const MISUSING: usize = 2;
 const STALLING: usize = 2;
 const READING_SLOWLY: usize = 4;
@@ -74,10 +70,7 @@ const STRETCH_LEAST_S: u64 = 30;
 type Tallies = [Arc<Tally>; 3];
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
-    Style {
-        pipelined,
-        bytewise,
-    }
+    Style { pipelined, bytewise }
 }
 
 /// The settings of a soak.
@@ -129,10 +122,8 @@ pub struct Report {
     pub hangs: u64,
     /// Times that all servers were dead.
     pub all_down: u64,
-    /// Changes by the admin API, and by SIGHUP.
+    /// Changes by the admin API.
     pub changes: u64,
-    /// Those by SIGHUP.
-    pub reloads: u64,
     /// How often each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
     /// The guardrails' actions.
@@ -197,9 +188,7 @@ impl Report {
         }
         if self.counts.checked < requests_least {
             let checked = self.counts.checked;
-            failures.push(format!(
-                "expected {requests_least} checked replies (got {checked})"
-            ));
+            failures.push(format!("expected {requests_least} checked replies (got {checked})"));
         }
         let (spoilt, most) = (self.counts.spoilt(), self.spoilt_most);
         if spoilt > most {
@@ -209,10 +198,7 @@ impl Report {
                  {spoilt}: {causes:?})"
             ));
         }
-        let beside = [
-            ("Redis", &self.redis, REDIS_SHARE),
-            ("MySQL", &self.mysql, MYSQL_SHARE),
-        ];
+        let beside = [("Redis", &self.redis, REDIS_SHARE), ("MySQL", &self.mysql, MYSQL_SHARE)];
         for (name, report, share) in beside {
             if let Some(report) = report {
                 failures.extend(report.failures(name, requests_least / share));
@@ -221,10 +207,7 @@ impl Report {
         for (place, name) in PROTOCOLS.iter().enumerate() {
             failures.extend(stalled(name, &self.rates_per_s(place)));
         }
-        if let Some(policy) = POLICIES
-            .iter()
-            .find(|name| !self.policies.contains_key(*name))
-        {
+        if let Some(policy) = POLICIES.iter().find(|name| !self.policies.contains_key(*name)) {
             failures.push(format!("the policy {policy} was never in force"));
         }
         if self.growth_percent > growth_percent_most {
@@ -306,9 +289,7 @@ fn beside(
 }
 
 fn joined<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
-    thread
-        .join()
-        .unwrap_or_else(|_| bail!("the clients panicked"))
+    thread.join().unwrap_or_else(|_| bail!("the clients panicked"))
 }
 
 fn block_on<T>(running: impl Future<Output = Result<T>>) -> Result<T> {
@@ -321,11 +302,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn behaviour(seed: u64) -> Behaviour {
-    Behaviour {
-        faults_per_mille: FAULTS_PER_MILLE,
-        stall: Duration::from_millis(900),
-        seed,
-    }
+    Behaviour { faults_per_mille: FAULTS_PER_MILLE, stall: Duration::from_millis(900), seed }
 }
 
 /// All clients, on a thread of their own, until the tally says stop.
@@ -377,22 +354,19 @@ async fn inject_faults(
     let mut quiet_due = plan.settled;
     while !is_over(start.elapsed()) {
         let next = Instant::now() + Duration::from_secs(1);
-        faults.inject(plan, subject, tally).await?;
+        faults.inject(subject, tally).await?;
         sleep_until(next).await;
         let ended = subject.child.try_wait()?;
         ensure!(ended.is_none(), "the arbiter ended: {ended:?}");
         rss_kib.push(rss_kib_of(subject.pid)?);
         if start.elapsed() >= quiet_due {
-            quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
+            quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
             quiet_due += plan.settled;
             let seen = tally.checked.load(Relaxed);
-            eprintln!(
-                "soak: {} s, {seen} replies checked",
-                start.elapsed().as_secs()
-            );
+            eprintln!("soak: {} s, {seen} replies checked", start.elapsed().as_secs());
         }
     }
-    quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
+    quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
     let rss: Vec<u64> = quiet.iter().map(|point| point.rss_kib).collect();
     Ok(Report {
         seconds: start.elapsed().as_secs_f64(),
@@ -402,7 +376,6 @@ async fn inject_faults(
         hangs: faults.hangs,
         all_down: faults.all_down,
         changes: faults.changes,
-        reloads: faults.reloads,
         policies: faults.policies.clone(),
         guarded: subject.stats().await?["guarded"].take(),
         quiet,
@@ -416,12 +389,11 @@ async fn inject_faults(
 }
 
 async fn quiet_point(
-    plan: &Plan,
     faults: &mut Faults,
     subject: &Subject,
     (start, tallies): (Instant, &Tallies),
 ) -> Result<Quiet> {
-    faults.baseline(plan, subject).await?;
+    faults.baseline(subject).await?;
     sleep(QUIET).await;
     let mut samples = Vec::with_capacity(QUIET_SAMPLES);
     for _ in 0..QUIET_SAMPLES {
@@ -489,13 +461,7 @@ mod tests {
             ..Tally::default().counts()
         });
         let [http, redis, mysql] = counts;
-        let beside = |counts| {
-            Some(Beside {
-                counts,
-                kills: 1,
-                hangs: 1,
-            })
-        };
+        let beside = |counts| Some(Beside { counts, kills: 1, hangs: 1 });
         Report {
             seconds: 1_140.0,
             counts: http,
@@ -504,7 +470,6 @@ mod tests {
             hangs: 1,
             all_down: 1,
             changes: 1,
-            reloads: 1,
             policies: POLICIES.map(|policy| (policy, 1)).into(),
             guarded: Value::Null,
             quiet: (1..=19).map(point).collect(),
@@ -520,9 +485,7 @@ mod tests {
     /// Which protocols fail, by their names.
     fn failing(report: &Report) -> Vec<String> {
         let failures = report.failures(REQUESTS_LEAST, 5.0).into_iter();
-        failures
-            .map(|text| text.split(':').next().unwrap_or_default().to_owned())
-            .collect()
+        failures.map(|text| text.split(':').next().unwrap_or_default().to_owned()).collect()
     }
 
     #[test]

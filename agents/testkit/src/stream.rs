@@ -1,5 +1,5 @@
-//! A server on a thread of its own; a connection with what was read of it and not yet used, and where
-//! HTTP messages end on it.
+//! Servers: in tasks, and on a thread of its own. A connection with what was read of it and not yet used,
+//! and where HTTP messages end on it.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -7,8 +7,57 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A server whose connections have a task each. Dropping it kills it: all of them close at once.
+pub struct Served {
+    /// The address that it listens at.
+    pub address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Served {
+    /// Talks so on each connection, at any port of loopback.
+    pub fn start<F>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), talk)
+    }
+
+    /// As `start`, where a server may have been before.
+    pub fn start_at<F>(address: SocketAddr, talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let listen = || {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            let listener = socket.listen(1024)?;
+            std::io::Result::Ok((listener.local_addr()?, listener))
+        };
+        let (address, listener) = listen().expect("an address to listen at");
+        let serving = async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(talk(stream));
+            }
+        };
+        let task = tokio::spawn(serving).abort_handle();
+        Self { address, task }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
 
 /// A server on a thread of its own. Dropping it kills it: all its connections close at once.
 pub struct Threaded {
@@ -27,9 +76,7 @@ impl Threaded {
         address: SocketAddr,
         serve: impl FnOnce(TcpListener) -> F + Send + 'static,
     ) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Sets SO_REUSEADDR, so that a server can come back at once.
         let listener = std::net::TcpListener::bind(address);
         let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
@@ -48,11 +95,7 @@ impl Threaded {
                 }
             });
         })?;
-        Ok(Self {
-            address,
-            kill: Some(kill),
-            thread: Some(thread),
-        })
+        Ok(Self { address, kill: Some(kill), thread: Some(thread) })
     }
 }
 
@@ -77,11 +120,7 @@ pub struct Buffered {
 impl Buffered {
     /// Nothing was read yet.
     pub fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            input: Vec::new(),
-            used: 0,
-        }
+        Self { stream, input: Vec::new(), used: 0 }
     }
 
     /// True if everything that was read is used.
@@ -170,7 +209,5 @@ pub fn is_framed(head: &str) -> bool {
 
 /// The place at which `pattern` begins in `bytes`.
 pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
-    bytes
-        .windows(pattern.len())
-        .position(|window| window == pattern)
+    bytes.windows(pattern.len()).position(|window| window == pattern)
 }

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::stream::{field, find};
+use crate::stream::{field, find, Served};
 
 /// The behaviour of a server for a request.
 #[derive(Debug, Clone)]
@@ -30,11 +30,7 @@ pub enum Behaviour {
 
 /// A complete 200 with this body.
 pub fn ok(body: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// A complete 500.
@@ -46,7 +42,7 @@ pub struct Upstream {
     pub address: SocketAddr,
     pub gate: Arc<Semaphore>,
     requests: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl Upstream {
@@ -56,43 +52,22 @@ impl Upstream {
 
     /// Two of the same behaviour.
     pub async fn pair(behaviour: Behaviour) -> [Self; 2] {
-        [
-            Self::start(behaviour.clone()).await,
-            Self::start(behaviour).await,
-        ]
+        [Self::start(behaviour.clone()).await, Self::start(behaviour).await]
     }
 
     pub fn start_at(address: SocketAddr, behaviour: Behaviour) -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(address).unwrap();
-        let listener = socket.listen(64).unwrap();
-        let address = listener.local_addr().unwrap();
         let gate = Arc::new(Semaphore::new(0));
         let requests = Arc::new(Mutex::new(vec![]));
-        let serving = serve(
-            listener,
-            behaviour,
-            Arc::clone(&gate),
-            Arc::clone(&requests),
-        );
-        Self {
-            address,
-            gate,
-            requests,
-            task: tokio::spawn(serving),
-        }
+        let (its, seen) = (Arc::clone(&gate), Arc::clone(&requests));
+        let server = Served::start_at(address, move |stream| {
+            talk(stream, behaviour.clone(), its.clone(), seen.clone())
+        });
+        Self { address: server.address, gate, requests, _server: server }
     }
 
     /// Every request so far, head and body.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -113,22 +88,6 @@ pub fn nobody() -> SocketAddr {
     panic!("no port of 127.0.0.1 is free from {FIRST} on");
 }
 
-async fn serve(
-    listener: TcpListener,
-    behaviour: Behaviour,
-    gate: Arc<Semaphore>,
-    requests: Arc<Mutex<Vec<String>>>,
-) {
-    // Connections end with their server.
-    let mut connections = tokio::task::JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let (behaviour, gate, requests) = (behaviour.clone(), gate.clone(), requests.clone());
-        connections.spawn(async move {
-            let _ = talk(stream, behaviour, gate, requests).await;
-        });
-    }
-}
-
 async fn talk(
     mut stream: TcpStream,
     behaviour: Behaviour,
@@ -137,11 +96,8 @@ async fn talk(
 ) -> std::io::Result<()> {
     let mut buffer = vec![];
     loop {
-        let wanted = if matches!(behaviour, Behaviour::Early(_)) {
-            head_length
-        } else {
-            message_length
-        };
+        let wanted =
+            if matches!(behaviour, Behaviour::Early(_)) { head_length } else { message_length };
         let length = loop {
             if let Some(length) = wanted(&buffer) {
                 break length;
@@ -154,10 +110,7 @@ async fn talk(
             buffer.extend_from_slice(&bytes[..read]);
         };
         let request: Vec<u8> = buffer.drain(..length).collect();
-        requests
-            .lock()
-            .unwrap()
-            .push(String::from_utf8_lossy(&request).into_owned());
+        requests.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
         let is_head = request.starts_with(b"HEAD ");
         match &behaviour {
             Behaviour::Reply(reply) if is_head => {
@@ -195,11 +148,7 @@ fn message_length(bytes: &[u8]) -> Option<usize> {
 
 /// Up to the end of the trailers; good for bodies that hold no line of a single 0 themselves.
 fn chunks_length(body: &[u8]) -> Option<usize> {
-    let last = if body.starts_with(b"0\r\n") {
-        0
-    } else {
-        find(body, b"\r\n0\r\n")? + 2
-    };
+    let last = if body.starts_with(b"0\r\n") { 0 } else { find(body, b"\r\n0\r\n")? + 2 };
     // The line feed before the trailers' end is that of the last line, be it the size's.
     head_length(&body[last..]).map(|end| last + end)
 }

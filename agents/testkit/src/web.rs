@@ -46,8 +46,7 @@ impl Connection {
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
-            .await;
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await;
         self.reply(false).await.unwrap()
     }
 
@@ -64,12 +63,7 @@ impl Connection {
             _ if is_framed(&head) => self.0.body(&head).await,
             _ => Some(self.0.rest().await),
         };
-        Some(Reply {
-            status,
-            head,
-            complete: body.is_some(),
-            body: body.unwrap_or_default(),
-        })
+        Some(Reply { status, head, complete: body.is_some(), body: body.unwrap_or_default() })
     }
 
     /// All bytes up to and with `end`.
@@ -88,10 +82,7 @@ impl Connection {
 pub async fn once(address: SocketAddr, request: &[u8]) -> Reply {
     let mut connection = Connection::open(address).await;
     connection.send(request).await;
-    connection
-        .reply(request.starts_with(b"HEAD "))
-        .await
-        .expect("a reply")
+    connection.reply(request.starts_with(b"HEAD ")).await.expect("a reply")
 }
 
 pub async fn get(address: SocketAddr, path: &str) -> Reply {

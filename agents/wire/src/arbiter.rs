@@ -27,13 +27,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Http,
-        Self::Mysql,
-        Self::Redis,
-        Self::Memcached,
-        Self::Tcp,
-    ];
+    pub const ALL: [Self; 5] = [Self::Http, Self::Mysql, Self::Redis, Self::Memcached, Self::Tcp];
 
     /// The usual port of its servers, if there is one.
     pub fn default_port(self) -> Option<u16> {

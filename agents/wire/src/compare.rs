@@ -1,6 +1,8 @@
 //! The comparison of the replies of a read's replicas, as configurations and the
 //! admin API write it, and what `/v1/stats` says of it.
 
+use policy::impossible::in_range;
+use policy::Impossible;
 use serde::{Deserialize, Serialize};
 
 /// The handling of the replies of a read's replicas.
@@ -78,32 +80,20 @@ impl Default for Compare {
     }
 }
 
-/// Refuses what cannot work: the key, what was expected, what was got.
-pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
-    let refuse =
-        |key: String, expected: String, got: String| Err((format!("compare.{key}"), expected, got));
-    let Compare {
-        bytes_max,
-        ignored_fields,
-        ..
-    } = wanted;
-    if !(1..=BYTES_MAX_MOST).contains(bytes_max) {
-        let expected = format!("1 to {BYTES_MAX_MOST} bytes");
-        return refuse("bytes_max".into(), expected, bytes_max.to_string());
-    }
-    if ignored_fields.len() > FIELDS_MOST {
-        let expected = format!("at most {FIELDS_MOST} names");
-        return refuse(
-            "ignored_fields".into(),
-            expected,
-            ignored_fields.len().to_string(),
-        );
-    }
-    for (place, name) in ignored_fields.iter().enumerate() {
+/// Refuses what cannot work.
+pub fn validate(wanted: &Compare) -> Result<(), Impossible> {
+    check(wanted).map_err(|why| why.within("compare"))
+}
+
+fn check(wanted: &Compare) -> Result<(), Impossible> {
+    in_range("bytes_max", wanted.bytes_max, 1..=BYTES_MAX_MOST, " bytes")?;
+    let names = &wanted.ignored_fields;
+    in_range("ignored_fields", names.len(), 0..=FIELDS_MOST, " names")?;
+    for (place, name) in names.iter().enumerate() {
         if !is_field_name(name) {
             let key = format!("ignored_fields[{place}]");
-            let expected = "the name of a header field in lower case".to_owned();
-            return refuse(key, expected, format!("{name:?}"));
+            let expected = "the name of a header field in lower case";
+            return Err(Impossible::new(key, expected, format!("{name:?}")));
         }
     }
     Ok(())
@@ -162,17 +152,13 @@ mod tests {
         let cases: [(&str, Spoil); 4] = [
             ("bytes_max", |of| of.bytes_max = 0),
             ("bytes_max", |of| of.bytes_max = BYTES_MAX_MOST + 1),
-            ("ignored_fields[10]", |of| {
-                of.ignored_fields.push("Date".into())
-            }),
-            ("ignored_fields", |of| {
-                of.ignored_fields = vec!["a".into(); 65]
-            }),
+            ("ignored_fields[10]", |of| of.ignored_fields.push("Date".into())),
+            ("ignored_fields", |of| of.ignored_fields = vec!["a".into(); 65]),
         ];
         for (key, spoil) in cases {
             let mut bad = Compare::default();
             spoil(&mut bad);
-            assert_eq!(validate(&bad).unwrap_err().0, format!("compare.{key}"));
+            assert_eq!(validate(&bad).unwrap_err().key, format!("compare.{key}"));
         }
     }
 }

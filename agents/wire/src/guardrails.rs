@@ -1,7 +1,8 @@
 //! The guardrails of every policy, as configurations, the admin API and scenarios of the simulator write
 //! it, and in the units of `policy`.
 
-use policy::EjectionRules;
+use policy::impossible::in_range;
+use policy::{EjectionRules, Impossible};
 use serde::{Deserialize, Serialize};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -69,54 +70,34 @@ pub fn rules(wanted: &Guardrails) -> policy::Guardrails {
     }
 }
 
-/// Refuses what cannot work: the key, what was expected, what was got.
-pub fn validate(wanted: &Guardrails) -> Result<(), (String, String, String)> {
-    let refuse = |key: &str, expected: &str, got: String| {
-        Err((format!("guardrails.{key}"), expected.to_owned(), got))
-    };
-    if let Some(max) = wanted
-        .extra_load_max
-        .filter(|max| !(0.0..=1_000.0).contains(max))
-    {
-        return refuse(
-            "extra_load_max",
-            "0 to 1000 extra replicas per request",
-            max.to_string(),
-        );
-    }
+/// Refuses what cannot work.
+pub fn validate(wanted: &Guardrails) -> Result<(), Impossible> {
+    check(wanted).map_err(|why| why.within("guardrails"))
+}
+
+fn check(wanted: &Guardrails) -> Result<(), Impossible> {
+    let extra = wanted.extra_load_max.unwrap_or(0.0);
+    in_range("extra_load_max", extra, 0.0..=1_000.0, " extra replicas per request")?;
     for (key, ms) in [
         ("extra_load_window_ms", wanted.extra_load_window_ms),
         ("failure_window_ms", wanted.failure_window_ms),
         ("ejected_ms_first", wanted.ejected_ms_first),
         ("ejected_ms_max", wanted.ejected_ms_max),
     ] {
-        if !(1..=DAY_MS).contains(&ms) {
-            return refuse(key, "1 ms to a day", ms.to_string());
-        }
+        in_range(key, ms, 1..=DAY_MS, " ms")?;
     }
     for (key, count) in [
         ("consecutive_failures", wanted.consecutive_failures),
         ("failure_requests_min", wanted.failure_requests_min),
     ] {
-        if count == 0 {
-            return refuse(key, "at least 1", count.to_string());
-        }
+        in_range(key, count, 1..=u32::MAX, "")?;
     }
-    if !(wanted.failure_share > 0.0 && wanted.failure_share <= 1.0) {
-        return refuse(
-            "failure_share",
-            "more than 0, at most 1",
-            wanted.failure_share.to_string(),
-        );
+    let share = wanted.failure_share;
+    if share == 0.0 {
+        return Err(Impossible::new("failure_share", "more than 0", share));
     }
-    if !(0.0..=1.0).contains(&wanted.ejected_share_max) {
-        return refuse(
-            "ejected_share_max",
-            "0 to 1",
-            wanted.ejected_share_max.to_string(),
-        );
-    }
-    Ok(())
+    in_range("failure_share", share, 0.0..=1.0, "")?;
+    in_range("ejected_share_max", wanted.ejected_share_max, 0.0..=1.0, "")
 }
 
 #[cfg(test)]
@@ -144,7 +125,7 @@ mod tests {
             let mut bad = Guardrails::default();
             spoil(&mut bad);
             let refused = validate(&bad).unwrap_err();
-            assert_eq!(refused.0, format!("guardrails.{key}"));
+            assert_eq!(refused.key, format!("guardrails.{key}"));
         }
     }
 }

@@ -5,7 +5,7 @@ scheme     = "on-prem"
 
 tiers = {
   lots = {
-    role          = "lots"
+    role          = "parking-lot"
     calls         = ["names", "database"]
     nodes         = 2
     cpus          = 0.5
@@ -34,7 +34,7 @@ tiers = {
     instance_type = "t3.micro"
   }
   database = {
-    role          = "lots-database"
+    role          = "parking-lot-database"
     nodes         = 1
     cpus          = 0.5
     memory_mb     = 256

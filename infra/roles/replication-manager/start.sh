@@ -8,5 +8,5 @@ source /etc/sparecraft/role.env
 # shellcheck source=/dev/null
 [ ! -e /etc/sparecraft/settings.env ] || source /etc/sparecraft/settings.env
 set +a
-exec /opt/sparecraft/bin/lots manage --name "$NAME" --listen 0.0.0.0:7001 --naming "$NAMING" \
+exec /opt/sparecraft/bin/parking_lot manage --name "$NAME" --listen 0.0.0.0:7001 --naming "$NAMING" \
   --detection-ms "${FAULT_DETECTION_MS:-1500}"

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use policy::{HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
+use policy::impossible::in_range;
+use policy::{Impossible, HEDGE_PERCENTILE, LOOK_AHEAD, OBSERVATION_AGE_MS};
 use wire::arbiter::{Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
@@ -28,9 +29,6 @@ const CORES_MAX: f64 = 4_096.0;
 /// Bounds of `mysql.packet_bytes_max`: the servers' own for max_allowed_packet.
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
-/// The key, what was expected, what was got.
-pub type Impossible = (String, String, String);
-
 impl Config {
     /// Refuses values that an arbiter cannot work with.
     pub(super) fn validate(&self) -> Result<(), Impossible> {
@@ -42,31 +40,28 @@ impl Config {
             Protocol::Memcached => (1, " with memcached"),
             _ => (THREADS_MAX, ""),
         };
-        let (connect_ms, request_ms) = (&self.connect_timeout_ms, &self.request_timeout_ms);
-        #[rustfmt::skip] // a table
+        let per_address_max = self.pinned_per_address_max.unwrap_or(1);
         let bounds = [
             ("servers", self.servers.len() as u64, 1, SERVERS_MAX, " [[servers]] tables"),
             ("replicas", self.replicas as u64, 1, replicas_max as u64, of_replicas),
             ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
             ("look_ahead", self.look_ahead as u64, 0, LOOK_AHEAD.maximum as u64, " servers"),
             ("threads", self.threads as u64, 1, threads_max, of_threads),
-            ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
-            ("request_timeout_ms", request_ms.get(), 1, 60 * MINUTE_MS, " ms"),
-            ("idle_timeout_ms", self.idle_timeout_ms.get(), 1, 7 * DAY_MS, " ms"),
+            ("connect_timeout_ms", self.connect_timeout_ms, 1, MINUTE_MS, " ms"),
+            ("request_timeout_ms", self.request_timeout_ms, 1, 60 * MINUTE_MS, " ms"),
+            ("idle_timeout_ms", self.idle_timeout_ms, 1, 7 * DAY_MS, " ms"),
             ("observation_age_ms", self.observation_age_ms, age_min, age_max, " ms"),
             ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
             ("held_mib_max", self.held_mib_max as u64, 1, HELD_MIB_MAX, " MiB"),
             ("client_kib_per_s_min", self.client_kib_per_s_min, 1, CLIENT_KIB_PER_S_MAX, " KiB/s"),
             ("streaming_ms_max", self.streaming_ms_max, 1, 60 * MINUTE_MS, " ms"),
             ("pinned_max", self.pinned_max as u64, 0, PINNED_MAX, ""),
-            ("pinned_per_address_max", self.pinned_per_address_max.unwrap_or(1) as u64, 1, PINNED_MAX, ""),
+            ("pinned_per_address_max", per_address_max as u64, 1, PINNED_MAX, ""),
             ("pinned_idle_ms", self.pinned_idle_ms, 1, 24 * 60 * MINUTE_MS, " ms"),
             ("trace_lines_max", self.trace_lines_max, 1, TRACE_LINES_MAX, ""),
         ];
         for (key, value, least, most, of) in bounds {
-            if !(least..=most).contains(&value) {
-                return refuse(key, format!("{least} to {most}{of}"), value);
-            }
+            in_range(key, value, least..=most, of)?;
         }
         if !(self.server_cores > 0.0 && self.server_cores <= CORES_MAX) {
             let expected = format!("above 0 to {CORES_MAX}");
@@ -77,10 +72,7 @@ impl Config {
             return refuse("trace", "the path of a file", format!("{path:?}"));
         }
         let (least, most) = (HEDGE_PERCENTILE.minimum, HEDGE_PERCENTILE.maximum);
-        if !(least..=most).contains(&self.hedge_percentile) {
-            let expected = format!("{least} to {most}");
-            return refuse("hedge_percentile", expected, self.hedge_percentile);
-        }
+        in_range("hedge_percentile", self.hedge_percentile, least..=most, "")?;
         wire::guardrails::validate(&self.guardrails)?;
         may_compare(&self.compare, self.protocol, self.replicas)?;
         if let Some(check) = &self.health_check {
@@ -90,30 +82,14 @@ impl Config {
         if self.redis.is_some() && self.protocol != Protocol::Redis {
             return refuse("redis", "no [redis] table with another protocol", "one");
         }
-        if let Some(path) = self
-            .streamed_paths
-            .iter()
-            .find(|path| !path.starts_with('/'))
-        {
-            return refuse(
-                "streamed_paths",
-                "paths that begin with '/'",
-                format!("{path:?}"),
-            );
+        if let Some(path) = self.streamed_paths.iter().find(|path| !path.starts_with('/')) {
+            return refuse("streamed_paths", "paths that begin with '/'", format!("{path:?}"));
         }
         if !self.streamed_paths.is_empty() && self.protocol != Protocol::Http {
-            return refuse(
-                "streamed_paths",
-                "none with another protocol than http",
-                "some",
-            );
+            return refuse("streamed_paths", "none with another protocol than http", "some");
         }
         if self.memcached.is_some() && self.protocol != Protocol::Memcached {
-            return refuse(
-                "memcached",
-                "no [memcached] table with another protocol",
-                "one",
-            );
+            return refuse("memcached", "no [memcached] table with another protocol", "one");
         }
         self.validate_mysql()
     }
@@ -133,11 +109,7 @@ impl Config {
             } else {
                 continue;
             };
-            return refuse(
-                format!("servers[{place}].name"),
-                expected,
-                format!("{name:?}"),
-            );
+            return refuse(format!("servers[{place}].name"), expected, format!("{name:?}"));
         }
         Ok(())
     }
@@ -148,18 +120,12 @@ impl Config {
             (Protocol::Mysql, Some(mysql))
                 if mysql.user.is_empty() || mysql.user.contains('\0') =>
             {
-                (
-                    "a user name in mysql.user",
-                    "an empty one, or one with a zero byte",
-                )
+                ("a user name in mysql.user", "an empty one, or one with a zero byte")
             }
             (Protocol::Mysql, Some(mysql))
                 if !PACKET_BYTES_MAX.contains(&mysql.packet_bytes_max) =>
             {
-                (
-                    "1 MiB to 1 GiB in mysql.packet_bytes_max",
-                    "less or more than that",
-                )
+                ("1 MiB to 1 GiB in mysql.packet_bytes_max", "less or more than that")
             }
             (Protocol::Mysql, Some(_)) | (_, None) => return Ok(()),
             (_, Some(_)) => ("no [mysql] table with another protocol", "one"),
@@ -184,11 +150,7 @@ pub fn may_compare(
     } else {
         return Ok(());
     };
-    refuse(
-        "compare.mode",
-        expected,
-        format!("{:?}", wanted.mode).to_lowercase(),
-    )
+    refuse("compare.mode", expected, format!("{:?}", wanted.mode).to_lowercase())
 }
 
 pub(super) fn refuse(
@@ -196,5 +158,5 @@ pub(super) fn refuse(
     expected: impl Into<String>,
     got: impl ToString,
 ) -> Result<(), Impossible> {
-    Err((key.into(), expected.into(), got.to_string()))
+    Err(Impossible::new(key, expected, got))
 }

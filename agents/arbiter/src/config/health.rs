@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use policy::impossible::in_range;
+use policy::Impossible;
 use serde::Deserialize;
 use wire::arbiter::Protocol;
 
-use super::checks::{refuse, Impossible};
+use super::checks::refuse;
 
 /// How servers are asked.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,12 +26,7 @@ pub struct HealthCheck {
 
 impl Default for HealthCheck {
     fn default() -> Self {
-        Self {
-            interval_ms: 2_000,
-            timeout_ms: 1_000,
-            rise: 2,
-            fall: 3,
-        }
+        Self { interval_ms: 2_000, timeout_ms: 1_000, rise: 2, fall: 3 }
     }
 }
 
@@ -55,10 +52,7 @@ impl HealthCheck {
             ("rise", self.rise.into(), 1, 100),
             ("fall", self.fall.into(), 1, 100),
         ] {
-            if !(least..=most).contains(&value) {
-                let key = format!("health_check.{key}");
-                return refuse(key, format!("{least} to {most}"), value);
-            }
+            in_range(format!("health_check.{key}"), value, least..=most, "")?;
         }
         Ok(())
     }

@@ -86,8 +86,7 @@ impl Client {
         front.tier.counters.failed.inc();
         let keep = self.keeps(request) && request.minor == 1 && !unread_body;
         let reply = refusal.reply(request.is_head, !keep);
-        self.write_last(front, (&reply, &[]), keep, unread_body)
-            .await
+        self.write_last(front, (&reply, &[]), keep, unread_body).await
     }
 
     /// Writes the (last bytes of the) reply, head and body or two empty pieces.

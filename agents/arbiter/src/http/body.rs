@@ -76,12 +76,7 @@ enum Part {
     Extension,
 }
 
-const SIZE: State = State::Size {
-    size: 0,
-    digits: 0,
-    line: 0,
-    part: Part::Digits,
-};
+const SIZE: State = State::Size { size: 0, digits: 0, line: 0, part: Part::Digits };
 
 impl Body {
     /// A body that begins now.
@@ -161,8 +156,7 @@ impl Body {
             return Ok(None);
         }
         if conn.buffer.is_empty() && conn.fill_by(deadline).await? == 0 {
-            self.end()
-                .map_err(|error| io::Error::new(io::ErrorKind::UnexpectedEof, error))?;
+            self.end().map_err(|error| io::Error::new(io::ErrorKind::UnexpectedEof, error))?;
             return Ok(None);
         }
         self.consume(&conn.buffer).map(Some).map_err(broken)
@@ -197,17 +191,11 @@ impl State {
                 b'\r' => Ok(Self::TrailerLf { all: all + 1, line }),
                 b'\n' | 0 => Err(BodyError("a trailer line must end with CR LF")),
                 b' ' | b'\t' if line == 0 => Err(BodyError("a trailer line must not be folded")),
-                _ => Ok(Self::Trailer {
-                    all: all + 1,
-                    line: line + 1,
-                }),
+                _ => Ok(Self::Trailer { all: all + 1, line: line + 1 }),
             },
             Self::TrailerLf { all, line } => match (byte, line) {
                 (b'\n', 0) => Ok(Self::Done),
-                (b'\n', _) => Ok(Self::Trailer {
-                    all: all + 1,
-                    line: 0,
-                }),
+                (b'\n', _) => Ok(Self::Trailer { all: all + 1, line: 0 }),
                 _ => Err(BodyError("a trailer line must end with CR LF")),
             },
             Self::Length(_) | Self::UntilClose | Self::Data(_) | Self::Done => Ok(self),
@@ -215,26 +203,13 @@ impl State {
     }
 
     fn size_byte(self, byte: u8) -> Result<Self, BodyError> {
-        let Self::Size {
-            size,
-            digits,
-            line,
-            part,
-        } = self
-        else {
+        let Self::Size { size, digits, line, part } = self else {
             return Ok(self);
         };
         if line >= LINE_MAX {
             return Err(BodyError("a chunk's size line is too long"));
         }
-        let next = |size, digits, part| {
-            Ok(Self::Size {
-                size,
-                digits,
-                line: line + 1,
-                part,
-            })
-        };
+        let next = |size, digits, part| Ok(Self::Size { size, digits, line: line + 1, part });
         let digit = char::from(byte).to_digit(16).map(u64::from);
         match (part, byte, digit) {
             (_, b'\r', _) if digits > 0 => Ok(Self::SizeEnd(size)),

@@ -41,12 +41,8 @@ pub enum Ended {
 impl Exchange<'_> {
     /// Sends a request whose body is here, and waits for the first head that comes back.
     pub async fn ask_whole(&mut self, body: &[u8]) -> Result<Sent, Ended> {
-        let question = Question {
-            request: self.request,
-            body,
-            stamp: None,
-            deadline: self.deadline,
-        };
+        let question =
+            Question { request: self.request, body, stamp: None, deadline: self.deadline };
         let asking = ask_somebody(self.front, &question, &mut self.reply);
         let asked = self.client.conn.while_here(asking).await;
         let asked = asked.ok_or(Ended::Gone)?;
@@ -98,12 +94,7 @@ impl Exchange<'_> {
         let unread_body = !upload.is_whole();
         // The time that a request may take begins when it is complete.
         self.deadline = Instant::now() + limit;
-        let head = reply_head(
-            &mut link.conn,
-            self.request.is_head,
-            self.deadline,
-            &mut self.reply,
-        );
+        let head = reply_head(&mut link.conn, self.request.is_head, self.deadline, &mut self.reply);
         match self.client.conn.while_here(head).await {
             None => Err(Ended::Gone),
             Some(Err(failure)) => {
@@ -240,11 +231,7 @@ pub async fn reach(
             front.tier.holds(stamp, lease.server);
         }
         // A non-read on a connection that the server is just closing could not be sent again.
-        let age = if request.is_read {
-            Age::Any
-        } else {
-            Age::Fresh
-        };
+        let age = if request.is_read { Age::Any } else { Age::Fresh };
         match open(front, lease.server, Some(age), deadline).await {
             Ok(link) => return Ok((lease, link)),
             Err(Failure::Local) => return Err(Failure::Local.refusal()),

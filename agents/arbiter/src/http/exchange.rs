@@ -113,10 +113,7 @@ pub async fn open(
             },
         };
         return match connected {
-            Ok(stream) => Ok(Link {
-                conn: Conn::new(stream),
-                reused: false,
-            }),
+            Ok(stream) => Ok(Link { conn: Conn::new(stream), reused: false }),
             Err(Unreached::Local) => Err(Failure::Local),
             Err(_) => Err(Failure::Connect),
         };

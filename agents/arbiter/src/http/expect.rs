@@ -73,12 +73,7 @@ async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool
     written.map_err(|_| Asked::Failed(Failure::Silent))?;
     let until = (Instant::now() + WAIT_MAX).min(exchange.deadline);
     for _ in 0..INTERIM_MAX {
-        let head = reply_head(
-            &mut link.conn,
-            exchange.request.is_head,
-            until,
-            &mut exchange.reply,
-        );
+        let head = reply_head(&mut link.conn, exchange.request.is_head, until, &mut exchange.reply);
         let head = exchange.client.conn.while_here(head).await;
         match head.ok_or(Asked::Ended(Ended::Gone))? {
             Ok(()) if exchange.reply.status >= 200 => return Ok(false),
@@ -103,9 +98,8 @@ async fn acquire(exchange: &mut Exchange<'_>, server: ServerId) -> Result<Lease,
     let all = 0..tier.servers().len();
     let others: Vec<ServerId> = all.filter(|&other| other != server).collect();
     let refused = |refusal: Refusal| Ended::Refused(refusal, false);
-    let mut leases = tier
-        .acquire(Wanted::One, &others)
-        .map_err(|why| refused(refusal_of(why, true)))?;
+    let mut leases =
+        tier.acquire(Wanted::One, &others).map_err(|why| refused(refusal_of(why, true)))?;
     let waiting = timeout_at(exchange.deadline, leases.next());
     let lease = exchange.client.conn.while_here(waiting).await;
     match lease.ok_or(Ended::Gone)? {

@@ -117,8 +117,7 @@ impl Facts {
             } else if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep = true;
             } else if !option.is_empty() {
-                self.listed
-                    .push(String::from_utf8_lossy(option).into_owned());
+                self.listed.push(String::from_utf8_lossy(option).into_owned());
             }
         }
     }

@@ -153,12 +153,7 @@ impl RequestHead {
         let length = match request.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => length,
             Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
-            Ok(_) => {
-                return Err(Refusal::new(
-                    431,
-                    "the request's head is larger than 64 KiB",
-                ))
-            }
+            Ok(_) => return Err(Refusal::new(431, "the request's head is larger than 64 KiB")),
             Err(httparse::Error::TooManyHeaders) => {
                 let reason = "the request has more than 128 header fields";
                 return Err(Refusal::new(431, reason));
@@ -305,21 +300,15 @@ impl ResponseHead {
         let bodiless = to_head || status < 200 || status == 204 || status == 304;
         self.status = status;
         self.is_events = !bodiless && facts.is_events;
-        self.framing = if bodiless {
-            Framing::Empty
-        } else {
-            declared.unwrap_or(Framing::UntilClose)
-        };
+        self.framing =
+            if bodiless { Framing::Empty } else { declared.unwrap_or(Framing::UntilClose) };
         // Such a reply has no content, and must not announce any (RFC 9110, 8.6).
         let is_bare = status < 200 || status == 204;
         let is_sane = !is_bare || matches!(declared, None | Some(Framing::Length(0)));
         let has_end = self.framing != Framing::UntilClose;
         self.keep_alive = facts.keep_alive(minor) && has_end && is_sane;
-        let left_out: &[&str] = if is_bare {
-            &["content-length", "transfer-encoding"]
-        } else {
-            &[]
-        };
+        let left_out: &[&str] =
+            if is_bare { &["content-length", "transfer-encoding"] } else { &[] };
         let digit = |number: u16| b"0123456789"[usize::from(number % 10)];
         let digits = [digit(status / 100), digit(status / 10), digit(status), b' '];
         self.forward.clear();

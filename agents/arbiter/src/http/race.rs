@@ -55,10 +55,7 @@ pub async fn run(
     request: &RequestHead,
     r: usize,
 ) -> After {
-    let leases = match front
-        .tier
-        .acquire_for(request.stamp, Wanted::Copies(r), &[])
-    {
+    let leases = match front.tier.acquire_for(request.stamp, Wanted::Copies(r), &[]) {
         Ok(leases) => leases,
         Err(refused) => {
             let refusal = refusal_of(refused, false);
@@ -219,10 +216,8 @@ impl Referee {
         if let Some(above) = race.request.stamp {
             race.front.tier.holds(above, lease.server);
         }
-        let stamp = race.stamp.map(|request| Stamp {
-            request,
-            replica: self.used.len() as u16 - 1,
-        });
+        let stamp =
+            race.stamp.map(|request| Stamp { request, replica: self.used.len() as u16 - 1 });
         let replying = Box::pin(replica(race, lease, stamp));
         self.running.push(Replica { replying, probes });
     }

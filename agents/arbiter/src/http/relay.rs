@@ -84,17 +84,11 @@ pub async fn pass_on(
     let begun = stream.begin(client, &mut head, begun);
     let (server, mut lease) = (sent.server, sent.lease.filter(|_| !streams));
     let streamed = match begun {
-        Ok(()) => {
-            stream
-                .run(client, &mut head, &mut sent.link, &mut lease)
-                .await
-        }
+        Ok(()) => stream.run(client, &mut head, &mut sent.link, &mut lease).await,
         Err(broken) => Err(broken),
     };
     let Stream { mut waiting, .. } = stream;
-    let Sent {
-        mut link, flight, ..
-    } = sent;
+    let Sent { mut link, flight, .. } = sent;
     let last = match streamed {
         Ok(last) => last,
         Err(Broken::Client) => {
@@ -254,13 +248,7 @@ pub async fn pass_whole(
     request: &RequestHead,
     reply: Reply,
 ) -> After {
-    let Reply {
-        server,
-        interim,
-        mut head,
-        mut body,
-        memory,
-    } = reply;
+    let Reply { server, interim, mut head, mut body, memory } = reply;
     if !is_good(head.status) {
         front.tier.server_counters[server].wins.inc();
     }

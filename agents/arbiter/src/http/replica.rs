@@ -47,10 +47,7 @@ pub(super) enum End {
     /// A good reply that outgrew the buffer.
     Large(Box<Large>),
     /// A reply that is not good, or none.
-    Lost {
-        failure: Failure,
-        reply: Option<Reply>,
-    },
+    Lost { failure: Failure, reply: Option<Reply> },
     /// Another had won before.
     TooLate,
 }
@@ -150,12 +147,7 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
         body: BytesMut::new(),
         memory: None,
     };
-    let question = Question {
-        request: &race.request,
-        body: &[],
-        stamp,
-        deadline: drained_by,
-    };
+    let question = Question { request: &race.request, body: &[], stamp, deadline: drained_by };
     let (head, interim) = (&mut reply.head, &mut reply.interim);
     match ask_for_final(&race.front, server, &mut link, &question, head, interim).await {
         Ok(()) => {
@@ -235,9 +227,8 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             return End::Large(Box::new(Large { reply, body, sent }));
         }
     }
-    let digest = said
-        .filter(|_| is_good(reply.head.status))
-        .and_then(|said| said.vote(reply.server));
+    let digest =
+        said.filter(|_| is_good(reply.head.status)).and_then(|said| said.vote(reply.server));
     let good = Good { reply, digest };
     complete(race, sent, good)
 }
@@ -256,9 +247,6 @@ fn complete(race: &Race, sent: Sent, good: Good) -> End {
         }
         End::Good(good)
     } else {
-        End::Lost {
-            failure: Failure::Broken,
-            reply: Some(good.reply),
-        }
+        End::Lost { failure: Failure::Broken, reply: Some(good.reply) }
     }
 }

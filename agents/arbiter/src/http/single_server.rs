@@ -25,13 +25,8 @@ pub async fn run(
         true => received + config.idle_timeout(),
         false => received + config.request_timeout(),
     };
-    let mut exchange = Exchange {
-        reply: std::mem::take(&mut client.reply),
-        front,
-        client,
-        request,
-        deadline,
-    };
+    let mut exchange =
+        Exchange { reply: std::mem::take(&mut client.reply), front, client, request, deadline };
     let asked = if request.expects_continue {
         expect::ask(&mut exchange, upload).await
     } else if upload.is_whole() {
@@ -51,13 +46,7 @@ async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
         },
         ended => ended,
     };
-    let Exchange {
-        front,
-        client,
-        request,
-        reply,
-        ..
-    } = exchange;
+    let Exchange { front, client, request, reply, .. } = exchange;
     match asked {
         Ok(sent) => {
             let body = Body::new(reply.framing);

@@ -26,23 +26,14 @@ impl<'a> Target<'a> {
             return Err(INVALID);
         }
         if target.starts_with('/') {
-            return Ok(Self {
-                path: Cow::Borrowed(target),
-                host: None,
-            });
+            return Ok(Self { path: Cow::Borrowed(target), host: None });
         }
         if target == "*" && method == "OPTIONS" {
-            return Ok(Self {
-                path: Cow::Borrowed("*"),
-                host: None,
-            });
+            return Ok(Self { path: Cow::Borrowed("*"), host: None });
         }
         let (scheme, rest) = target.split_once("://").ok_or(INVALID)?;
         if scheme.eq_ignore_ascii_case("https") {
-            return Err(Refusal::new(
-                421,
-                "https needs a connection that is secured",
-            ));
+            return Err(Refusal::new(421, "https needs a connection that is secured"));
         }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (host, path) = rest.split_at(end);
@@ -125,14 +116,8 @@ impl OwnReply {
                 }
             }
         }
-        let head = format!(
-            "HTTP/1.1 200 OK\r\n{kind}Content-Length: {}\r\n",
-            body.len()
-        );
-        Self {
-            head: head.into_bytes(),
-            body,
-        }
+        let head = format!("HTTP/1.1 200 OK\r\n{kind}Content-Length: {}\r\n", body.len());
+        Self { head: head.into_bytes(), body }
     }
 
     /// The whole head.
@@ -158,17 +143,9 @@ mod tests {
 
     #[test]
     fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
-        for good in [
-            "",
-            "a",
-            "a.b-c_d~e",
-            "a:80",
-            "a:",
-            "127.0.0.1:8080",
-            "[::1]",
-            "[::1]:80",
-            "a%20b",
-        ] {
+        for good in
+            ["", "a", "a.b-c_d~e", "a:80", "a:", "127.0.0.1:8080", "[::1]", "[::1]:80", "a%20b"]
+        {
             assert!(is_host(good.as_bytes()), "{good:?}");
         }
         for bad in [

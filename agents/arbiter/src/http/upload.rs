@@ -54,11 +54,7 @@ pub struct Streaming {
 impl Upload {
     /// Nothing of the body was read yet.
     pub fn new(request: &RequestHead) -> Self {
-        Self {
-            held: BytesMut::new(),
-            rest: Body::new(request.framing),
-            memory: None,
-        }
+        Self { held: BytesMut::new(), rest: Body::new(request.framing), memory: None }
     }
 
     /// True if all of it is here.
@@ -109,9 +105,7 @@ impl Upload {
             return true;
         }
         let memory = &front.tier.memory;
-        let share = self
-            .memory
-            .get_or_insert_with(|| Held::of(memory, client.holder()));
+        let share = self.memory.get_or_insert_with(|| Held::of(memory, client.holder()));
         let wanted = length + UNCOUNTED;
         wanted <= HELD_MAX && share.cover(wanted)
     }
@@ -125,11 +119,7 @@ impl Upload {
         head: &[u8],
         streaming: Streaming,
     ) -> Result<bool, Broken> {
-        let Streaming {
-            limit,
-            mut pace,
-            by,
-        } = streaming;
+        let Streaming { limit, mut pace, by } = streaming;
         if !taken(link.conn.write_unanswered(head, &self.held, limit).await)? {
             return Ok(false);
         }

@@ -60,9 +60,7 @@ impl<'a> Waiting<'a> {
             return true;
         }
         let all = &self.front.tier.memory;
-        let memory = self
-            .memory
-            .get_or_insert_with(|| Held::of(all, client.holder()));
+        let memory = self.memory.get_or_insert_with(|| Held::of(all, client.holder()));
         let wanted = self.length + UNCOUNTED;
         wanted <= WAITING_MAX && memory.cover(wanted)
     }

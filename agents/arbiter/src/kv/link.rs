@@ -50,16 +50,9 @@ impl Link {
     /// A link to a server, which is connected and kept going by a task of its own. Batches may be
     /// queued at once.
     pub fn start<D: Dialect>(tier: &Arc<Tier>, server: ServerId, flavour: usize) -> Arc<Self> {
-        let link = Arc::new(Self {
-            state: Mutex::default(),
-        });
+        let link = Arc::new(Self { state: Mutex::default() });
         let greeting = D::greeting(flavour);
-        tokio::spawn(run::<D>(
-            Arc::clone(&link),
-            Arc::clone(tier),
-            server,
-            greeting,
-        ));
+        tokio::spawn(run::<D>(Arc::clone(&link), Arc::clone(tier), server, greeting));
         link
     }
 
@@ -317,11 +310,7 @@ impl<D: Dialect> Driver<D> {
             self.greetings -= 1;
             let greeted = self.buffer[self.reply_start] != b'-';
             self.cut_reply();
-            return if greeted {
-                Ok(())
-            } else {
-                Err(Failure::Broken)
-            };
+            return if greeted { Ok(()) } else { Err(Failure::Broken) };
         }
         if self.head.is_none() {
             self.head = self.link.lock().queue.pop_given();

@@ -193,11 +193,8 @@ pub fn number(digits: &[u8]) -> Option<u64> {
         [b'0', ..] => false,
         _ => digits.len() <= 18,
     };
-    (canonical && digits.iter().all(u8::is_ascii_digit)).then(|| {
-        digits
-            .iter()
-            .fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))
-    })
+    (canonical && digits.iter().all(u8::is_ascii_digit))
+        .then(|| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
 /// Takes what is there of a string or item of which `due` bytes are to come, the line end that they

@@ -103,9 +103,8 @@ impl Queue {
         // In the order in which they were queued: the oldest come first.
         let late = self.pending.range(first..);
         let late = late.take_while(|batch| batch.flight.age() > limit);
-        let (count, bytes) = late.fold((0, 0), |(count, bytes), batch| {
-            (count + 1, bytes + batch.bytes)
-        });
+        let (count, bytes) =
+            late.fold((0, 0), |(count, bytes), batch| (count + 1, bytes + batch.bytes));
         self.out.advance(bytes);
         self.unsent -= count;
         self.pending.drain(first..first + count).collect()
@@ -170,11 +169,7 @@ impl Pending {
 
     /// This is its reply.
     pub fn complete(self, server: ServerId, reply: &[u8], is_server_error: bool) {
-        let latency = if is_server_error {
-            self.flight.bad()
-        } else {
-            self.flight.good()
-        };
+        let latency = if is_server_error { self.flight.bad() } else { self.flight.good() };
         match self.slot.fill(self.ticket, server, reply, is_server_error) {
             Verdict::Won => self.flight.won(),
             Verdict::Kept => {}

@@ -57,13 +57,7 @@ async fn ask<D: Dialect>(
     (r, received): (usize, Instant),
     ballot: Option<&Arc<ReplyVote>>,
 ) -> Result<(), Failure> {
-    let mut asked = Asked {
-        r,
-        received,
-        never: not.len(),
-        ballot,
-        is_over_once_tried: false,
-    };
+    let mut asked = Asked { r, received, never: not.len(), ballot, is_over_once_tried: false };
     let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
     // The refusal of a server that has not executed it, for the client if no other answers.
@@ -108,10 +102,9 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn mode(&self) -> Mode {
         match self.ballot {
-            Some(ballot) if ballot.refuses() => Mode::Agree {
-                majority: majority_of(self.r),
-                bytes_max: ballot.rules.bytes_max,
-            },
+            Some(ballot) if ballot.refuses() => {
+                Mode::Agree { majority: majority_of(self.r), bytes_max: ballot.rules.bytes_max }
+            }
             _ => Mode::Race,
         }
     }
@@ -124,9 +117,7 @@ async fn race_once<D: Dialect>(
     asked: Asked<'_>,
     tried: &mut Vec<ServerId>,
 ) -> Result<(), Failure> {
-    let Asked {
-        r, received, never, ..
-    } = asked;
+    let Asked { r, received, never, .. } = asked;
     let wanted = Wanted::Copies(r);
     let mut leases = match front.tier.acquire(wanted, tried) {
         // All were tried: a connection that the server had just closed may be tried again.

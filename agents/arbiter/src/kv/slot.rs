@@ -215,9 +215,7 @@ impl Slot {
     /// Every server's reply of a gathering, in the order of the servers.
     pub fn each_reply(&self, mut seen: impl FnMut(ServerId, Result<&[u8], Failure>)) {
         let mut state = self.lock();
-        let State {
-            gathered, replies, ..
-        } = &mut *state;
+        let State { gathered, replies, .. } = &mut *state;
         gathered.sort_unstable_by_key(|(server, _)| *server);
         for (server, reply) in gathered {
             seen(*server, reply.clone().map(|range| &replies[range]));
@@ -467,10 +465,7 @@ mod tests {
     fn a_reply_wins_when_a_majority_gave_it() {
         let slot = Slot::default();
         let (majority, bytes_max) = (2, 4);
-        let ticket = slot.open(Mode::Agree {
-            majority,
-            bytes_max,
-        });
+        let ticket = slot.open(Mode::Agree { majority, bytes_max });
         (0..4).for_each(|_| slot.expect_one());
         assert_eq!(slot.fill(ticket, 0, b"lie", false), Verdict::Kept);
         assert_eq!(slot.fill(ticket, 1, b"large", false), Verdict::Kept);
@@ -490,10 +485,7 @@ mod tests {
         ] {
             let slot = Slot::default();
             let (majority, bytes_max) = (2, 4);
-            let ticket = slot.open(Mode::Agree {
-                majority,
-                bytes_max,
-            });
+            let ticket = slot.open(Mode::Agree { majority, bytes_max });
             for (server, reply) in said.iter().enumerate() {
                 slot.expect_one();
                 assert_eq!(slot.fill(ticket, server, reply, false), Verdict::Kept);

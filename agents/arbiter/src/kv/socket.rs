@@ -34,10 +34,7 @@ pub struct Socket {
 impl Socket {
     /// Takes over a connected socket.
     pub fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            buffer: BytesMut::new(),
-        }
+        Self { stream, buffer: BytesMut::new() }
     }
 
     /// Reads more into the buffer; 0 at the end. May be dropped and called again.

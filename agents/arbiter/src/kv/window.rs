@@ -23,10 +23,7 @@ pub struct Window {
 impl Default for Window {
     /// As large as it may be: the server has the benefit of the doubt.
     fn default() -> Self {
-        Self {
-            size: SIZE_MAX,
-            given: 0,
-        }
+        Self { size: SIZE_MAX, given: 0 }
     }
 }
 

@@ -23,17 +23,8 @@ use crate::kv::{round, Failure, BATCH_MAX};
 /// Its reply ends a batch whose replies cannot be counted.
 const FENCE: &[u8] = b"mn\r\n";
 /// Replies to a conditional write that has changed nothing.
-const UNCHANGED: [&[u8]; 9] = [
-    b"NOT_STORED",
-    b"EXISTS",
-    b"NOT_FOUND",
-    b"END",
-    b"NS",
-    b"EX",
-    b"NF",
-    b"EN",
-    b"CLIENT_ERROR",
-];
+const UNCHANGED: [&[u8]; 9] =
+    [b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"END", b"NS", b"EX", b"NF", b"EN", b"CLIENT_ERROR"];
 
 struct Client {
     wire: client::Client<Replies>,
@@ -60,14 +51,8 @@ struct Run {
     is_loose: bool,
 }
 
-const NO_RUN: Run = Run {
-    class: Class::Fence,
-    bytes: 0,
-    commands: 0,
-    loud: 0,
-    fences: 0,
-    is_loose: false,
-};
+const NO_RUN: Run =
+    Run { class: Class::Fence, bytes: 0, commands: 0, loud: 0, fences: 0, is_loose: false };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
@@ -190,9 +175,7 @@ impl Client {
                     _ => "",
                 };
                 let error = format!("SERVER_ERROR arbiter: {failure}{fate}\r\n");
-                self.wire
-                    .slot
-                    .say(error.repeat(run.loud.max(1) as usize).as_bytes());
+                self.wire.slot.say(error.repeat(run.loud.max(1) as usize).as_bytes());
                 if run.loud < run.commands {
                     // Silence would have meant success.
                     return Err(End::Linger);
@@ -298,11 +281,7 @@ async fn delete_keys(front: &Front, slot: &Arc<Slot>, commands: &[u8], servers: 
         for key in words.filter(|key| !key.is_empty()) {
             bytes.extend_from_slice(b"md ");
             bytes.extend_from_slice(key);
-            bytes.extend_from_slice(if command.is_base64 {
-                b" b\r\n"
-            } else {
-                b"\r\n"
-            });
+            bytes.extend_from_slice(if command.is_base64 { b" b\r\n" } else { b"\r\n" });
             keys += 1;
         }
         rest = &rest[command.length..];

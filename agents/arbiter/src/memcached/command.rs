@@ -70,17 +70,11 @@ pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
 /// `looked_at` says how many there are now.
 pub fn next_after(bytes: &[u8], looked_at: &mut usize) -> Result<Option<Command>, Refused> {
     if bytes.first() == Some(&0x80) {
-        return Err(Refused(
-            "SERVER_ERROR the binary protocol is not offered\r\n",
-        ));
+        return Err(Refused("SERVER_ERROR the binary protocol is not offered\r\n"));
     }
     // The carriage return of the line's end may have been the last of them.
     let start = std::mem::take(looked_at).saturating_sub(1);
-    let longest = if is_multiget(bytes) {
-        HELD_MAX
-    } else {
-        LINE_MAX
-    };
+    let longest = if is_multiget(bytes) { HELD_MAX } else { LINE_MAX };
     let end = line_end(&bytes[start..], longest.saturating_sub(start));
     let Some(end) = end.map_err(|_| BAD_LINE)? else {
         *looked_at = bytes.len();
@@ -138,11 +132,7 @@ struct Words<'a> {
 
 impl<'a> Words<'a> {
     fn of(line: &'a [u8]) -> Self {
-        let mut words = Self {
-            line,
-            places: [(0, 0); WORDS_MAX],
-            count: 0,
-        };
+        let mut words = Self { line, places: [(0, 0); WORDS_MAX], count: 0 };
         let mut at = 0;
         while words.count < WORDS_MAX {
             let Some(skipped) = line[at..].iter().position(|&byte| byte != b' ') else {
@@ -238,10 +228,7 @@ impl Command {
         }
         let mut has = [false; 128];
         for flag in words.flags(2) {
-            if let Some(seen) = flag
-                .first()
-                .and_then(|&sign| has.get_mut(usize::from(sign)))
-            {
+            if let Some(seen) = flag.first().and_then(|&sign| has.get_mut(usize::from(sign))) {
                 *seen = true;
             }
         }
@@ -300,11 +287,7 @@ impl Command {
 
 fn parsed<N: std::str::FromStr>(digits: &[u8]) -> Option<N> {
     let plain = digits.first() != Some(&b'+');
-    std::str::from_utf8(digits)
-        .ok()
-        .filter(|_| plain)?
-        .parse()
-        .ok()
+    std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -347,12 +330,7 @@ mod tests {
             (b"\r\n", NOT_OFFERED),
             (b"quit\r\n", Class::Quit),
         ] {
-            assert_eq!(
-                class(bytes),
-                expected,
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
+            assert_eq!(class(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
         }
     }
 
@@ -370,10 +348,7 @@ mod tests {
         assert_eq!(&bytes[command.keys], b"key");
         let several = b"gats 10 a  b\r\n";
         let gats = next(several).unwrap().unwrap();
-        assert_eq!(
-            (gats.class, &several[gats.keys]),
-            (Class::Decided, &b"a  b"[..])
-        );
+        assert_eq!((gats.class, &several[gats.keys]), (Class::Decided, &b"a  b"[..]));
         assert!(command.is_quiet);
         assert!(next(b"mg k q v\r\n").unwrap().unwrap().is_quiet);
         assert!(next(b"md k b\r\n").unwrap().unwrap().is_base64);

@@ -123,11 +123,7 @@ mod tests {
             ("get a\r\n", "END\r\n", true),
             ("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n", false),
             ("get a b\r\n", "VALUE a 0 5\r\nEND\r\n\r\nEND\r\n", true),
-            (
-                "get a\r\nget b\r\n",
-                "VALUE a 0 1\r\nx\r\nEND\r\nEND\r\n",
-                true,
-            ),
+            ("get a\r\nget b\r\n", "VALUE a 0 1\r\nx\r\nEND\r\nEND\r\n", true),
             ("mg a v\r\n", "EN\r\n", true),
             ("mg a v\r\nmg b\r\n", "VA 2 f1\r\nEN\r\nHD\r\n", false),
             ("get a\r\n", "SERVER_ERROR out of memory\r\n", false),
@@ -143,42 +139,17 @@ mod tests {
         let a = "VALUE a 0 1\r\nx\r\n";
         let b = "VALUE b 7 4\r\nEND\n\r\n";
         for (commands, one, two, expected) in [
-            (
-                "get a b\r\n",
-                format!("{a}END\r\n"),
-                format!("{b}END\r\n"),
-                format!("{a}{b}END\r\n"),
-            ),
-            (
-                "get a b\r\n",
-                format!("{a}END\r\n"),
-                format!("{a}END\r\n"),
-                format!("{a}END\r\n"),
-            ),
+            ("get a b\r\n", format!("{a}END\r\n"), format!("{b}END\r\n"), format!("{a}{b}END\r\n")),
+            ("get a b\r\n", format!("{a}END\r\n"), format!("{a}END\r\n"), format!("{a}END\r\n")),
             (
                 "get a\r\nmg b v\r\n",
                 "END\r\nEN\r\n".into(),
                 format!("{a}END\r\nVA 1\r\nz\r\n"),
                 format!("{a}END\r\nVA 1\r\nz\r\n"),
             ),
-            (
-                "mg a\r\n",
-                "EN\r\n".into(),
-                "EN\r\n".into(),
-                "EN\r\n".into(),
-            ),
-            (
-                "get a\r\n",
-                "END\r\n".into(),
-                "ERROR\r\n".into(),
-                "END\r\n".into(),
-            ),
-            (
-                "get a\r\n",
-                "END\r\n".into(),
-                String::new(),
-                "END\r\n".into(),
-            ),
+            ("mg a\r\n", "EN\r\n".into(), "EN\r\n".into(), "EN\r\n".into()),
+            ("get a\r\n", "END\r\n".into(), "ERROR\r\n".into(), "END\r\n".into()),
+            ("get a\r\n", "END\r\n".into(), String::new(), "END\r\n".into()),
         ] {
             let told = merged(commands.as_bytes(), one.as_bytes(), two.as_bytes());
             assert_eq!(String::from_utf8_lossy(&told), expected, "{commands:?}");

@@ -126,10 +126,7 @@ mod tests {
             assert_eq!(replies::<Replies>(&reply[..reply.len() - 1]).unwrap(), []);
         }
         let ends = [(4, Kind::Fence), (20, Kind::ServerError)];
-        assert_eq!(
-            replies::<Replies>(b"MN\r\nSERVER_ERROR x\r\n").unwrap(),
-            ends
-        );
+        assert_eq!(replies::<Replies>(b"MN\r\nSERVER_ERROR x\r\n").unwrap(), ends);
     }
 
     #[test]
@@ -145,11 +142,7 @@ mod tests {
             b"VA 2000000000\r\n",
             b"123456789012345678901\r\n",
         ] {
-            assert!(
-                replies::<Replies>(bytes).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
+            assert!(replies::<Replies>(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert!(replies::<Replies>(&vec![b'S'; LINE_MAX + 2]).is_err());
     }

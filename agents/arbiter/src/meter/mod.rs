@@ -109,10 +109,7 @@ impl Meter {
     /// The last 60 seconds one by one, and all latencies since the start.
     pub fn latency(&self, now: TimeUs) -> LatencyReport {
         let mut windows = self.windows();
-        LatencyReport {
-            windows: windows.each(now),
-            buckets: windows.buckets(now),
-        }
+        LatencyReport { windows: windows.each(now), buckets: windows.buckets(now) }
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {

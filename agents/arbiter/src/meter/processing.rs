@@ -19,12 +19,7 @@ pub struct Shares {
 impl Shares {
     /// An empty server of `cores` cores, above 0.
     pub fn new(cores: f64) -> Self {
-        Self {
-            cores,
-            present: 0,
-            served_us: 0.0,
-            until_us: 0,
-        }
+        Self { cores, present: 0, served_us: 0.0, until_us: 0 }
     }
 
     /// A request arrives. Give what this returns to [`Shares::leave`].
@@ -98,10 +93,7 @@ mod tests {
         let stays: Vec<(u64, u64)> = (0..200).map(|k| (k * 7, k * 7 + 31 + k % 13)).collect();
         let total: f64 = processing_us(1.5, &stays).iter().sum();
         let last_us = stays.iter().map(|stay| stay.1).max().unwrap_or(0) as f64;
-        assert!(
-            total > 0.9 * 1.5 * last_us && total <= 1.5 * last_us,
-            "{total} of {last_us}"
-        );
+        assert!(total > 0.9 * 1.5 * last_us && total <= 1.5 * last_us, "{total} of {last_us}");
     }
 
     #[test]

@@ -250,20 +250,13 @@ mod tests {
         let latency = windows.each(S)[0].latency;
         assert_eq!(latency.count, 199);
         assert!(latency.p50_us.is_some_and(|us| us.abs_diff(100_000) < 200));
-        assert_eq!(
-            (latency.p95_us, latency.p99_us, latency.p99_9_us),
-            (None, None, None)
-        );
+        assert_eq!((latency.p95_us, latency.p99_us, latency.p99_9_us), (None, None, None));
         windows.requests(S, 200_000, 1);
         let counted = |windows: &mut Windows| {
             let buckets = windows.buckets(S);
             buckets.iter().map(|bucket| bucket.count).sum::<u64>()
         };
-        assert_eq!(
-            counted(&mut windows),
-            200,
-            "the second that goes on is in it"
-        );
+        assert_eq!(counted(&mut windows), 200, "the second that goes on is in it");
         let latency = windows.recent(2 * S).latency;
         assert!(latency.p95_us.is_some_and(|us| us.abs_diff(190_000) < 400));
         assert_eq!((latency.count, latency.mean_us), (200, Some(100_500)));
@@ -275,9 +268,7 @@ mod tests {
         let mut state = 7_u64;
         for second in 0..200 {
             for _ in 0..(second % 5) {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 windows.requests(second * S + state % S, state % 3_000_000, 1);
             }
             windows.connection(second * S);
@@ -288,11 +279,7 @@ mod tests {
             assert_eq!(recent.seconds, (second + 1).min(60));
             assert_eq!(recent.connections_per_s, Some(1.0));
         }
-        let all: u64 = windows
-            .buckets(200 * S)
-            .iter()
-            .map(|bucket| bucket.count)
-            .sum();
+        let all: u64 = windows.buckets(200 * S).iter().map(|bucket| bucket.count).sum();
         assert_eq!(all, (0..200).map(|second| second % 5).sum::<u64>());
     }
 

@@ -108,11 +108,7 @@ pub fn classify(sql: &[u8]) -> Class {
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
-    let class = if lexer.is_odd() {
-        Class::Pin
-    } else {
-        judge(sql, &tokens)
-    };
+    let class = if lexer.is_odd() { Class::Pin } else { judge(sql, &tokens) };
     match class {
         Class::Pin if takes_locks(&tokens) => Class::Lock,
         Class::Write(_) if takes_locks(&tokens) => Class::Write(Left::Locks),
@@ -137,11 +133,7 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
     }
     if tokens.contains(&Token::Symbol(b';')) {
         let mut statements = tokens.split(|token| *token == Token::Symbol(b';'));
-        return if statements.any(writes) {
-            Class::Write(Left::State)
-        } else {
-            Class::Pin
-        };
+        return if statements.any(writes) { Class::Write(Left::State) } else { Class::Pin };
     }
     let is_local =
         has_word(&tokens[..tokens.len().min(1)], &["LOAD"]) && has_word(tokens, &["LOCAL"]);
@@ -155,10 +147,7 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
             Left::Nothing
         });
     }
-    let opened = tokens
-        .iter()
-        .take_while(|token| **token == Token::Symbol(b'('))
-        .count();
+    let opened = tokens.iter().take_while(|token| **token == Token::Symbol(b'(')).count();
     let Some(Token::Word(first)) = tokens.get(opened) else {
         return Class::Pin;
     };
@@ -214,11 +203,7 @@ fn words<'a>(tokens: &'a [Token<'a>]) -> impl Iterator<Item = &'a [u8]> {
 }
 
 fn has_word(tokens: &[Token<'_>], wanted: &[&str]) -> bool {
-    words(tokens).any(|word| {
-        wanted
-            .iter()
-            .any(|other| word.eq_ignore_ascii_case(other.as_bytes()))
-    })
+    words(tokens).any(|word| wanted.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes())))
 }
 
 /// The meaning of a word of a SELECT.
@@ -329,25 +314,15 @@ fn explain(tokens: &[Token<'_>]) -> Class {
 fn set(sql: &[u8], tokens: &[Token<'_>]) -> Class {
     // A value that servers compute may differ; GLOBAL is not the session's; these modes change how
     // statements are to be read.
-    let modes: [&[u8]; 7] = [
-        b"BACKSLASH",
-        b"ANSI",
-        b"ORACLE",
-        b"MSSQL",
-        b"POSTGRESQL",
-        b"DB2",
-        b"MAXDB",
-    ];
+    let modes: [&[u8]; 7] =
+        [b"BACKSLASH", b"ANSI", b"ORACLE", b"MSSQL", b"POSTGRESQL", b"DB2", b"MAXDB"];
     let upper = sql.to_ascii_uppercase();
     let names = |word: &&[u8]| upper.windows(word.len()).any(|window| window == *word);
     let changes_reading = modes.iter().chain(&AMBIGUOUS).any(names)
         || is_set_indirectly(tokens, b"SQL_MODE")
         || is_set_indirectly(tokens, b"CHARACTER_SET_CLIENT");
     let pins = tokens.contains(&Token::Symbol(b'('))
-        || has_word(
-            tokens,
-            &["SELECT", "GLOBAL", "PASSWORD", "STATEMENT", "PERSIST"],
-        )
+        || has_word(tokens, &["SELECT", "GLOBAL", "PASSWORD", "STATEMENT", "PERSIST"])
         || has_word(tokens, &CLOCKS)
         || has_word(&tokens[..tokens.len().min(1)], &["DEFAULT"])
         || changes_reading;
@@ -356,11 +331,7 @@ fn set(sql: &[u8], tokens: &[Token<'_>]) -> Class {
     }
     // SET TRANSACTION holds for the next transaction only.
     let once = has_word(&tokens[..tokens.len().min(1)], &["TRANSACTION"]);
-    Class::Session(if once {
-        Effect::Unrepeatable
-    } else {
-        Effect::Set
-    })
+    Class::Session(if once { Effect::Unrepeatable } else { Effect::Set })
 }
 
 /// Character sets in which a byte of a character may look like a quote or a backslash.
@@ -406,19 +377,11 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
     if is("BEGIN") {
         // BEGIN NOT ATOMIC is a block of statements.
         let plain = rest.is_empty() || has_word(rest, &["WORK"]);
-        return if plain {
-            Class::Session(Effect::Begin(Access::Any))
-        } else {
-            Class::Pin
-        };
+        return if plain { Class::Session(Effect::Begin(Access::Any)) } else { Class::Pin };
     }
     if is("START") {
         let begins = has_word(&rest[..rest.len().min(1)], &["TRANSACTION"]);
-        return if begins {
-            Class::Session(Effect::Begin(access(rest)))
-        } else {
-            Class::Pin
-        };
+        return if begins { Class::Session(Effect::Begin(access(rest))) } else { Class::Pin };
     }
     if is("SAVEPOINT") || is("RELEASE") || has_word(rest, &["TO"]) {
         return Class::Session(Effect::Within);

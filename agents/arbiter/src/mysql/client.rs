@@ -32,21 +32,17 @@ enum After {
 /// Serves a client until it goes.
 pub async fn serve(pool: Arc<ServerPool>, stream: TcpStream) {
     let mut conn = Conn::new(stream);
-    let Some(Login { hello, sequence }) = log_in(&pool, &mut conn).await else {
+    let Some(Login { response, sequence }) = log_in(&pool, &mut conn).await else {
         return;
     };
-    let start = Beginning {
-        key: hello.key,
-        database: hello.database,
-        stamp: None,
-    };
+    let start = Beginning { key: response.key, database: response.database, stamp: None };
     let mut client = Client {
         session: Session::new(Arc::clone(&pool), start),
         statements: Statements::default(),
         pool,
         conn,
         is_judged: false,
-        may_be_misread: hello.key.may_be_misread(),
+        may_be_misread: response.key.may_be_misread(),
     };
     if client.welcome(sequence).await == After::Next {
         while client.next_command().await == After::Next {}
@@ -109,13 +105,7 @@ struct Sending {
 
 impl Sending {
     fn new(shape: Shape, route: Route) -> Self {
-        Self {
-            shape,
-            route,
-            statement: Statement::None,
-            does: Does::Nothing,
-            instead: None,
-        }
+        Self { shape, route, statement: Statement::None, does: Does::Nothing, instead: None }
     }
 }
 
@@ -301,11 +291,7 @@ impl Client {
         } else {
             counters.answered.inc()
         }
-        match self
-            .conn
-            .write(answer.bytes(), self.pool.tier.config().request_timeout())
-            .await
-        {
+        match self.conn.write(answer.bytes(), self.pool.tier.config().request_timeout()).await {
             Ok(()) => after,
             Err(_) => After::Close,
         }
@@ -328,10 +314,9 @@ impl Client {
             0x02 if body.len() > NAME_BYTES_MAX => refuse("arbiter: a database's name is too long"),
             0x02 => Plan::send(Shape::Results, Route::Session(Effect::Use(body.to_vec()))),
             0x03 => match self.route(packet, body) {
-                Ok((route, does)) => Plan::Send(Sending {
-                    does,
-                    ..Sending::new(Shape::Results, route)
-                }),
+                Ok((route, does)) => {
+                    Plan::Send(Sending { does, ..Sending::new(Shape::Results, route) })
+                }
                 Err(refusal) => Plan::Answer(refusal),
             },
             0x04 => Plan::send(Shape::Rows, Route::One),
@@ -423,10 +408,7 @@ impl Client {
             0x19 => {
                 self.statements.close(id);
                 let sending = Sending::new(Shape::Nothing, Route::Session(Effect::Close(id)));
-                return Plan::Send(Sending {
-                    statement: Statement::Close(id),
-                    ..sending
-                });
+                return Plan::Send(Sending { statement: Statement::Close(id), ..sending });
             }
             // Forgets such parts, and a cursor: both have pinned.
             0x1a => (Shape::Results, Route::One, None),
@@ -440,11 +422,6 @@ impl Client {
             0x17 => self.statements.does(id),
             _ => Does::Nothing,
         };
-        Plan::Send(Sending {
-            statement,
-            does,
-            instead,
-            ..Sending::new(shape, route)
-        })
+        Plan::Send(Sending { statement, does, instead, ..Sending::new(shape, route) })
     }
 }

@@ -54,13 +54,7 @@ impl Contest {
     /// A contest of at most `servers`, and where they tell.
     pub fn new(servers: usize) -> (Arc<Self>, mpsc::Receiver<Event>) {
         let (events, told) = mpsc::channel(servers.max(1));
-        (
-            Arc::new(Self {
-                answered: AtomicBool::new(false),
-                events,
-            }),
-            told,
-        )
+        (Arc::new(Self { answered: AtomicBool::new(false), events }), told)
     }
 
     /// A contest that is over: nobody waits for an answer (replay, commands without a reply).
@@ -96,11 +90,7 @@ pub struct Ticket {
 impl Ticket {
     /// For one server.
     pub fn new(contest: &Arc<Contest>, link: LinkId) -> Self {
-        Self {
-            contest: Arc::clone(contest),
-            link,
-            told: false,
-        }
+        Self { contest: Arc::clone(contest), link, told: false }
     }
 
     /// True if somebody has won, or nobody can any more.
@@ -119,23 +109,14 @@ impl Ticket {
             return false;
         }
         let link = self.link;
-        self.tell(Event::Won {
-            link,
-            reply,
-            rest,
-            status,
-        });
+        self.tell(Event::Won { link, reply, rest, status });
         true
     }
 
     /// Tells the error reply.
     pub fn fail(&mut self, reply: Bytes, status: Option<u16>) {
         let link = self.link;
-        self.tell(Event::Failed {
-            link,
-            reply,
-            status,
-        });
+        self.tell(Event::Failed { link, reply, status });
     }
 
     /// Nothing to tell: somebody else answered, or there is no answer.

@@ -76,16 +76,13 @@ impl Key {
 impl Default for Key {
     /// The character set of a probe: utf8mb4_general_ci.
     fn default() -> Self {
-        Self {
-            flags: FOUND_ROWS,
-            collation: 45,
-        }
+        Self { flags: FOUND_ROWS, collation: 45 }
     }
 }
 
 /// A client's answer to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientHello {
+pub struct HandshakeResponse {
     /// Kind of server connection that it needs.
     pub key: Key,
     /// Its account.
@@ -128,7 +125,7 @@ pub fn greeting(
 ///
 /// # Errors
 /// The feature that is not supported, for the client.
-pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
+pub fn handshake_response(payload: &[u8]) -> Result<HandshakeResponse, &'static str> {
     const SHORT: &str = "the handshake response is cut short";
     let mut fields = Fields(payload);
     let flags = fields.integer(4).ok_or(SHORT)? as u32;
@@ -142,29 +139,14 @@ pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
         return Err("TLS is not offered by the arbiter; connect without it");
     }
     let user = fields.until_zero().ok_or(SHORT)?.to_vec();
-    let length = if flags & PLUGIN_AUTH_LENENC == 0 {
-        fields.integer(1)
-    } else {
-        fields.lenenc()
-    };
+    let length = if flags & PLUGIN_AUTH_LENENC == 0 { fields.integer(1) } else { fields.lenenc() };
     let length = usize::try_from(length.ok_or(SHORT)?).map_err(|_| SHORT)?;
     let token = fields.bytes(length).ok_or(SHORT)?.to_vec();
     let mut text = |flag| (flags & flag != 0).then(|| fields.until_zero()).flatten();
-    let database = text(CONNECT_WITH_DB)
-        .filter(|name| !name.is_empty())
-        .map(<[u8]>::to_vec);
+    let database = text(CONNECT_WITH_DB).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
     let plugin = text(PLUGIN_AUTH).map(<[u8]>::to_vec);
-    let key = Key {
-        flags: flags & PASSED_ON,
-        collation,
-    };
-    Ok(ClientHello {
-        key,
-        user,
-        token,
-        database,
-        plugin,
-    })
+    let key = Key { flags: flags & PASSED_ON, collation };
+    Ok(HandshakeResponse { key, user, token, database, plugin })
 }
 
 /// Asks a client for a proof by this method.
@@ -210,13 +192,7 @@ pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
     fields.bytes(2 + 2 + 1 + 10)?;
     nonce.extend_from_slice(fields.until_zero()?);
     let plugin = fields.until_zero().unwrap_or(fields.0);
-    Some(ServerGreeting {
-        version,
-        thread,
-        collation,
-        nonce,
-        method: Method::named(plugin),
-    })
+    Some(ServerGreeting { version, thread, collation, nonce, method: Method::named(plugin) })
 }
 
 /// The arbiter's answer to a server's greeting.
@@ -238,11 +214,7 @@ pub struct LogIn<'a> {
 impl LogIn<'_> {
     /// As a packet's payload.
     pub fn payload(&self) -> Vec<u8> {
-        let with_database = if self.database.is_some() {
-            CONNECT_WITH_DB
-        } else {
-            0
-        };
+        let with_database = if self.database.is_some() { CONNECT_WITH_DB } else { 0 };
         let mut payload = Vec::with_capacity(128);
         payload.put_u32_le(ALWAYS | self.key.flags | with_database);
         payload.put_u32_le(self.packet_bytes_max);
@@ -299,10 +271,7 @@ mod tests {
             nonce: Vec::new(),
             method: None,
         };
-        let key = |collation| Key {
-            flags: 0,
-            collation,
-        };
+        let key = |collation| Key { flags: 0, collation };
         assert!(greeting(b"8.0.36").reset_restores(key(255)));
         assert!(!greeting(b"8.0.36").reset_restores(key(45)));
         assert!(greeting(b"5.5.5-10.11.6-MariaDB").reset_restores(key(45)));
@@ -310,10 +279,7 @@ mod tests {
 
     #[test]
     fn a_login_is_read_back_and_every_cut_of_it_refused() {
-        let key = Key {
-            flags: FOUND_ROWS,
-            collation: 33,
-        };
+        let key = Key { flags: FOUND_ROWS, collation: 33 };
         let payload = LogIn {
             key,
             user: b"wiki",
@@ -323,15 +289,15 @@ mod tests {
             packet_bytes_max: 1 << 24,
         }
         .payload();
-        let hello = client_hello(&payload).unwrap();
+        let response = handshake_response(&payload).unwrap();
         assert_eq!(
-            (hello.key, &hello.user[..], hello.token),
+            (response.key, &response.user[..], response.token),
             (key, &b"wiki"[..], vec![1; 20])
         );
-        assert_eq!(hello.database.as_deref(), Some(&b"db"[..]));
-        assert_eq!(hello.plugin.as_deref(), Some(Method::Native.name()));
+        assert_eq!(response.database.as_deref(), Some(&b"db"[..]));
+        assert_eq!(response.plugin.as_deref(), Some(Method::Native.name()));
         for length in 0..32 + 5 + 21 {
-            assert!(client_hello(&payload[..length]).is_err(), "cut to {length}");
+            assert!(handshake_response(&payload[..length]).is_err(), "cut to {length}");
         }
     }
 
@@ -339,7 +305,7 @@ mod tests {
     fn tls_is_refused_in_plain_words() {
         let mut request = vec![0; 32];
         request[..4].copy_from_slice(&(PROTOCOL_41 | SECURE_CONNECTION | SSL).to_le_bytes());
-        assert!(client_hello(&request).unwrap_err().contains("TLS"));
+        assert!(handshake_response(&request).unwrap_err().contains("TLS"));
     }
 
     #[test]

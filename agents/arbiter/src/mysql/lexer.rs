@@ -28,11 +28,7 @@ pub struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     /// Of a statement.
     pub fn new(sql: &'a [u8]) -> Self {
-        Self {
-            rest: sql,
-            executed: false,
-            odd: false,
-        }
+        Self { rest: sql, executed: false, odd: false }
     }
 
     /// True if something was met that this lexer cannot judge: a comment that only some versions

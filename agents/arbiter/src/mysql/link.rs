@@ -97,11 +97,7 @@ impl Link {
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let abandoned = Arc::new(AtomicBool::new(false));
         let server = lease.server;
-        let Start {
-            key,
-            database,
-            news,
-        } = start;
+        let Start { key, database, news } = start;
         let worker = Worker {
             pool,
             id,
@@ -113,12 +109,7 @@ impl Link {
             took_locks: false,
         };
         tokio::spawn(worker.run(key, database));
-        Self {
-            id,
-            server,
-            commands,
-            abandoned,
-        }
+        Self { id, server, commands, abandoned }
     }
 
     /// Queues a command; false when the link is dead or too far behind.
@@ -277,11 +268,7 @@ impl Worker {
             let Some(packet) = conn.numbered(&command.packet, command.statement) else {
                 // It could not prepare it. A closed one is not missed.
                 let is_close = matches!(command.statement, Statement::Close(_));
-                return if is_close {
-                    Ok(())
-                } else {
-                    Err(Loss::Disagrees)
-                };
+                return if is_close { Ok(()) } else { Err(Loss::Disagrees) };
             };
             command.packet = packet;
             if let Statement::Close(id) = command.statement {
@@ -290,28 +277,16 @@ impl Worker {
         }
         let flight = self.pool.tier.sent(self.server);
         let limit = self.pool.tier.config().request_timeout();
-        if conn
-            .conn
-            .write(command.packet.bytes(), limit)
-            .await
-            .is_err()
-        {
+        if conn.conn.write(command.packet.bytes(), limit).await.is_err() {
             return lost(&command, &flight);
         }
         let Some(follow) = Follow::new(command.shape) else {
             command.ticket.done();
             return Ok(());
         };
-        Reading {
-            worker: self,
-            limit,
-            flight,
-            follow,
-            kept: BytesMut::new(),
-            command,
-        }
-        .run(conn)
-        .await
+        Reading { worker: self, limit, flight, follow, kept: BytesMut::new(), command }
+            .run(conn)
+            .await
     }
 }
 
@@ -429,11 +404,8 @@ impl Reading<'_> {
     }
 
     fn error(&mut self, reply: bytes::Bytes, error: SqlError) -> Result<(), Loss> {
-        let spent = if error.is_of_the_server() {
-            self.flight.bad()
-        } else {
-            self.flight.neutral()
-        };
+        let spent =
+            if error.is_of_the_server() { self.flight.bad() } else { self.flight.neutral() };
         if !self.command.ticket.is_answered() {
             self.command.ticket.fail(reply, self.follow.status());
             return Ok(());

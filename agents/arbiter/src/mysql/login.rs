@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::handshake::{client_hello, greeting, switch_to, ClientHello, ServerGreeting};
+use super::handshake::{
+    greeting, handshake_response, switch_to, HandshakeResponse, ServerGreeting,
+};
 use super::packet::{self, Message, Packet};
 use super::server_pool::ServerPool;
 use crate::conn::Conn;
@@ -19,7 +21,7 @@ const LOGIN_BYTES_MAX: usize = 64 * 1024;
 /// A client that proved its password, and the sequence number of the packet that it waits for.
 pub struct Login {
     /// Its answer to the greeting.
-    pub hello: ClientHello,
+    pub response: HandshakeResponse,
     /// Of the OK or ERR that ends the connection phase.
     pub sequence: u8,
 }
@@ -27,10 +29,7 @@ pub struct Login {
 /// Logs a client in; none where it went away or was refused (it has been told).
 pub async fn log_in(pool: &ServerPool, client: &mut Conn) -> Option<Login> {
     let like = pool.greeting().await;
-    timeout(LOGIN_TIME_MAX, prove(pool, client, &like))
-        .await
-        .ok()
-        .flatten()
+    timeout(LOGIN_TIME_MAX, prove(pool, client, &like)).await.ok().flatten()
 }
 
 async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> Option<Login> {
@@ -40,41 +39,37 @@ async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> O
     say(client, 0, &greeting).await?;
     let answer = read(client).await?;
     let mut sequence = answer.sequence().wrapping_add(1);
-    let mut hello = match client_hello(answer.payload()) {
-        Ok(hello) => hello,
+    let mut response = match handshake_response(answer.payload()) {
+        Ok(response) => response,
         Err(reason) => {
             let text = format!("arbiter: {reason}");
             refuse(client, packet::error(sequence, 1043, "08S01", &text)).await;
             return None;
         }
     };
-    let method = match hello.plugin.as_deref() {
+    let method = match response.plugin.as_deref() {
         // Older than plugins.
         None => Method::Native,
         Some(plugin) => Method::named(plugin).unwrap_or(account.auth_plugin),
     };
     let is_answer_to_greeting =
-        hello.plugin.as_deref() == Some(account.auth_plugin.name()) || hello.plugin.is_none();
+        response.plugin.as_deref() == Some(account.auth_plugin.name()) || response.plugin.is_none();
     if !is_answer_to_greeting {
         // A client that prefers another method than the greeting's makes its proof when asked.
         say(client, sequence, &switch_to(method, &nonce)).await?;
         let answer = read(client).await?;
-        hello.token = answer.payload().to_vec();
+        response.token = answer.payload().to_vec();
         sequence = answer.sequence().wrapping_add(1);
     }
     let expected = method.token(account.password.as_bytes(), &nonce);
     // libmysql and others send a single zero byte for no password when asked to switch.
-    let given: &[u8] = if hello.token == [0] {
-        &[]
-    } else {
-        &hello.token
-    };
+    let given: &[u8] = if response.token == [0] { &[] } else { &response.token };
     // Both are always compared, so that the time does not tell which was wrong.
-    let user_fits = is_equal(account.user.as_bytes(), &hello.user);
+    let user_fits = is_equal(account.user.as_bytes(), &response.user);
     if !(is_equal(&expected, given) & user_fits) {
         let text = format!(
             "Access denied for user '{}'@'{}' (using password: {})",
-            String::from_utf8_lossy(&hello.user),
+            String::from_utf8_lossy(&response.user),
             client.peer(),
             if given.is_empty() { "NO" } else { "YES" },
         );
@@ -85,7 +80,7 @@ async fn prove(pool: &ServerPool, client: &mut Conn, like: &ServerGreeting) -> O
         say(client, sequence, &FAST_PATH_TAKEN).await?;
         sequence = sequence.wrapping_add(1);
     }
-    Some(Login { hello, sequence })
+    Some(Login { response, sequence })
 }
 
 async fn read(client: &mut Conn) -> Option<Packet> {

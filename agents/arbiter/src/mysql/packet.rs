@@ -211,12 +211,7 @@ impl<'a> Fields<'a> {
     /// A little-endian integer of `length` bytes, at most 8.
     pub fn integer(&mut self, length: usize) -> Option<u64> {
         let bytes = self.bytes(length)?;
-        Some(
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |value, &byte| value << 8 | u64::from(byte)),
-        )
+        Some(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
     /// A length-encoded integer.

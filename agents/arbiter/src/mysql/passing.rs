@@ -75,12 +75,7 @@ impl Passing<'_> {
             return Err(self.lost(Outcome::Gone));
         }
         let Some(mut follow) = Follow::new(shape) else {
-            return Ok(Reply {
-                end: End::Good,
-                follow: None,
-                prepared: None,
-                bytes: 0,
-            });
+            return Ok(Reply { end: End::Good, follow: None, prepared: None, bytes: 0 });
         };
         let (mut whole, mut otherwise) = (0, Outcome::Gone);
         let mut prepared = None;
@@ -98,12 +93,7 @@ impl Passing<'_> {
                     Some(End::Broken) => return Err(self.lost(otherwise)),
                     Some(end) => {
                         self.observe(&end);
-                        return Ok(Reply {
-                            end,
-                            follow: Some(follow),
-                            prepared,
-                            bytes: whole,
-                        });
+                        return Ok(Reply { end, follow: Some(follow), prepared, bytes: whole });
                     }
                 }
             }
@@ -111,10 +101,7 @@ impl Passing<'_> {
                 let passed = pass(server, whole, client, self.limit).await;
                 (whole, otherwise) = (0, Outcome::Cut);
                 if passed.is_err() {
-                    return Err(Stopped {
-                        outcome: Outcome::Cut,
-                        unfinished: Some(follow),
-                    });
+                    return Err(Stopped { outcome: Outcome::Cut, unfinished: Some(follow) });
                 }
                 // A large reply may take its time, as long as it goes on.
                 self.deadline = Instant::now() + self.limit;
@@ -134,20 +121,14 @@ impl Passing<'_> {
                 Some(_) => return Err(self.lost(otherwise)),
             };
             server.buffer.advance(whole);
-            return Err(Stopped {
-                outcome,
-                unfinished: Some(follow),
-            });
+            return Err(Stopped { outcome, unfinished: Some(follow) });
         }
     }
 
     /// The server will not go on with it.
     fn lost(&self, outcome: Outcome) -> Stopped {
         self.flight.bad();
-        Stopped {
-            outcome,
-            unfinished: None,
-        }
+        Stopped { outcome, unfinished: None }
     }
 
     /// Tells the policy.

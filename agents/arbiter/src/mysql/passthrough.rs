@@ -148,10 +148,7 @@ impl Passthrough {
         let gives_back = !self.pool.tier.holds_connections();
         match &mut self.server {
             Some(reached) if gives_back && reached.lease.is_some() => {
-                if timeout(silence_max, reached.conn.conn.spoken())
-                    .await
-                    .is_err()
-                {
+                if timeout(silence_max, reached.conn.conn.spoken()).await.is_err() {
                     reached.lease = None;
                     return;
                 }
@@ -165,13 +162,7 @@ impl Passthrough {
     /// The session is over: the connection is reset and kept for another client. A token that it has
     /// returns when its transaction is undone.
     pub async fn close(self) {
-        if let Some(Reached {
-            server,
-            conn,
-            lease,
-            ..
-        }) = self.server
-        {
+        if let Some(Reached { server, conn, lease, .. }) = self.server {
             self.pool.give_back(server, conn).await;
             drop(lease);
         }
@@ -236,12 +227,7 @@ impl Passthrough {
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
-        let Asked {
-            packet: command,
-            shape,
-            route,
-            statement,
-        } = asked;
+        let Asked { packet: command, shape, route, statement } = asked;
         self.was_good = false;
         match self.needs(shape, route) {
             Ok(None) => {}
@@ -383,9 +369,7 @@ impl Passthrough {
         }
         let Some(reached) = &self.server else {
             let may_move = self.replay.is_possible() && !self.wrote_within;
-            return may_move
-                .then_some(Some(Needed::Server))
-                .ok_or(Outcome::Gone);
+            return may_move.then_some(Some(Needed::Server)).ok_or(Outcome::Gone);
         };
         let (server, has_locks) = (reached.server, self.has_locks(reached));
         // Without a reply nothing says when the server is done, nor could an error be told.
@@ -466,9 +450,7 @@ impl Passthrough {
                 continue;
             }
             let mut leases = leases.map_err(|refused| {
-                refusal
-                    .take()
-                    .map_or(NotOpen::Policy(refused), NotOpen::Refused)
+                refusal.take().map_or(NotOpen::Policy(refused), NotOpen::Refused)
             })?;
             let lease = timeout_at(deadline, leases.next()).await;
             let Some(lease) = lease.map_err(|_| NotOpen::TimedOut)? else {
@@ -488,11 +470,7 @@ impl Passthrough {
             let opening = self.pool.open(server, self.key, database, insists_until);
             let was_late = match opening.await {
                 Ok(conn) => {
-                    let mut reached = Reached {
-                        server,
-                        conn,
-                        lease: Some(lease),
-                    };
+                    let mut reached = Reached { server, conn, lease: Some(lease) };
                     let limit = self.pool.tier.config().request_timeout();
                     let entries = self.replay.entries();
                     match repeat_all(&mut reached.conn, entries, deadline, limit).await {

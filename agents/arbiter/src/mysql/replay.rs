@@ -107,10 +107,7 @@ impl Replay {
 
     /// The settings, for another server of the same session; none where they cannot be repeated.
     pub fn settings(&self) -> Option<Self> {
-        let settings = Self {
-            transaction: Vec::new(),
-            ..self.clone()
-        };
+        let settings = Self { transaction: Vec::new(), ..self.clone() };
         (!self.unrepeatable).then_some(settings)
     }
 
@@ -165,10 +162,7 @@ mod tests {
     }
 
     fn texts(replay: &Replay) -> Vec<&[u8]> {
-        replay
-            .entries()
-            .map(|entry| entry.packet.payload())
-            .collect()
+        replay.entries().map(|entry| entry.packet.payload()).collect()
     }
 
     #[test]
@@ -183,11 +177,7 @@ mod tests {
         record(&mut replay, &Effect::Use(b"d".to_vec()), "USE d");
         record(&mut replay, &Effect::Reset, "");
         assert_eq!(replay.entries().count(), 0);
-        assert_eq!(
-            replay.database.as_deref(),
-            Some(&b"d"[..]),
-            "a reset keeps the database"
-        );
+        assert_eq!(replay.database.as_deref(), Some(&b"d"[..]), "a reset keeps the database");
     }
 
     #[test]
@@ -223,11 +213,7 @@ mod tests {
     #[test]
     fn a_reset_makes_joining_possible_again_but_for_what_it_does_not_undo() {
         let mut replay = Replay::default();
-        record(
-            &mut replay,
-            &Effect::Unrepeatable,
-            "SET TRANSACTION READ ONLY",
-        );
+        record(&mut replay, &Effect::Unrepeatable, "SET TRANSACTION READ ONLY");
         record(&mut replay, &Effect::Reset, "");
         assert!(replay.is_possible());
         record(&mut replay, &Effect::Sticky, "");
@@ -238,11 +224,7 @@ mod tests {
     #[test]
     fn too_much_state_or_one_that_cannot_be_repeated_ends_joining() {
         let mut replay = Replay::default();
-        record(
-            &mut replay,
-            &Effect::Unrepeatable,
-            "SET TRANSACTION READ ONLY",
-        );
+        record(&mut replay, &Effect::Unrepeatable, "SET TRANSACTION READ ONLY");
         assert!(!replay.is_possible());
         let mut replay = Replay::default();
         for _ in 0..ENTRIES_MAX {

@@ -92,10 +92,9 @@ impl Replicated {
         };
         match timeout_at(deadline, held.first_ready()).await {
             Ok(Ok(())) => Ok(held),
-            Ok(Err(refused)) => Err(held
-                .refusal
-                .take()
-                .map_or(NotOpen::Policy(refused), NotOpen::Refused)),
+            Ok(Err(refused)) => {
+                Err(held.refusal.take().map_or(NotOpen::Policy(refused), NotOpen::Refused))
+            }
             Err(_) => Err(NotOpen::TimedOut),
         }
     }
@@ -122,12 +121,7 @@ impl Replicated {
 
     /// Serves one command.
     pub async fn serve(&mut self, asked: Asked<'_>, deadline: Instant) -> Verdict {
-        let Asked {
-            packet,
-            shape,
-            route,
-            ..
-        } = asked;
+        let Asked { packet, shape, route, .. } = asked;
         while let Ok(news) = self.news.try_recv() {
             self.hear(news);
         }
@@ -182,8 +176,7 @@ impl Replicated {
         };
         let targets = self.targets(task);
         let mut running = targets.len();
-        self.links
-            .retain(|link| !targets.contains(&link.id) || link.send(command(link.id)));
+        self.links.retain(|link| !targets.contains(&link.id) || link.send(command(link.id)));
         if shape == Shape::Nothing {
             return (Verdict::Nothing, true);
         }
@@ -395,11 +388,7 @@ impl Replicated {
 
     /// A token came (none: all have come). The new link's number.
     fn join(&mut self, lease: Option<Lease>) -> Option<LinkId> {
-        if self
-            .leases
-            .as_ref()
-            .is_some_and(|leases| leases.to_come() == 0)
-        {
+        if self.leases.as_ref().is_some_and(|leases| leases.to_come() == 0) {
             self.leases = None;
         }
         let lease = lease.filter(|_| self.replay.is_possible())?;
@@ -408,11 +397,8 @@ impl Replicated {
         }
         let id = self.next_link;
         self.next_link += 1;
-        let start = Start {
-            key: self.key,
-            database: self.database.clone(),
-            news: self.tell_news.clone(),
-        };
+        let start =
+            Start { key: self.key, database: self.database.clone(), news: self.tell_news.clone() };
         let link = Link::start(Arc::clone(&self.pool), id, lease, start);
         for entry in self.replay.entries() {
             let ticket = Ticket::new(&Contest::decided(), id);

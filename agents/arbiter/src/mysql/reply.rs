@@ -61,7 +61,6 @@ impl SqlError {
 }
 
 /// Numbers of errors of the server's making; those of the network and of going down have the state 08.
-#[rustfmt::skip]
 const SERVER_ERRORS: [u16; 23] = [
     1016, // ER_CANT_OPEN_FILE
     1021, // ER_DISK_FULL
@@ -119,11 +118,7 @@ impl Follow {
             Shape::Rows => State::Rows,
             Shape::Prepared => State::Prepared,
         };
-        Some(Self {
-            state,
-            continued: false,
-            status: None,
-        })
+        Some(Self { state, continued: false, status: None })
     }
 
     /// The session's status at the server now; none where the reply does not say.
@@ -231,13 +226,8 @@ fn error(payload: &[u8]) -> End {
     let mut fields = Fields(payload);
     let code = fields.bytes(1).and(fields.integer(2)).unwrap_or(0);
     let state = fields.bytes(1).filter(|marker| *marker == b"#");
-    let state = state
-        .and(fields.bytes(5))
-        .and_then(|state| state.try_into().ok());
-    End::Error(SqlError {
-        code: code as u16,
-        state: state.unwrap_or(*b"HY000"),
-    })
+    let state = state.and(fields.bytes(5)).and_then(|state| state.try_into().ok());
+    End::Error(SqlError { code: code as u16, state: state.unwrap_or(*b"HY000") })
 }
 
 /// True if a transaction is open where the status is this.
@@ -269,10 +259,7 @@ mod tests {
     #[test]
     fn results_end_with_ok_err_or_the_last_eof() {
         assert_eq!(last(Shape::Results, &[OK]), Some(End::Good));
-        let error = End::Error(SqlError {
-            code: 1064,
-            state: *b"42000",
-        });
+        let error = End::Error(SqlError { code: 1064, state: *b"42000" });
         assert_eq!(last(Shape::Results, &[ERROR]), Some(error.clone()));
         let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", b"\x00", EOF];
         assert_eq!(last(Shape::Results, &rows), Some(End::Good));
@@ -300,13 +287,9 @@ mod tests {
         ] {
             assert!(!is_server_s(code, state), "{code}");
         }
-        for (code, state) in [
-            (28, b"HY000"),
-            (1021, b"HY000"),
-            (1053, b"08S01"),
-            (1040, b"08004"),
-            (1815, b"HY000"),
-        ] {
+        for (code, state) in
+            [(28, b"HY000"), (1021, b"HY000"), (1053, b"08S01"), (1040, b"08004"), (1815, b"HY000")]
+        {
             assert!(is_server_s(code, state), "{code}");
         }
     }

@@ -151,14 +151,7 @@ impl ServerPool {
     /// True if the server lets us log in; the connection is kept.
     pub async fn probe(&self, server: ServerId) -> bool {
         let database = Some(self.account.database.clone()).filter(|name| !name.is_empty());
-        match self
-            .connect(
-                server,
-                Key::default(),
-                database.as_ref().map(String::as_bytes),
-            )
-            .await
-        {
+        match self.connect(server, Key::default(), database.as_ref().map(String::as_bytes)).await {
             Ok(conn) => {
                 self.put(server, conn);
                 true
@@ -252,10 +245,7 @@ impl ServerPool {
             // The oldest goes, so that kinds that nobody uses any more do not fill the pool.
             idle.remove(0);
         }
-        idle.push(Idle {
-            conn,
-            since: Instant::now(),
-        });
+        idle.push(Idle { conn, since: Instant::now() });
     }
 
     async fn connect(
@@ -428,9 +418,7 @@ impl ServerConn {
 
     /// A command whose reply is OK or ERR.
     async fn command(&mut self, payload: &[u8]) -> Result<(), OpenError> {
-        self.conn
-            .write(Packet::new(0, payload).bytes(), Duration::from_secs(1))
-            .await?;
+        self.conn.write(Packet::new(0, payload).bytes(), Duration::from_secs(1)).await?;
         let reply = next(&mut self.conn).await?;
         match reply.payload().first() {
             Some(0) => Ok(()),
@@ -460,12 +448,7 @@ fn with_state(error: &Packet) -> Packet {
     match error.payload() {
         [0xff, low, high, text @ ..] if text.first() != Some(&b'#') => {
             let code = u16::from_le_bytes([*low, *high]);
-            packet::error(
-                error.sequence(),
-                code,
-                "08004",
-                &String::from_utf8_lossy(text),
-            )
+            packet::error(error.sequence(), code, "08004", &String::from_utf8_lossy(text))
         }
         _ => error.clone(),
     }

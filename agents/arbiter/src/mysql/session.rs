@@ -318,10 +318,7 @@ impl Session {
             Readers::Many(held) => held.replay().settings(),
         };
         let replay = replay.ok_or(NotOpen::TooMuchState)?;
-        let start = Beginning {
-            stamp: None,
-            ..self.start.clone()
-        };
+        let start = Beginning { stamp: None, ..self.start.clone() };
         let pool = Arc::clone(&self.pool);
         let writer = Passthrough::open_at_primary(pool, start, replay).await?;
         Ok(Box::new(writer))
@@ -340,7 +337,6 @@ impl Session {
     }
 
     fn count_pinned(&mut self) {
-        self.pinned
-            .get_or_insert_with(|| Pinned::new(&self.pool.tier));
+        self.pinned.get_or_insert_with(|| Pinned::new(&self.pool.tier));
     }
 }

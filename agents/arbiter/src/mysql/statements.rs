@@ -110,12 +110,7 @@ impl Statements {
                 Some((route, None))
             }
             Some(0) if !prepared.types.is_empty() => {
-                let parts = [
-                    &payload[..said],
-                    &[1],
-                    &prepared.types,
-                    &payload[said + 1..],
-                ];
+                let parts = [&payload[..said], &[1], &prepared.types, &payload[said + 1..]];
                 let whole = parts.concat();
                 let fits = whole.len() < PAYLOAD_MAX;
                 fits.then(|| (route, Some(Packet::new(0, &whole))))
@@ -164,9 +159,7 @@ mod tests {
     fn a_session_statement_is_executed_as_its_text() {
         let mut statements = Statements::default();
         let route = Route::Session(Effect::End);
-        let id = statements
-            .add(route.clone(), Does::Nothing, b"COMMIT")
-            .unwrap();
+        let id = statements.add(route.clone(), Does::Nothing, b"COMMIT").unwrap();
         let text = Packet::new(0, b"\x03COMMIT");
         let sent = statements.execute(id, &execute(id, None, b""));
         assert_eq!(sent, Some((route, Some(text))));

@@ -224,11 +224,7 @@ fn client<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
         (Some(word), Some(_), Some(_)) if word.eq_ignore_ascii_case(b"SETINFO") => Class::Note,
         (Some(word), None, None) if word.eq_ignore_ascii_case(b"ID") => Class::Id,
         (Some(word), None, None) if word.eq_ignore_ascii_case(b"GETNAME") => Class::OwnName,
-        (Some(word), _, _)
-            if !OF_CLIENT
-                .iter()
-                .any(|known| word.eq_ignore_ascii_case(known)) =>
-        {
+        (Some(word), _, _) if !OF_CLIENT.iter().any(|known| word.eq_ignore_ascii_case(known)) => {
             Class::NoSubcommand
         }
         _ => Class::Pin,
@@ -374,10 +370,7 @@ mod tests {
             ("CLIENT LIST", Class::Ask),
             ("CLIENT INFO", Class::Pin),
             ("CLIENT TRACKING ON", Class::Pin),
-            (
-                "CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type none",
-                Class::NoSubcommand,
-            ),
+            ("CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type none", Class::NoSubcommand),
             ("client capa redirect", Class::NoSubcommand),
             ("CLIENT", Class::Pin),
             ("CONFIG GET save", Class::Ask),

@@ -48,11 +48,7 @@ struct Run {
     commands: u32,
 }
 
-const NO_RUN: Run = Run {
-    class: Class::Read,
-    bytes: 0,
-    commands: 0,
-};
+const NO_RUN: Run = Run { class: Class::Read, bytes: 0, commands: 0 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
@@ -118,10 +114,7 @@ impl Client {
         if class != self.run.class || self.run.commands >= BATCH_MAX {
             self.end_run().await?;
         }
-        if matches!(
-            class,
-            Class::Read | Class::Loose | Class::Write | Class::Ask
-        ) {
+        if matches!(class, Class::Read | Class::Loose | Class::Write | Class::Ask) {
             self.run.class = class;
             self.run.bytes += length;
             self.run.commands += 1;
@@ -290,9 +283,7 @@ impl Client {
                     _ => "",
                 };
                 let error = format!("-ERR arbiter: {failure}{fate}\r\n");
-                self.wire
-                    .slot
-                    .say(error.repeat(commands as usize).as_bytes());
+                self.wire.slot.say(error.repeat(commands as usize).as_bytes());
             }
         }
     }

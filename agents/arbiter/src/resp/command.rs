@@ -108,19 +108,15 @@ fn inline(bytes: &[u8]) -> Result<Option<Found>, Refused> {
     }
     let plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\'');
     if !line.iter().all(plain) {
-        return Err(Refused(
-            "quotes and control characters in an inline request",
-        ));
+        return Err(Refused("quotes and control characters in an inline request"));
     }
     Ok(Some(Found::Inline(end + 2)))
 }
 
 /// An inline command as one with lengths.
 pub fn with_lengths(line: &[u8]) -> Vec<u8> {
-    let words = || {
-        line.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'))
-            .filter(|word| !word.is_empty())
-    };
+    let words =
+        || line.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).filter(|word| !word.is_empty());
     let mut out = format!("*{}\r\n", words().count()).into_bytes();
     for word in words() {
         out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -133,9 +129,7 @@ pub fn with_lengths(line: &[u8]) -> Vec<u8> {
 /// The arguments of a command that [`Commands`] found ([`Found::Lengths`]).
 pub fn arguments(command: &[u8]) -> Arguments<'_> {
     let start = command.iter().position(|&byte| byte == b'\n');
-    Arguments {
-        rest: start.map_or(&[], |start| &command[start + 1..]),
-    }
+    Arguments { rest: start.map_or(&[], |start| &command[start + 1..]) }
 }
 
 /// See [`arguments`].
@@ -195,10 +189,7 @@ mod tests {
         assert_eq!(found(b"PING\r\n"), Ok(Some(Found::Inline(6))));
         assert_eq!(found(b"\r\n"), Ok(Some(Found::Nothing(2))));
         assert_eq!(found(b"*0\r\n"), Ok(Some(Found::Nothing(4))));
-        assert_eq!(
-            with_lengths(b"GET  key\r\n"),
-            b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"
-        );
+        assert_eq!(with_lengths(b"GET  key\r\n"), b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
     }
 
     #[test]
@@ -217,11 +208,7 @@ mod tests {
             b"GET \"a b\"\r\n",
             b"\x16\x03\x01\x02\r\n",
         ] {
-            assert!(
-                found(bytes).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
+            assert!(found(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert!(found(&vec![b'a'; INLINE_MAX + 2]).is_err());
         assert!(found(&[b"*".to_vec(), vec![b'1'; 64]].concat()).is_err());

@@ -90,10 +90,7 @@ impl Own {
 
     fn keep(&self, place: Place, kept: Kept) {
         let mut keeping = lock(&self.0);
-        keeping.entry = Some(Entry {
-            place,
-            kept: Some(kept),
-        });
+        keeping.entry = Some(Entry { place, kept: Some(kept) });
         if std::mem::replace(&mut keeping.is_watched, true) {
             return;
         }
@@ -153,9 +150,7 @@ pub async fn serve(
     let Ok(mut server) = reached else {
         counters.failed.inc();
         // The client may be gone; there is nobody else to tell.
-        let _ = client
-            .write(b"-ERR arbiter: the primary could not be reached\r\n", limit)
-            .await;
+        let _ = client.write(b"-ERR arbiter: the primary could not be reached\r\n", limit).await;
         return After::Linger;
     };
     counters.answered.inc();
@@ -198,11 +193,7 @@ pub async fn serve(
         return After::Gone;
     }
     *manners = idle.into_manners();
-    let kept = Kept {
-        stream: server,
-        manners: manners.clone(),
-        since: Instant::now(),
-    };
+    let kept = Kept { stream: server, manners: manners.clone(), since: Instant::now() };
     own.keep(place, kept);
     After::Freed
 }

@@ -44,11 +44,7 @@ pub struct Place {
 impl DedicatedQuota {
     /// `most` places, of which the clients of one address may have `most_of_address`.
     pub fn new(most: usize, most_of_address: usize) -> Arc<Self> {
-        Arc::new(Self {
-            most,
-            most_of_address,
-            taken: Mutex::default(),
-        })
+        Arc::new(Self { most, most_of_address, taken: Mutex::default() })
     }
 
     /// A place for a client of this address; without one (its connection is lost) only the total
@@ -98,10 +94,7 @@ mod tests {
     #[test]
     fn an_address_leaves_places_to_others_and_all_come_back() {
         let quota = DedicatedQuota::new(3, 2);
-        let mut held = vec![
-            quota.take(address(1)).unwrap(),
-            quota.take(address(1)).unwrap(),
-        ];
+        let mut held = vec![quota.take(address(1)).unwrap(), quota.take(address(1)).unwrap()];
         assert_eq!(quota.take(address(1)).unwrap_err(), Full::ForAddress);
         held.push(quota.take(address(2)).unwrap());
         assert_eq!(quota.take(address(2)).unwrap_err(), Full::ForAll);

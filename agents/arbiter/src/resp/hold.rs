@@ -88,9 +88,7 @@ pub fn effect(command: &[u8]) -> Effect {
     match classify(command) {
         Class::Hello => hello(words),
         Class::Stay => Effect::Select(true),
-        Class::Name => words
-            .nth(1)
-            .map_or(Effect::Nothing, |name| Effect::Name(name.to_vec())),
+        Class::Name => words.nth(1).map_or(Effect::Nothing, |name| Effect::Name(name.to_vec())),
         Class::Pin => match name {
             _ if is("MULTI") => Effect::Begin,
             _ if is("EXEC") => Effect::Exec,
@@ -101,11 +99,7 @@ pub fn effect(command: &[u8]) -> Effect {
             _ if is("RESET") => Effect::Reset,
             _ if is("HELLO") => hello(words),
             _ if is("CLIENT") => match words.next() {
-                Some(word)
-                    if ASKS_OF_CLIENT
-                        .iter()
-                        .any(|ask| word.eq_ignore_ascii_case(ask)) =>
-                {
+                Some(word) if ASKS_OF_CLIENT.iter().any(|ask| word.eq_ignore_ascii_case(ask)) => {
                     Effect::Nothing
                 }
                 _ => Effect::Lasting,
@@ -148,10 +142,7 @@ pub struct Hold {
 impl Hold {
     /// Of a client that begins so.
     pub fn new(manners: Manners) -> Self {
-        Self {
-            manners,
-            ..Self::default()
-        }
+        Self { manners, ..Self::default() }
     }
 
     /// True if something is left that only this connection has.
@@ -258,10 +249,7 @@ mod tests {
         let both = manners(&[("HELLO 3 SETNAME me", "%7")]);
         assert_eq!((both.resp3, both.name.as_deref()), (true, Some(&b"me"[..])));
         let refused = manners(&[("HELLO 9", "-NOPROTO unsupp"), ("CLIENT SETNAME x", "+OK")]);
-        assert_eq!(
-            (refused.resp3, refused.name.as_deref()),
-            (false, Some(&b"x"[..]))
-        );
+        assert_eq!((refused.resp3, refused.name.as_deref()), (false, Some(&b"x"[..])));
         let new = manners(&[("HELLO 3 SETNAME me", "%7"), ("RESET", "+RESET")]);
         assert_eq!((new.resp3, new.name), (false, None));
     }

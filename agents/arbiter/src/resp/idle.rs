@@ -54,11 +54,7 @@ impl Idle {
             is_uncounted: false,
             replies: Replies::default(),
         };
-        Self {
-            limit,
-            state: Mutex::new(state),
-            freed: Notify::new(),
-        }
+        Self { limit, state: Mutex::new(state), freed: Notify::new() }
     }
 
     /// How long it may last.
@@ -76,11 +72,7 @@ impl Idle {
         let mut words = arguments(command);
         let name = words.next().unwrap_or_default();
         let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-        let mut silences = || {
-            words
-                .next()
-                .is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
-        };
+        let mut silences = || words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"));
         let mut state = lock(&self.state);
         state.is_uncounted |= is(b"MONITOR") || subscribes(name) || is(b"CLIENT") && silences();
         state.is_uncounted |= state.due.len() >= DUE_MAX;
@@ -104,9 +96,7 @@ impl Idle {
                 break;
             };
             let missing = START - state.start.len();
-            state
-                .start
-                .extend_from_slice(&said[..followed.used.min(missing)]);
+            state.start.extend_from_slice(&said[..followed.used.min(missing)]);
             said.advance(followed.used);
             match followed.reply {
                 Some(Kind::Push) => state.start.clear(),
@@ -198,10 +188,7 @@ mod tests {
             (&[][..], ""),
             (&["GET a"], "$-1\r\n"),
             (&["GET a", "GET b"], "$1\r\nx\r\n$1\r\ny\r\n"),
-            (
-                &["MULTI", "GET a", "EXEC"],
-                "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n",
-            ),
+            (&["MULTI", "GET a", "EXEC"], "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n"),
             (&["MULTI", "discard"], "+OK\r\n+OK\r\n"),
             (&["MULTI", "RESET"], "+OK\r\n+RESET\r\n"),
             (&["GET a"], ">2\r\n+invalidate\r\n*1\r\n+a\r\n_\r\n"),

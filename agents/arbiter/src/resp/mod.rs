@@ -115,18 +115,14 @@ pub async fn probe(front: &Front, server: ServerId) -> bool {
     let asked = async {
         let stream = front.tier.dial(server).await;
         let mut conn = Conn::new(stream.ok()?);
-        conn.write(b"PING\r\n", config.connect_timeout())
-            .await
-            .ok()?;
+        conn.write(b"PING\r\n", config.connect_timeout()).await.ok()?;
         while !conn.buffer.contains(&b'\n') {
             if conn.fill().await.ok()? == 0 || conn.buffer.len() > reply::LINE_MAX {
                 return None;
             }
         }
         let here = [&b"+PONG"[..], b"-NOAUTH", b"-NOPERM"];
-        here.iter()
-            .any(|start| conn.buffer.starts_with(start))
-            .then_some(())
+        here.iter().any(|start| conn.buffer.starts_with(start)).then_some(())
     };
     let limit = config.connect_timeout() + Duration::from_millis(250);
     matches!(timeout(limit, asked).await, Ok(Some(())))

@@ -70,11 +70,8 @@ impl Rounds {
     pub fn lacking(&self, round: u64, lacking: &mut Vec<ServerId>) {
         lacking.clear();
         let replicas = self.has.iter().enumerate().skip(PRIMARY + 1);
-        lacking.extend(
-            replicas
-                .filter(|(_, has)| has.load(SeqCst) < round)
-                .map(|(server, _)| server),
-        );
+        lacking
+            .extend(replicas.filter(|(_, has)| has.load(SeqCst) < round).map(|(server, _)| server));
     }
 
     fn add(&self, round: u64, history: String, offset: u64) {
@@ -86,11 +83,7 @@ impl Rounds {
                 keeps
             });
         }
-        offsets.push_back(Offset {
-            round,
-            history,
-            offset,
-        });
+        offsets.push_back(Offset { round, history, offset });
         drop(offsets);
         self.known.send_replace(round);
     }
@@ -120,10 +113,7 @@ async fn begin_rounds(tier: Arc<Tier>, rounds: Arc<Rounds>) {
         let mut pause = PAUSE;
         loop {
             let told = asked.ask(&tier).await;
-            if let Some(Told {
-                history, offset, ..
-            }) = told.filter(|it| it.is_primary)
-            {
+            if let Some(Told { history, offset, .. }) = told.filter(|it| it.is_primary) {
                 rounds.add(round, history, offset);
                 break;
             }
@@ -266,9 +256,7 @@ mod tests {
         }
         assert!(lock(&rounds.offsets).len() <= ROUNDS_MAX);
         assert_eq!(rounds.within("a", 10_000), Some(10_000));
-        assert!(rounds
-            .within("a", 5_000)
-            .is_some_and(|round| round <= 5_000));
+        assert!(rounds.within("a", 5_000).is_some_and(|round| round <= 5_000));
     }
 
     #[test]
@@ -277,10 +265,7 @@ mod tests {
                   slave_read_repl_offset:9\r\nslave_repl_offset:7\r\nmaster_replid:ab\r\n\
                   master_repl_offset:9\r\n";
         let told = Told::read(up).unwrap();
-        assert_eq!(
-            (told.is_primary, &told.history[..], told.offset),
-            (false, "ab", 7)
-        );
+        assert_eq!((told.is_primary, &told.history[..], told.offset), (false, "ab", 7));
         assert!(Told::read(&up.replace("status:up", "status:down")).is_none());
         let primary = Told::read(&up.replace("role:slave", "role:master")).unwrap();
         assert_eq!((primary.is_primary, primary.offset), (true, 9));

@@ -12,15 +12,8 @@ const ELEMENTS_MAX: u64 = 1 << 32;
 
 /// First words of the errors of the server's making: another replica may do better. Others begin
 /// alike and are the command's (`BUSYGROUP`, `BUSYKEY`).
-const SERVER_ERRORS: [&[u8]; 7] = [
-    b"LOADING",
-    b"MASTERDOWN",
-    b"BUSY",
-    b"CLUSTERDOWN",
-    b"TRYAGAIN",
-    b"OOM",
-    b"MISCONF",
-];
+const SERVER_ERRORS: [&[u8]; 7] =
+    [b"LOADING", b"MASTERDOWN", b"BUSY", b"CLUSTERDOWN", b"TRYAGAIN", b"OOM", b"MISCONF"];
 
 /// Follows replies, one after the other.
 #[derive(Debug, Default)]
@@ -65,10 +58,7 @@ impl Dialect for Replies {
                 used += end + 2;
             }
             if self.elements == 0 {
-                return Ok(Followed {
-                    used,
-                    reply: Some(self.end()),
-                });
+                return Ok(Followed { used, reply: Some(self.end()) });
             }
         }
     }
@@ -114,11 +104,7 @@ impl Replies {
 
     fn aggregate(&mut self, sign: u8, rest: &[u8], is_first: bool) -> Result<(), Broken> {
         let count = length(rest, ELEMENTS_MAX)?.unwrap_or(0);
-        let members = if matches!(sign, b'%' | b'|') {
-            2 * count
-        } else {
-            count
-        };
+        let members = if matches!(sign, b'%' | b'|') { 2 * count } else { count };
         if sign == b'>' {
             if !is_first {
                 return Err(Broken("a push inside a reply"));
@@ -140,10 +126,7 @@ fn length(digits: &[u8], most: u64) -> Result<Option<u64>, Broken> {
     if digits == b"-1" {
         return Ok(None);
     }
-    number(digits)
-        .filter(|&length| length <= most)
-        .map(Some)
-        .ok_or(Broken("a length that is none"))
+    number(digits).filter(|&length| length <= most).map(Some).ok_or(Broken("a length that is none"))
 }
 
 #[cfg(test)]
@@ -183,26 +166,17 @@ mod tests {
     #[test]
     fn pushes_and_errors_of_the_server_are_told_apart() {
         let bytes = b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n-LOADING data\r\n*1\r\n-LOADING\r\n";
-        let kinds: Vec<_> = replies::<Replies>(bytes)
-            .unwrap()
-            .into_iter()
-            .map(|(_, kind)| kind)
-            .collect();
+        let kinds: Vec<_> =
+            replies::<Replies>(bytes).unwrap().into_iter().map(|(_, kind)| kind).collect();
         assert_eq!(kinds, [Kind::Push, Kind::ServerError, Kind::Reply]);
     }
 
     #[test]
     fn an_error_is_known_by_its_whole_first_word() {
         for (reply, kind) in [
-            (
-                &b"-BUSY Redis is busy running a script.\r\n"[..],
-                Kind::ServerError,
-            ),
+            (&b"-BUSY Redis is busy running a script.\r\n"[..], Kind::ServerError),
             (b"-BUSY\r\n", Kind::ServerError),
-            (
-                b"-BUSYGROUP Consumer Group name already exists\r\n",
-                Kind::Reply,
-            ),
+            (b"-BUSYGROUP Consumer Group name already exists\r\n", Kind::Reply),
             (b"-BUSYKEY Target key name already exists.\r\n", Kind::Reply),
             (b"-OOM command not allowed\r\n", Kind::ServerError),
             (b"-OOMPH\r\n", Kind::Reply),
@@ -228,11 +202,7 @@ mod tests {
             b"*99999999999\r\n",
             b"%4294967296\r\n",
         ] {
-            assert!(
-                replies::<Replies>(bytes).is_err(),
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
+            assert!(replies::<Replies>(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert!(replies::<Replies>(&vec![b'+'; LINE_MAX + 2]).is_err());
     }

@@ -77,7 +77,6 @@ impl Drop for Flight {
         tier.server_counters[server].in_flight.dec();
         let (gone, failed) = (Instant::now(), self.failed.load(Relaxed));
         let stay_us = micros(gone - self.sent);
-        tier.meter
-            .left(tier.us_at(gone), server, self.entered, stay_us, failed);
+        tier.meter.left(tier.us_at(gone), server, self.entered, stay_us, failed);
     }
 }

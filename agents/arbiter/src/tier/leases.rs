@@ -86,10 +86,7 @@ impl Leases {
     fn count_wait(&mut self) {
         if let Some(since) = self.waits_since.take() {
             self.tier.counters.token_waits.inc();
-            self.tier
-                .counters
-                .token_wait_us_total
-                .add(micros(since.elapsed()));
+            self.tier.counters.token_wait_us_total.add(micros(since.elapsed()));
         }
     }
 }

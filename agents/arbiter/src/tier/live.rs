@@ -1,4 +1,4 @@
-//! Changes while the arbiter runs: by the admin API, and by a reload of the file.
+//! Changes by the admin API while the arbiter runs.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -7,8 +7,6 @@ use wire::arbiter::{Guardrails, Policy};
 use wire::guardrails;
 
 use super::{Choices, Tier};
-use crate::config::Config;
-use crate::tls::Tls;
 
 impl Tier {
     /// Replicas of each read, now.
@@ -57,29 +55,6 @@ impl Tier {
             }
             selector.set_policy(now, policy, grants);
         });
-    }
-
-    /// Takes over what a reload of the file may change, for the requests that follow.
-    ///
-    /// # Errors
-    /// When the file changed something else too; then nothing is taken over.
-    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
-        if let Some(key) = self.config.changed_for_good(fresh) {
-            return Err(format!("{key}: cannot change while running; restart"));
-        }
-        self.tls.set(Tls::read(fresh)?);
-        self.config
-            .connect_timeout_ms
-            .set(&fresh.connect_timeout_ms);
-        self.config
-            .request_timeout_ms
-            .set(&fresh.request_timeout_ms);
-        self.config.idle_timeout_ms.set(&fresh.idle_timeout_ms);
-        self.set_replicas(fresh.replicas);
-        self.set_policy(fresh.policy, Some(fresh.tokens));
-        self.set_guardrails(fresh.guardrails);
-        self.comparing.set(fresh.compare.clone());
-        Ok(())
     }
 
     /// The guardrails now, and what they did so far.

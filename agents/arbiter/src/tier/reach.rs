@@ -76,9 +76,7 @@ impl Tier {
         server: ServerId,
         deadline: Instant,
     ) -> Result<TcpStream, Unreached> {
-        let stream = self
-            .connect_by(server, deadline, || self.dial(server))
-            .await?;
+        let stream = self.connect_by(server, deadline, || self.dial(server)).await?;
         self.server_counters[server].connections_opened.inc();
         Ok(stream)
     }

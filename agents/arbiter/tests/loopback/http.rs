@@ -17,9 +17,7 @@ async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_ret
     let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
     let reply = get(arbiter.clients, "/page").await;
     assert_eq!((reply.text(), reply.server()), ("fast".into(), "s1".into()));
-    let stats = arbiter
-        .until("the winner's token", |stats| stats.tokens.in_use == 1)
-        .await;
+    let stats = arbiter.until("the winner's token", |stats| stats.tokens.in_use == 1).await;
     let slow_one = &stats.servers[0];
     assert_eq!((slow_one.tokens_free, slow_one.in_flight), (0, 1));
     assert_eq!((stats.requests.cloned, stats.replicas_wasted), (1, 0));
@@ -30,9 +28,7 @@ async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_ret
     assert_eq!((stats.servers[0].wins, stats.servers[1].wins), (0, 1));
     get(arbiter.clients, "/page").await;
     let reused = |stats: &wire::arbiter::Stats| stats.servers[0].connections_reused == 1;
-    arbiter
-        .until("the drained connection to be used again", reused)
-        .await;
+    arbiter.until("the drained connection to be used again", reused).await;
 }
 
 #[tokio::test]
@@ -41,9 +37,7 @@ async fn a_replica_is_not_sent_for_a_request_already_answered() {
     let fast = Upstream::start(Behaviour::Reply(ok("fast"))).await;
     let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
     get(arbiter.clients, "/1").await;
-    arbiter
-        .until("the winner's token", |stats| stats.tokens.in_use == 1)
-        .await;
+    arbiter.until("the winner's token", |stats| stats.tokens.in_use == 1).await;
     assert_eq!(get(arbiter.clients, "/2").await.text(), "fast");
     let stats = arbiter.stats().await;
     assert_eq!((stats.replicas_sent, stats.replicas_not_needed), (3, 1));
@@ -70,12 +64,9 @@ async fn what_is_not_a_read_is_sent_once() {
     }
     let mut seen = servers[0].requests();
     seen.extend(servers[1].requests());
-    for (path, body) in [
-        (" /1 ", "hello"),
-        (" /2 ", "5\r\nhello\r\n0\r\n\r\n"),
-        (" /3 ", ""),
-        (" /4 ", "hello"),
-    ] {
+    for (path, body) in
+        [(" /1 ", "hello"), (" /2 ", "5\r\nhello\r\n0\r\n\r\n"), (" /3 ", ""), (" /4 ", "hello")]
+    {
         let mut mine = seen.iter().filter(|request| request.contains(path));
         let one = mine.next().unwrap();
         assert!(mine.next().is_none(), "{path} was sent once");
@@ -141,9 +132,7 @@ async fn a_server_that_dies_in_mid_reply_does_not_win() {
     let good = Upstream::start(Behaviour::Gated(ok("whole"))).await;
     let arbiter = front("round-robin", 2, 1, &[&dying, &good]).await;
     let client = tokio::spawn(get(arbiter.clients, "/"));
-    arbiter
-        .until("the failure", |stats| stats.servers[0].errors == 1)
-        .await;
+    arbiter.until("the failure", |stats| stats.servers[0].errors == 1).await;
     good.gate.add_permits(1);
     assert_eq!(client.await.unwrap().text(), "whole");
 
@@ -159,9 +148,7 @@ async fn an_error_does_not_win_while_another_replica_may() {
     let slow = Upstream::start(Behaviour::Gated(ok("well"))).await;
     let arbiter = front("round-robin", 2, 1, &[&failing, &slow]).await;
     let client = tokio::spawn(get(arbiter.clients, "/"));
-    arbiter
-        .until("the error", |stats| stats.servers[0].errors == 1)
-        .await;
+    arbiter.until("the error", |stats| stats.servers[0].errors == 1).await;
     slow.gate.add_permits(1);
     assert_eq!(client.await.unwrap().text(), "well");
 
@@ -276,13 +263,9 @@ async fn a_request_without_a_token_waits_for_one() {
     let server = Upstream::start(Behaviour::Gated(ok("turn"))).await;
     let arbiter = front("tad", 1, 1, &[&server]).await;
     let first = tokio::spawn(get(arbiter.clients, "/1"));
-    arbiter
-        .until("the token to be taken", |stats| stats.tokens.in_use == 1)
-        .await;
+    arbiter.until("the token to be taken", |stats| stats.tokens.in_use == 1).await;
     let second = tokio::spawn(get(arbiter.clients, "/2"));
-    arbiter
-        .until("the second request", |stats| stats.requests.received == 2)
-        .await;
+    arbiter.until("the second request", |stats| stats.requests.received == 2).await;
     assert_eq!(server.requests().len(), 1, "one request at a time");
     server.gate.add_permits(2);
     assert_eq!(first.await.unwrap().text(), "turn");
@@ -300,9 +283,7 @@ async fn replicas_and_policy_change_live() {
     assert_eq!(arbiter.stats().await.replicas_sent, 1);
     arbiter.set("/v1/replicas", r#"{"replicas": 2}"#).await;
     get(arbiter.clients, "/").await;
-    arbiter
-        .until("two more replicas", |stats| stats.replicas_sent == 3)
-        .await;
+    arbiter.until("two more replicas", |stats| stats.replicas_sent == 3).await;
     let asked = r#"{"policy": "tad", "tokens": 7}"#;
     let text = arbiter.set("/v1/policy", asked).await;
     let now = r#""policy":"tad","replicas":2,"tokens":7"#;
@@ -310,9 +291,7 @@ async fn replicas_and_policy_change_live() {
     let stats = arbiter.all_free().await;
     assert_eq!((stats.tokens.total, stats.servers[0].tokens_free), (14, 7));
     get(arbiter.clients, "/").await;
-    arbiter
-        .until("two more replicas", |stats| stats.replicas_sent == 5)
-        .await;
+    arbiter.until("two more replicas", |stats| stats.replicas_sent == 5).await;
     for (path, body, text) in [
         ("/v1/replicas", r#"{"replicas": 0}"#, "expected 1 to 2"),
         ("/v1/replicas", r#"{"replicas": 3}"#, "expected 1 to 2"),
@@ -348,9 +327,7 @@ async fn threads_share_the_port_and_the_tier_but_no_connection() {
     for _ in 0..64 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "x");
     }
-    let stats = arbiter
-        .until("all replies", |stats| stats.requests.answered == 64)
-        .await;
+    let stats = arbiter.until("all replies", |stats| stats.requests.answered == 64).await;
     // The kernel spreads 64 connections over three listeners.
     assert_eq!(stats.servers[0].connections_opened, 3);
     assert_eq!(stats.servers[0].connections_reused, 61);

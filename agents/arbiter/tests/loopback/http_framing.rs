@@ -9,20 +9,11 @@ use crate::support::web::{get, Connection};
 async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
     let both =
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    for reply in [
-        &both[..],
-        b"hello, I am not HTTP\r\n\r\n",
-        b"HTTP/1.1 200 OK\nA: b\n\n",
-        b"",
-    ] {
+    for reply in [&both[..], b"hello, I am not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\nA: b\n\n", b""] {
         let [server, other] = Upstream::pair(Behaviour::ReplyAndClose(reply.to_vec())).await;
         for replicas in [1, 2] {
             let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
-            assert_eq!(
-                get(arbiter.clients, "/").await.status,
-                502,
-                "{reply:?} at r = {replicas}"
-            );
+            assert_eq!(get(arbiter.clients, "/").await.status, 502, "{reply:?} at r = {replicas}");
         }
     }
 }
@@ -84,11 +75,8 @@ async fn pipelined_requests_are_answered_in_order() {
     for _ in 0..3 {
         assert_eq!(client.reply(false).await.unwrap().text(), "x");
     }
-    let paths: Vec<String> = server
-        .requests()
-        .iter()
-        .map(|request| request[..8].trim().to_owned())
-        .collect();
+    let paths: Vec<String> =
+        server.requests().iter().map(|request| request[..8].trim().to_owned()).collect();
     assert_eq!(paths, ["POST /1", "GET /2 H", "GET /3 H"]);
 }
 
@@ -100,16 +88,11 @@ async fn an_early_reply_to_a_large_body_reaches_the_client() {
     let settings = settings("round-robin", 1, 1) + "held_mib_max = 1\n";
     let arbiter = start(&settings, &[server.address]).await;
     let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n")
-        .await;
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n").await;
     client.send(&vec![b'x'; 2_000_000]).await;
     let reply = client.reply(false).await.unwrap();
     assert_eq!((reply.status, reply.text().as_str()), (413, "big"));
-    assert!(
-        client.is_closed().await,
-        "the rest of the body is not a request"
-    );
+    assert!(client.is_closed().await, "the rest of the body is not a request");
 }
 
 #[tokio::test]

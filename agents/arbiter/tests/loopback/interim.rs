@@ -1,57 +1,49 @@
 //! Interim replies: 100-continue is the server's to say, 103 goes through.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use crate::support::http::{front, settings};
 use crate::support::start;
 use crate::support::upstream::{ok, Behaviour, Upstream};
 use crate::support::web::Connection;
-use testkit::stream::Buffered;
+use testkit::stream::{Buffered, Served};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::TcpStream;
 
 const PUT: &[u8] =
     b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
 
 /// A server that says this to a head, reads the body of four bytes where it is an interim reply, and
 /// then says `stored`. It notes what it reads.
-async fn server(first: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+fn server(first: &'static str) -> (Served, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let notes = Arc::clone(&notes);
-            tokio::spawn(async move {
-                let mut client = Buffered::new(stream);
-                while let Some(head) = client.head().await {
-                    notes.lock().unwrap().push(head);
-                    client.stream.write_all(first.as_bytes()).await.unwrap();
-                    if first.is_empty() || first.starts_with("HTTP/1.1 1") {
-                        let Some(body) = client.take(4).await else {
-                            return;
-                        };
-                        let body = String::from_utf8(body).unwrap();
-                        notes.lock().unwrap().push(body);
-                        client.stream.write_all(&ok("stored")).await.unwrap();
-                    }
-                }
-            });
-        }
-    });
-    (address, seen)
+    let server = Served::start(move |stream| talk(stream, first, Arc::clone(&notes)));
+    (server, seen)
 }
 
-async fn arbiter(address: SocketAddr) -> crate::support::Running {
-    start(&settings("tad", 1, 1), &[address]).await
+async fn talk(stream: TcpStream, first: &str, notes: Arc<Mutex<Vec<String>>>) -> Option<()> {
+    let mut client = Buffered::new(stream);
+    loop {
+        let head = client.head().await?;
+        notes.lock().unwrap().push(head);
+        client.stream.write_all(first.as_bytes()).await.unwrap();
+        if first.is_empty() || first.starts_with("HTTP/1.1 1") {
+            let body = String::from_utf8(client.take(4).await?).unwrap();
+            notes.lock().unwrap().push(body);
+            client.stream.write_all(&ok("stored")).await.unwrap();
+        }
+    }
+}
+
+async fn arbiter(server: &Served) -> crate::support::Running {
+    start(&settings("tad", 1, 1), &[server.address]).await
 }
 
 #[tokio::test]
 async fn the_server_says_go_on_and_its_token_is_free_until_the_body_is_here() {
-    let (address, seen) = server("HTTP/1.1 100 Continue\r\n\r\n").await;
-    let arbiter = arbiter(address).await;
+    let (server, seen) = server("HTTP/1.1 100 Continue\r\n\r\n");
+    let arbiter = arbiter(&server).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(PUT).await;
     assert_eq!(client.reply(false).await.unwrap().status, 100);
@@ -71,9 +63,8 @@ async fn the_server_says_go_on_and_its_token_is_free_until_the_body_is_here() {
 
 #[tokio::test]
 async fn a_refusal_comes_before_the_body_is_sent() {
-    let (address, seen) =
-        server("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n").await;
-    let arbiter = arbiter(address).await;
+    let (server, seen) = server("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+    let arbiter = arbiter(&server).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(PUT).await;
     assert_eq!(client.reply(false).await.unwrap().status, 413);
@@ -84,8 +75,8 @@ async fn a_refusal_comes_before_the_body_is_sent() {
 
 #[tokio::test]
 async fn a_server_that_does_not_know_the_question_gets_the_body() {
-    let (address, _) = server("").await;
-    let arbiter = arbiter(address).await;
+    let (server, _) = server("");
+    let arbiter = arbiter(&server).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(PUT).await;
     assert_eq!(client.reply(false).await.unwrap().status, 100);
@@ -103,10 +94,7 @@ async fn interim_replies_reach_the_client_but_not_an_old_one() {
         let mut client = Connection::open(arbiter.clients).await;
         for _ in 0..2 {
             let hints = client.get("/").await;
-            assert_eq!(
-                (hints.status, hints.field("link").as_deref()),
-                (103, Some("</a>"))
-            );
+            assert_eq!((hints.status, hints.field("link").as_deref()), (103, Some("</a>")));
             assert_eq!(client.reply(false).await.unwrap().text(), "body");
         }
         let mut old = Connection::open(arbiter.clients).await;

@@ -31,10 +31,7 @@ async fn clients_leave_descriptors_for_the_servers() {
         assert_eq!(client.get("/").await.text(), "here");
     }
     let seen = stats(&program).await;
-    assert!(
-        seen.servers[0].alive && seen.connections.client_open < 100,
-        "{seen:?}"
-    );
+    assert!(seen.servers[0].alive && seen.connections.client_open < 100, "{seen:?}");
     assert_eq!((seen.requests.failed, seen.servers[0].errors), (0, 0));
     // Those before them gone, the last ones get their turn.
     let mut last = clients.pop().unwrap();
@@ -70,11 +67,7 @@ async fn without_a_descriptor_a_server_is_asked_later_and_not_dead() {
         assert_eq!(client.reply(false).await.unwrap().text(), "here");
     }
     let seen = stats(&program).await;
-    assert_eq!(
-        (seen.requests.failed, seen.servers[0].errors),
-        (0, 0),
-        "{seen:?}"
-    );
+    assert_eq!((seen.requests.failed, seen.servers[0].errors), (0, 0), "{seen:?}");
     assert!(seen.servers[0].alive);
 }
 
@@ -83,9 +76,7 @@ async fn hold_all(program: &Program) -> Vec<Connection> {
     let mut held = vec![];
     for _ in 0..120 {
         let mut connection = Connection::open(program.admin).await;
-        connection
-            .send(b"GET /v1/config HTTP/1.1\r\nHost: a\r\n\r\n")
-            .await;
+        connection.send(b"GET /v1/config HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let reply = tokio::time::timeout(Duration::from_millis(300), connection.reply(false));
         let is_in = reply.await.is_ok();
         held.push(connection);
@@ -132,8 +123,5 @@ async fn a_burst_that_overflows_a_server_s_queue_is_answered() {
     }
     let stats = arbiter.stats().await;
     assert_eq!((stats.requests.failed, stats.servers[0].errors), (0, 0));
-    eventually("the server in use", || async {
-        arbiter.server(0).await.alive.then_some(())
-    })
-    .await;
+    eventually("the server in use", || async { arbiter.server(0).await.alive.then_some(()) }).await;
 }

@@ -19,9 +19,7 @@ async fn held(server: &Server, key: &str) -> Option<String> {
 }
 
 async fn set(client: &mut Client, key: &str, value: &str) -> String {
-    client
-        .ask(&format!("set {key} 0 0 {}\r\n{value}", value.len()))
-        .await
+    client.ask(&format!("set {key} 0 0 {}\r\n{value}", value.len())).await
 }
 
 #[tokio::test]
@@ -38,9 +36,7 @@ async fn writes_reach_all_servers_and_reads_are_cloned() {
         let got = client.list(&format!("get none {key}")).await;
         assert_eq!(got, [&head[..], &value, "END"]);
     }
-    let stats = arbiter
-        .until("the losers", |stats| stats.replicas_wasted == 20)
-        .await;
+    let stats = arbiter.until("the losers", |stats| stats.replicas_wasted == 20).await;
     assert_eq!((stats.requests.received, stats.requests.answered), (40, 40));
     assert_eq!((stats.requests.cloned, stats.requests.failed), (20, 0));
     assert_eq!(stats.replicas_sent, 20 * 3 + 20 * 2);
@@ -71,10 +67,7 @@ async fn every_command_gets_its_own_reply() {
     }
     assert_eq!(client.line().await, "hi!");
     for (line, expected) in [
-        (
-            "ma m",
-            "CLIENT_ERROR cannot increment or decrement non-numeric value",
-        ),
+        ("ma m", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
         ("ma n D5", "HD"),
         ("md m", "HD"),
         ("md m", "NF"),
@@ -106,9 +99,7 @@ async fn quiet_commands_and_no_ops_are_answered_in_order() {
     for expected in ["VA 1 ka", "1", "VA 1 kb", "2", "MN", "MN", "VA 1", "3"] {
         assert_eq!(client.line().await, expected);
     }
-    client
-        .send(b"ms d 1 q\r\n4\r\nmd a q\r\nmn\r\nincr b 1 noreply\r\nget a b d\r\n")
-        .await;
+    client.send(b"ms d 1 q\r\n4\r\nmd a q\r\nmn\r\nincr b 1 noreply\r\nget a b d\r\n").await;
     for expected in ["MN", "VALUE b 0 1", "3", "VALUE d 0 1", "4", "END"] {
         assert_eq!(client.line().await, expected);
     }
@@ -134,10 +125,7 @@ async fn servers_that_disagree_lose_the_key_and_never_keep_an_old_value() {
     assert_eq!(client.ask("incr incr 1").await, "NOT_FOUND");
     assert_eq!(held(&servers[1], "incr").await, None);
     client.send(b"ms YWI= 1 b ME\r\n7\r\nmn\r\n").await;
-    assert_eq!(
-        (client.line().await, client.line().await),
-        ("HD".into(), "MN".into())
-    );
+    assert_eq!((client.line().await, client.line().await), ("HD".into(), "MN".into()));
     assert_eq!(held(&servers[1], "ab").await, None);
     assert_eq!(held(&servers[0], "ab").await.as_deref(), Some("7"));
 }
@@ -152,14 +140,8 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
     for _ in 0..4 {
         let lines = client.list("gets k").await;
         let cas = lines[0].rsplit(' ').next().unwrap().to_owned();
-        assert_eq!(
-            client.ask(&format!("cas k 0 0 3 {cas}\r\ntwo")).await,
-            "STORED"
-        );
-        assert_eq!(
-            client.ask(&format!("cas k 0 0 3 {cas}\r\nbad")).await,
-            "EXISTS"
-        );
+        assert_eq!(client.ask(&format!("cas k 0 0 3 {cas}\r\ntwo")).await, "STORED");
+        assert_eq!(client.ask(&format!("cas k 0 0 3 {cas}\r\nbad")).await, "EXISTS");
         assert_eq!(held(&servers[0], "k").await.as_deref(), Some("two"));
         assert_eq!(held(&servers[1], "k").await, None);
         let meta = client.ask("mg k c").await;
@@ -258,7 +240,6 @@ async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() 
 
 #[tokio::test]
 async fn bad_servers_make_errors_and_never_a_wrong_reply() {
-    #[rustfmt::skip] // a table
     let table = [
         (Fault::Closes(b""), "the server closed the connection without a reply"),
         (Fault::Closes(b"VALUE k 0 5\r\nwro"), "the server closed the connection without a reply"),
@@ -278,23 +259,14 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
         let arbiter = front("memcached", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = client.ask("get k").await;
-        assert_eq!(
-            error,
-            format!("SERVER_ERROR arbiter: {expected}"),
-            "{fault:?}"
-        );
+        assert_eq!(error, format!("SERVER_ERROR arbiter: {expected}"), "{fault:?}");
     }
     let arbiter = front("memcached", 1, &[nobody()]).await;
     let mut client = Client::open(arbiter.clients).await;
-    client
-        .send(b"set k 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\n")
-        .await;
+    client.send(b"set k 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\n").await;
     for _ in 0..2 {
         let error = client.line().await;
-        assert_eq!(
-            error,
-            "SERVER_ERROR arbiter: no server could be reached; it was not executed"
-        );
+        assert_eq!(error, "SERVER_ERROR arbiter: no server could be reached; it was not executed");
     }
     // Silence would mean that it was stored.
     client.send(b"ms k 1 q\r\nx\r\n").await;
@@ -341,17 +313,10 @@ async fn many_clients_write_and_read_their_own_and_servers_stay_equal() {
     let shared = held(&servers[0], "shared").await;
     assert!(shared.is_some());
     for server in &servers[1..] {
-        assert_eq!(
-            held(server, "shared").await,
-            shared,
-            "all saw the same order"
-        );
+        assert_eq!(held(server, "shared").await, shared, "all saw the same order");
     }
     let stats = arbiter.stats().await;
-    assert_eq!(
-        (stats.requests.answered, stats.requests.failed),
-        (24_000, 0)
-    );
+    assert_eq!((stats.requests.answered, stats.requests.failed), (24_000, 0));
 }
 
 #[tokio::test]
@@ -380,10 +345,7 @@ async fn a_get_of_any_length_is_answered() {
     }
     let keys: Vec<String> = (0..4_000).map(key).collect();
     let got = client.list(&format!("get {}", keys.join(" "))).await;
-    assert_eq!(
-        (got.len(), got[0].as_str()),
-        (5, format!("VALUE {} 0 1", key(0)).as_str())
-    );
+    assert_eq!((got.len(), got[0].as_str()), (5, format!("VALUE {} 0 1", key(0)).as_str()));
     assert_eq!(set(&mut client, "a", "b").await, "STORED", "it goes on");
 }
 

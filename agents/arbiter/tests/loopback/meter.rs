@@ -58,9 +58,7 @@ async fn what_fails_takes_time_and_says_nothing_of_processing() {
     for _ in 0..3 {
         assert_eq!(get(arbiter.clients, "/page").await.status, 500);
     }
-    let stats = arbiter
-        .until("three requests", |stats| stats.recent.latency.count == 3)
-        .await;
+    let stats = arbiter.until("three requests", |stats| stats.recent.latency.count == 3).await;
     assert_eq!(stats.servers[0].processing_count, 0);
     assert_eq!(stats.servers[0].processing_us_sum, 0);
     assert!(stats.servers[0].busy_us > 0);

@@ -24,27 +24,18 @@ async fn the_first_reply_wins_and_the_slow_server_skips_what_is_answered_but_no_
     assert_eq!(number(&mut conn, sql).await, fast);
     // The slow server is still busy with the first.
     assert_eq!(number(&mut conn, "SELECT @@port /* skipped */").await, fast);
-    conn.query_drop("SET group_concat_max_len = 4242")
-        .await
-        .unwrap();
+    conn.query_drop("SET group_concat_max_len = 4242").await.unwrap();
     assert_eq!(arbiter.server(0).await.wins, wins);
     seen(&servers[0], "SET group_concat_max_len").await;
     assert_eq!(servers[0].seen("/* skipped */").await, Vec::<String>::new());
     let stats = arbiter.stats().await;
     assert_eq!((stats.replicas_wasted, stats.replicas_not_needed), (1, 1));
-    assert!(
-        stats.wasted_us > 1_000_000,
-        "the loser's work is accounted: {}",
-        stats.wasted_us
-    );
+    assert!(stats.wasted_us > 1_000_000, "the loser's work is accounted: {}", stats.wasted_us);
     // Caught up, it takes part again, in the state of the others.
     servers[0].run("UPDATE wiki.delay SET seconds = 0").await;
     servers[1].run("UPDATE wiki.delay SET seconds = 3").await;
     let sql = "SELECT @@port + @@group_concat_max_len FROM delay WHERE SLEEP(seconds) = 0";
-    assert_eq!(
-        number(&mut conn, sql).await,
-        u64::from(servers[0].address.port()) + 4242
-    );
+    assert_eq!(number(&mut conn, sql).await, u64::from(servers[0].address.port()) + 4242);
 }
 
 #[tokio::test]
@@ -57,22 +48,15 @@ async fn prepared_statements_and_several_results_work() {
     }
     drop(results);
     for id in 1..=3_u64 {
-        let title: Option<String> = conn
-            .exec_first("SELECT title FROM page WHERE id = ?", (id,))
-            .await
-            .unwrap();
+        let title: Option<String> =
+            conn.exec_first("SELECT title FROM page WHERE id = ?", (id,)).await.unwrap();
         assert_eq!(title.unwrap(), ["One", "Two", "Three"][id as usize - 1]);
     }
-    let missing = conn
-        .exec_drop("SELECT nothing FROM page WHERE id = ?", (1,))
-        .await;
+    let missing = conn.exec_drop("SELECT nothing FROM page WHERE id = ?", (1,)).await;
     assert_eq!(code(&missing.unwrap_err()), 1054);
-    conn.exec_drop(
-        "INSERT INTO page (title) VALUES (?)",
-        ("x".repeat(100_000),),
-    )
-    .await
-    .unwrap_err();
+    conn.exec_drop("INSERT INTO page (title) VALUES (?)", ("x".repeat(100_000),))
+        .await
+        .unwrap_err();
     assert_eq!(number(&mut conn, "SELECT COUNT(*) FROM page").await, 3);
 }
 
@@ -94,11 +78,7 @@ async fn a_wrong_password_user_or_database_is_refused() {
     ] {
         assert_eq!(code(&Conn::new(options).await.unwrap_err()), expected);
     }
-    assert_eq!(
-        arbiter.server(0).await.errors,
-        0,
-        "a client's mistake is not the server's"
-    );
+    assert_eq!(arbiter.server(0).await.errors, 0, "a client's mistake is not the server's");
     assert!(arbiter.server(0).await.alive);
     connect(&arbiter).await.ping().await.unwrap();
 }
@@ -119,11 +99,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
         conn.disconnect().await.unwrap();
     }
     assert!(!arbiter.server(0).await.alive);
-    assert_eq!(
-        number(&mut idle, "SELECT @@port").await,
-        alive,
-        "whatever it was connected to"
-    );
+    assert_eq!(number(&mut idle, "SELECT @@port").await, alive, "whatever it was connected to");
     servers[0].restart();
     arbiter.until_alive(0).await;
     eventually("a reply from the server that is back", || async {
@@ -147,10 +123,7 @@ async fn with_all_servers_dead_a_client_is_told_at_once() {
 async fn an_error_reply_reaches_the_client_once_and_the_session_goes_on() {
     let (_servers, arbiter, mut conn) = session::<2>("tad", 2, 1, "").await;
     for _ in 0..3 {
-        assert_eq!(
-            code(&conn.query_drop("SELECT * FROM nosuch").await.unwrap_err()),
-            1146
-        );
+        assert_eq!(code(&conn.query_drop("SELECT * FROM nosuch").await.unwrap_err()), 1146);
         assert_eq!(number(&mut conn, "SELECT 5").await, 5);
     }
     let errors = errors(&arbiter.stats().await);
@@ -160,31 +133,17 @@ async fn an_error_reply_reaches_the_client_once_and_the_session_goes_on() {
 #[tokio::test]
 async fn what_is_not_supported_is_refused_in_words() {
     let (_servers, arbiter, mut conn) = session::<1>("tad", 1, 1, "").await;
-    let changed = conn
-        .change_user(mysql_async::ChangeUserOpts::default())
-        .await
-        .unwrap_err();
-    assert!(
-        changed
-            .to_string()
-            .contains("COM_CHANGE_USER is not supported"),
-        "{changed}"
-    );
+    let changed = conn.change_user(mysql_async::ChangeUserOpts::default()).await.unwrap_err();
+    assert!(changed.to_string().contains("COM_CHANGE_USER is not supported"), "{changed}");
     drop(conn);
     let mut conn = connect(&arbiter).await;
     let killed = conn.query_drop("KILL 1").await.unwrap_err();
     assert!(killed.to_string().contains("KILL"), "{killed}");
-    let loaded = conn
-        .query_drop("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE page")
-        .await
-        .unwrap_err();
+    let loaded =
+        conn.query_drop("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE page").await.unwrap_err();
     assert!(loaded.to_string().contains("LOCAL INFILE"), "{loaded}");
     assert_eq!((code(&killed), code(&loaded)), (1148, 1148));
-    assert_eq!(
-        number(&mut conn, "SELECT 1").await,
-        1,
-        "and the session goes on"
-    );
+    assert_eq!(number(&mut conn, "SELECT 1").await, 1, "and the session goes on");
 }
 
 #[tokio::test]
@@ -229,16 +188,9 @@ async fn the_command_line_client_works_through_the_arbiter() {
     })
     .await
     .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        text.lines().collect::<Vec<_>>(),
-        ["One", "Two", "Three", "delay", "page", "2"]
-    );
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["One", "Two", "Three", "delay", "page", "2"]);
 }
 
 /// The statements of MediaWiki 1.39 for a page view, in the order observed, shortened.
@@ -263,9 +215,7 @@ async fn all_reads_of_a_wiki_page_are_cloned() {
             let title: String = conn.query_first(sql).await.unwrap().unwrap();
             assert_eq!(title, ["One", "Two", "Three"][id - 1]);
         }
-        conn.query_drop("COMMIT /* MediaWiki::preOutputCommit  */ ")
-            .await
-            .unwrap();
+        conn.query_drop("COMMIT /* MediaWiki::preOutputCommit  */ ").await.unwrap();
     }
     let stats = arbiter.stats().await;
     assert_eq!(stats.requests.cloned, 6);
@@ -286,10 +236,7 @@ async fn clients_are_greeted_as_by_the_servers() {
         stream.read_exact(&mut payload).await.unwrap();
         let version = payload.iter().position(|byte| *byte == 0).unwrap();
         // Number, scramble, filler and flags lie between the version and the character set.
-        greetings.push((
-            payload[..version].to_vec(),
-            payload[version + 1 + 4 + 8 + 1 + 2],
-        ));
+        greetings.push((payload[..version].to_vec(), payload[version + 1 + 4 + 8 + 1 + 2]));
     }
     assert_eq!(greetings[0], greetings[1]);
 }

@@ -16,10 +16,8 @@ async fn working(server: &MariaDb) -> u64 {
 }
 
 async fn none_works(server: &MariaDb) {
-    eventually("the query to be ended", || async {
-        (working(server).await == 0).then_some(())
-    })
-    .await;
+    eventually("the query to be ended", || async { (working(server).await == 0).then_some(()) })
+        .await;
 }
 
 #[tokio::test]
@@ -34,9 +32,7 @@ async fn a_query_whose_client_goes_away_is_ended_and_is_not_the_server_s_fault()
             client.query_drop(before).await.unwrap();
             let sent = arbiter.stats().await.replicas_sent;
             let query = tokio::spawn(async move { client.query_drop("SELECT SLEEP(600)").await });
-            arbiter
-                .until("the query", |stats| stats.replicas_sent > sent)
-                .await;
+            arbiter.until("the query", |stats| stats.replicas_sent > sent).await;
             eventually("a server that works", || async {
                 (working(&servers[0]).await + working(&servers[replicas - 1]).await > 0)
                     .then_some(())
@@ -85,11 +81,7 @@ async fn a_client_that_goes_away_waits_for_no_token() {
     owner.query_drop("BEGIN").await.unwrap();
     let before = arbiter.stats().await.requests;
     let waits = tokio::spawn(async move { gone.query_drop("SELECT 'gone'").await });
-    arbiter
-        .until("the command", |stats| {
-            stats.requests.received > before.received
-        })
-        .await;
+    arbiter.until("the command", |stats| stats.requests.received > before.received).await;
     waits.abort();
     arbiter
         .until("its end", |stats| {

@@ -8,37 +8,34 @@ use std::time::Duration;
 use crate::support::mariadb::{connect, number, session, MariaDb};
 use crate::support::{eventually, settings, start};
 use mysql_async::prelude::Queryable;
+use testkit::stream::Served;
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 /// In front of a server: so many of the next connections are taken and left without a word.
 struct Door {
     address: SocketAddr,
     late: Arc<AtomicUsize>,
+    _server: Served,
 }
 
 impl Door {
     async fn of(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let late = Arc::new(AtomicUsize::new(0));
         let left = Arc::clone(&late);
-        tokio::spawn(async move {
-            let mut silent = vec![];
-            loop {
-                let (mut client, _) = listener.accept().await.unwrap();
-                let fewer = |left: usize| left.checked_sub(1);
-                if left.fetch_update(SeqCst, SeqCst, fewer).is_ok() {
-                    silent.push(client);
-                    continue;
-                }
-                let mut server = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
-            }
-        });
-        Self { address, late }
+        let door = Served::start(move |client| pass(client, server, Arc::clone(&left)));
+        Self { address: door.address, late, _server: door }
     }
+}
+
+async fn pass(mut client: TcpStream, server: SocketAddr, late: Arc<AtomicUsize>) {
+    let fewer = |left: usize| left.checked_sub(1);
+    if late.fetch_update(SeqCst, SeqCst, fewer).is_ok() {
+        return std::future::pending().await;
+    }
+    let mut server = TcpStream::connect(server).await.unwrap();
+    let _ = copy_bidirectional(&mut client, &mut server).await;
 }
 
 #[tokio::test]
@@ -83,10 +80,7 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
 async fn a_session_goes_on_where_another_server_takes_it_in_time() {
     let server = MariaDb::start().await;
     for (policy, replicas) in [("round-robin", 1), ("hedge", 2)] {
-        let doors = [
-            Door::of(server.address).await,
-            Door::of(server.address).await,
-        ];
+        let doors = [Door::of(server.address).await, Door::of(server.address).await];
         let addresses = doors.each_ref().map(|door| door.address);
         let arbiter = start(&settings("mysql", policy, replicas, 4), &addresses).await;
         let mut others = vec![];

@@ -29,11 +29,7 @@ async fn a_password_is_proved_by_caching_sha2_where_the_greeting_says_so() {
     assert_eq!(conn.query_first("SELECT 5").await.unwrap(), Some(5));
     for password in ["wrong", "", "wiki-rea"] {
         let wrong = OptsBuilder::from_opts(options(arbiter.clients)).pass(Some(password));
-        assert_eq!(
-            code(&Conn::new(wrong).await.unwrap_err()),
-            1045,
-            "{password}"
-        );
+        assert_eq!(code(&Conn::new(wrong).await.unwrap_err()), 1045, "{password}");
     }
 }
 
@@ -91,11 +87,8 @@ async fn packets_above_16_mib_pass_both_ways_up_to_the_limit() {
             OptsBuilder::from_opts(options(arbiter.clients)).max_allowed_packet(Some(64 * MIB));
         let mut conn = Conn::new(large).await.unwrap();
         // Reads are cloned, and a row of two packets is followed to its end.
-        let row: String = conn
-            .query_first(format!("SELECT REPEAT('r', {})", 20 * MIB))
-            .await
-            .unwrap()
-            .unwrap();
+        let row: String =
+            conn.query_first(format!("SELECT REPEAT('r', {})", 20 * MIB)).await.unwrap().unwrap();
         assert!(row.len() == 20 * MIB && row.bytes().all(|byte| byte == b'r'));
         for length in [16 * MIB - 18, 16 * MIB - 17, 33 * MIB] {
             let sql = format!("SELECT LENGTH('{}')", "x".repeat(length));
@@ -179,9 +172,7 @@ async fn a_cursor_gives_its_rows_in_parts_and_is_closed_by_a_reset() {
     let servers = [MariaDb::start().await, MariaDb::start().await];
     let arbiter = front(2, "", &[servers[0].address, servers[1].address]).await;
     let mut raw = Raw::log_in(arbiter.clients).await;
-    let id = raw
-        .prepare("SELECT title FROM page WHERE id > ? ORDER BY id")
-        .await;
+    let id = raw.prepare("SELECT title FROM page WHERE id > ? ORDER BY id").await;
     // Read-only cursor, once, no nulls, new types: LONG, and the value 0.
     let execute = [&id[..], &[1, 1, 0, 0, 0, 0, 1, LONG, 0, 0, 0, 0, 0]].concat();
     for _ in 0..2 {

@@ -10,13 +10,7 @@ const FIRST: &str = "mysql.primary = \"first\"\n";
 #[tokio::test]
 async fn session_statements_reach_each_held_server() {
     let (servers, _arbiter, mut conn) = session::<2>("tad", 2, 4, "").await;
-    for sql in [
-        "SET NAMES latin1",
-        "USE other",
-        "BEGIN",
-        "COMMIT",
-        "SET @a = 5",
-    ] {
+    for sql in ["SET NAMES latin1", "USE other", "BEGIN", "COMMIT", "SET @a = 5"] {
         conn.query_drop(sql).await.unwrap();
     }
     for server in &servers {
@@ -24,12 +18,7 @@ async fn session_statements_reach_each_held_server() {
         seen(server, "SET @a = 5").await;
         // USE is logged with the database's bare name.
         for text in ["SET NAMES latin1", "other", "BEGIN", "COMMIT", "SET @a = 5"] {
-            assert_eq!(
-                server.seen(text).await.len(),
-                1,
-                "{text} at {}",
-                server.address
-            );
+            assert_eq!(server.seen(text).await.len(), 1, "{text} at {}", server.address);
         }
     }
 }
@@ -38,16 +27,10 @@ async fn session_statements_reach_each_held_server() {
 async fn a_write_is_sent_once_and_the_session_reads_where_it_was() {
     let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 1, FIRST).await;
     conn.query_drop("SELECT 1").await.unwrap();
-    conn.query_drop("INSERT INTO page (title) VALUES ('New')")
-        .await
-        .unwrap();
+    conn.query_drop("INSERT INTO page (title) VALUES ('New')").await.unwrap();
     assert_eq!(conn.last_insert_id(), Some(4));
     for _ in 0..5 {
-        assert_eq!(
-            number(&mut conn, "SELECT COUNT(*) FROM page").await,
-            4,
-            "it sees its write"
-        );
+        assert_eq!(number(&mut conn, "SELECT COUNT(*) FROM page").await, 4, "it sees its write");
     }
     assert_eq!(number(&mut conn, "SELECT LAST_INSERT_ID()").await, 4);
     let mut rows = vec![];
@@ -62,12 +45,7 @@ async fn a_write_is_sent_once_and_the_session_reads_where_it_was() {
 #[tokio::test]
 async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
     let (servers, arbiter, mut conn) = session::<2>("round-robin", 2, 1, FIRST).await;
-    for sql in [
-        "BEGIN",
-        "SELECT * FROM page",
-        "DELETE FROM page WHERE id = 1",
-        "ROLLBACK",
-    ] {
+    for sql in ["BEGIN", "SELECT * FROM page", "DELETE FROM page WHERE id = 1", "ROLLBACK"] {
         conn.query_drop(sql).await.unwrap();
     }
     // Left open: given back connections must not commit it.
@@ -79,10 +57,7 @@ async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
     for server in &servers {
         let mut direct = server.direct().await;
         assert_eq!(number(&mut direct, "SELECT COUNT(*) FROM page").await, 3);
-        direct
-            .query_drop("DELETE FROM page WHERE id = 2")
-            .await
-            .unwrap();
+        direct.query_drop("DELETE FROM page WHERE id = 2").await.unwrap();
     }
 }
 
@@ -108,31 +83,14 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
     first.disconnect().await.unwrap();
     arbiter.all_gone().await;
     let mut second = connect(&arbiter).await;
-    assert_eq!(
-        number(&mut second, "SELECT CONNECTION_ID()").await,
-        same,
-        "the same connection"
-    );
-    assert_eq!(
-        second
-            .query_first::<String, _>(about)
-            .await
-            .unwrap()
-            .unwrap(),
-        fresh
-    );
+    assert_eq!(number(&mut second, "SELECT CONNECTION_ID()").await, same, "the same connection");
+    assert_eq!(second.query_first::<String, _>(about).await.unwrap().unwrap(), fresh);
     let variable: Option<Option<u64>> = second.query_first("SELECT @a").await.unwrap();
     assert_eq!(variable, Some(None));
-    assert_eq!(
-        code(&second.query_drop("SELECT * FROM t").await.unwrap_err()),
-        1146
-    );
+    assert_eq!(code(&second.query_drop("SELECT * FROM t").await.unwrap_err()), 1146);
     let server = arbiter.server(0).await;
     // One more was opened to learn the servers' version.
-    assert!(
-        server.connections_opened <= 2 && server.connections_reused >= 1,
-        "{server:?}"
-    );
+    assert!(server.connections_opened <= 2 && server.connections_reused >= 1, "{server:?}");
 }
 
 #[tokio::test]
@@ -171,28 +129,18 @@ async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
         conn.query_drop(sql).await.unwrap();
     }
     conn.query_drop("SELECT 'before'").await.unwrap();
-    let late = servers
-        .iter()
-        .find(|server| u64::from(server.address.port()) == held)
-        .unwrap();
+    let late = servers.iter().find(|server| u64::from(server.address.port()) == held).unwrap();
     assert_eq!(late.seen("4242").await, Vec::<String>::new());
     holder.disconnect().await.unwrap();
     seen(late, "BEGIN").await;
     // Only the late server answers quickly from now on, and it has the session's state.
-    let other = servers
-        .iter()
-        .find(|server| u64::from(server.address.port()) != held)
-        .unwrap();
+    let other = servers.iter().find(|server| u64::from(server.address.port()) != held).unwrap();
     other.run("UPDATE wiki.delay SET seconds = 3").await;
     let sql = "SELECT CONCAT_WS(' ', @@port, DATABASE(), @@group_concat_max_len) \
                FROM wiki.delay WHERE SLEEP(seconds) = 0";
     let state: String = conn.query_first(sql).await.unwrap().unwrap();
     assert_eq!(state, format!("{held} other 4242"));
-    let order = [
-        late.seen("4242").await,
-        late.seen("BEGIN").await,
-        late.seen("SLEEP").await,
-    ];
+    let order = [late.seen("4242").await, late.seen("BEGIN").await, late.seen("SLEEP").await];
     assert!(order.iter().all(|lines| lines.len() == 1), "{order:?}");
     assert_eq!(
         late.seen("'before'").await,
@@ -207,12 +155,7 @@ async fn a_transaction_that_a_setting_ended_is_not_begun_again_elsewhere() {
         let mut servers: [MariaDb; 2] = servers().await;
         let arbiter = front("tad", replicas, 4, &servers).await;
         let mut conn = connect(&arbiter).await;
-        for sql in [
-            "SET autocommit = 0",
-            "BEGIN",
-            "SELECT * FROM page",
-            "SET autocommit = 1",
-        ] {
+        for sql in ["SET autocommit = 0", "BEGIN", "SELECT * FROM page", "SET autocommit = 1"] {
             conn.query_drop(sql).await.unwrap();
         }
         let at = number(&mut conn, "SELECT @@port").await;
@@ -256,36 +199,21 @@ async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session
     conn.query_drop("SELECT 1").await.unwrap();
     conn.query_drop("USE only_there").await.unwrap();
     for _ in 0..5 {
-        let place: (u64, String) = conn
-            .query_first("SELECT @@port, DATABASE()")
-            .await
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            place,
-            (
-                u64::from(servers[1].address.port()),
-                "only_there".to_owned()
-            )
-        );
+        let place: (u64, String) =
+            conn.query_first("SELECT @@port, DATABASE()").await.unwrap().unwrap();
+        assert_eq!(place, (u64::from(servers[1].address.port()), "only_there".to_owned()));
     }
     let asked = seen(&servers[0], "only_there").await;
     assert_eq!(asked.len(), 1, "it is not asked again for this session");
     let nowhere = conn.query_drop("USE nowhere").await.unwrap_err();
-    assert_eq!(
-        code(&nowhere),
-        1049,
-        "where all fail, the client hears it and goes on"
-    );
+    assert_eq!(code(&nowhere), 1049, "where all fail, the client hears it and goes on");
     conn.query_drop("SELECT 1").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_client_s_own_reset_gives_a_clean_session_everywhere() {
     let (servers, _arbiter, mut conn) = session::<2>("round-robin", 2, 1, "").await;
-    conn.query_drop("SET group_concat_max_len = 77")
-        .await
-        .unwrap();
+    conn.query_drop("SET group_concat_max_len = 77").await.unwrap();
     assert!(conn.reset().await.unwrap());
     for _ in 0..6 {
         assert_ne!(number(&mut conn, "SELECT @@group_concat_max_len").await, 77);

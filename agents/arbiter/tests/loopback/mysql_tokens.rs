@@ -11,9 +11,7 @@ use tokio::task::JoinHandle;
 /// Keeps everybody from the pages of a server, until it is dropped or unlocked.
 async fn gate(server: &MariaDb) -> Conn {
     let mut gate = server.direct().await;
-    gate.query_drop("LOCK TABLES wiki.page WRITE")
-        .await
-        .unwrap();
+    gate.query_drop("LOCK TABLES wiki.page WRITE").await.unwrap();
     gate
 }
 
@@ -29,17 +27,11 @@ fn ask(mut conn: Conn, sql: &'static str) -> JoinHandle<(Conn, Result<Option<u64
 }
 
 async fn in_use(arbiter: &Running, tokens: u64) {
-    arbiter
-        .until("tokens in use", |stats| stats.tokens.in_use == tokens)
-        .await;
+    arbiter.until("tokens in use", |stats| stats.tokens.in_use == tokens).await;
 }
 
 async fn received(arbiter: &Running, more: u64, before: u64) {
-    arbiter
-        .until("a command", |stats| {
-            stats.requests.received == before + more
-        })
-        .await;
+    arbiter.until("a command", |stats| stats.requests.received == before + more).await;
 }
 
 #[tokio::test]
@@ -133,10 +125,7 @@ async fn a_session_goes_on_elsewhere_while_its_server_s_tokens_work() {
     }
     let busy = usize::from(at[0].len() < 2);
     let (first, mut second) = (at[busy].pop().unwrap(), at[busy].pop().unwrap());
-    second
-        .query_drop("SET group_concat_max_len = 4242")
-        .await
-        .unwrap();
+    second.query_drop("SET group_concat_max_len = 4242").await.unwrap();
     let gate = gate(&servers[busy]).await;
     let first = ask(first, PAGES);
     in_use(&arbiter, 1).await;

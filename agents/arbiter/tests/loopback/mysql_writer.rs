@@ -60,19 +60,13 @@ async fn writes_go_to_the_primary_and_who_wrote_reads_there() {
             insert(&mut conn).await;
             assert_eq!(number(&mut conn, COUNT).await, before + written);
         }
-        assert_eq!(
-            (count(&servers[0]).await, count(&servers[1]).await),
-            (before + 10, 3)
-        );
+        assert_eq!((count(&servers[0]).await, count(&servers[1]).await), (before + 10, 3));
         let mut reader = connect(&arbiter).await;
         let mut seen = vec![];
         for _ in 0..4 {
             seen.push(number(&mut reader, COUNT).await);
         }
-        assert!(
-            seen.iter().all(|rows| [3, before + 10].contains(rows)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|rows| [3, before + 10].contains(rows)), "{seen:?}");
         assert_eq!(arbiter.stats().await.pinned.times, 0);
     }
 }
@@ -135,14 +129,8 @@ async fn prepared_reads_are_cloned_and_prepared_writes_go_to_the_primary() {
             connected_to_all(&mut conn, &servers).await;
         }
         let before = (cloned(&arbiter).await, count(&servers[0]).await);
-        let title = conn
-            .prep("SELECT title FROM page WHERE id = ?")
-            .await
-            .unwrap();
-        let add = conn
-            .prep("INSERT INTO page (title) VALUES (?)")
-            .await
-            .unwrap();
+        let title = conn.prep("SELECT title FROM page WHERE id = ?").await.unwrap();
+        let add = conn.prep("INSERT INTO page (title) VALUES (?)").await.unwrap();
         for round in 0..20_u64 {
             let id = 1 + round % 3;
             let got: Option<String> = conn.exec_first(&title, (id,)).await.unwrap();
@@ -151,14 +139,9 @@ async fn prepared_reads_are_cloned_and_prepared_writes_go_to_the_primary() {
         }
         let reads = if replicas == 2 { 20 } else { 0 };
         assert_eq!(cloned(&arbiter).await, before.0 + reads);
-        assert_eq!(
-            (count(&servers[0]).await, count(&servers[1]).await),
-            (before.1 + 20, 3)
-        );
+        assert_eq!((count(&servers[0]).await, count(&servers[1]).await), (before.1 + 20, 3));
         conn.close(title).await.unwrap();
-        let missing = conn
-            .exec_drop("SELECT nothing FROM page WHERE id = ?", (1,))
-            .await;
+        let missing = conn.exec_drop("SELECT nothing FROM page WHERE id = ?", (1,)).await;
         assert_eq!(code(&missing.unwrap_err()), 1054);
         assert_eq!(number(&mut conn, "SELECT 7").await, 7);
         assert_eq!(arbiter.stats().await.pinned.times, 0);
@@ -171,10 +154,7 @@ async fn a_server_that_joins_later_has_the_session_s_prepared_statements() {
     for replicas in [1, 2] {
         let arbiter = start_with("round-robin", replicas, 8, "", &servers).await;
         let mut conn = connect(&arbiter).await;
-        let title = conn
-            .prep("SELECT title FROM page WHERE id = ?")
-            .await
-            .unwrap();
+        let title = conn.prep("SELECT title FROM page WHERE id = ?").await.unwrap();
         for (place, server) in servers.iter_mut().enumerate() {
             server.kill();
             let got: Option<String> = conn.exec_first(&title, (2,)).await.unwrap();
@@ -206,11 +186,7 @@ async fn a_text_that_may_end_elsewhere_in_its_character_set_is_sent_to_one_serve
     conn.query_drop(&sql[..]).await.unwrap();
     let stats = arbiter.stats().await;
     assert_eq!(stats.requests.cloned, 0);
-    let wire::arbiter::Pinned {
-        clients,
-        times,
-        commands,
-    } = stats.pinned;
+    let wire::arbiter::Pinned { clients, times, commands } = stats.pinned;
     assert_eq!((clients, times, commands), (1, 1, 2));
     let mut free = 0;
     for server in &servers {

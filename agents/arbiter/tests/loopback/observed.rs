@@ -40,14 +40,11 @@ async fn metrics_say_what_happened() {
     for _ in 0..5 {
         get(arbiter.clients, "/").await;
     }
-    arbiter
-        .until("all replies", |stats| stats.requests.answered == 5)
-        .await;
+    arbiter.until("all replies", |stats| stats.requests.answered == 5).await;
     let reply = get(arbiter.admin, "/metrics").await;
     let kind = reply.field("content-type").unwrap();
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
     let found = samples(&reply.text());
-    #[rustfmt::skip] // a table
     let table = [
         ("arbiter_requests_total{tier=\"test\",fate=\"answered\"}", 5.0),
         ("arbiter_requests_total{tier=\"test\",fate=\"failed\"}", 0.0),
@@ -71,16 +68,10 @@ async fn health_is_bad_while_no_server_can_be_asked() {
     let address = nobody();
     let arbiter = start(&settings("tad", 1, 4), &[address]).await;
     let reply = get(arbiter.admin, "/health").await;
-    assert_eq!(
-        (reply.status, reply.text().as_str()),
-        (200, r#"{"alive":1,"servers":1}"#)
-    );
+    assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"alive":1,"servers":1}"#));
     get(arbiter.clients, "/").await;
     let reply = get(arbiter.admin, "/health").await;
-    assert_eq!(
-        (reply.status, reply.text().as_str()),
-        (503, r#"{"alive":0,"servers":1}"#)
-    );
+    assert_eq!((reply.status, reply.text().as_str()), (503, r#"{"alive":0,"servers":1}"#));
     let _server = Upstream::start_at(address, Behaviour::Reply(ok("x")));
     arbiter.until_alive(0).await;
     assert_eq!(get(arbiter.admin, "/health").await.status, 200);

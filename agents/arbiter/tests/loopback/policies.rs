@@ -37,11 +37,7 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
         get(arbiter.clients, "/").await;
     }
     let before = arbiter.all_free().await;
-    assert!(
-        before.replicas_sent < 90,
-        "most requests need one server: {}",
-        before.replicas_sent
-    );
+    assert!(before.replicas_sent < 90, "most requests need one server: {}", before.replicas_sent);
     for server in &servers {
         let permits = server.gate.available_permits() as u32;
         server.gate.try_acquire_many(permits).unwrap().forget();
@@ -50,10 +46,7 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
     let clients = arbiter.clients;
     let answer = tokio::spawn(async move { get(clients, "/").await });
     eventually("a replica on both servers", || async {
-        let reached = servers
-            .iter()
-            .zip(asked)
-            .all(|(server, n)| server.requests().len() > n);
+        let reached = servers.iter().zip(asked).all(|(server, n)| server.requests().len() > n);
         reached.then_some(())
     })
     .await;
@@ -86,10 +79,7 @@ async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
 
 #[tokio::test]
 async fn every_policy_sends_two_replicas_to_two_servers() {
-    for policy in Policy::all()
-        .map(Policy::name)
-        .filter(|name| *name != "hedge")
-    {
+    for policy in Policy::all().map(Policy::name).filter(|name| *name != "hedge") {
         let [one, two] = Upstream::pair(Behaviour::Reply(ok("well"))).await;
         let arbiter = front(policy, 2, 4, &[&one, &two]).await;
         assert_eq!(get(arbiter.clients, "/").await.text(), "well");

@@ -35,10 +35,7 @@ async fn ask_until<F: Future<Output = ()>>(
         }
         ask().await;
     }
-    panic!(
-        "{ASKED_MAX} requests without {what}: {:#?}",
-        arbiter.stats().await
-    );
+    panic!("{ASKED_MAX} requests without {what}: {:#?}", arbiter.stats().await);
 }
 
 /// Each policy, at one replica and at two.

@@ -30,11 +30,7 @@ async fn http_tells_by_the_method() {
             0 => String::new(),
             bytes => format!("Content-Length: {bytes}\r\n"),
         };
-        once(
-            arbiter.clients,
-            format!("{head}{length}\r\n{body}").as_bytes(),
-        )
-        .await;
+        once(arbiter.clients, format!("{head}{length}\r\n{body}").as_bytes()).await;
         assert_eq!(reads_and_writes(&arbiter).await, expected, "{start} {body}");
     }
     let own = b"OPTIONS / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nMax-Forwards: 0\r\n\r\n";
@@ -64,11 +60,7 @@ async fn mysql_tells_by_the_statement_as_text_or_prepared() {
             let before = reads_and_writes(&arbiter).await;
             conn.query_drop(sql).await.unwrap();
             let after = reads_and_writes(&arbiter).await;
-            assert_eq!(
-                (after.0 - before.0, after.1 - before.1),
-                (reads, writes),
-                "{sql}"
-            );
+            assert_eq!((after.0 - before.0, after.1 - before.1), (reads, writes), "{sql}");
         }
         let title = conn.prep("SELECT title FROM page WHERE id = ?");
         let title = title.await.unwrap();
@@ -98,17 +90,11 @@ async fn mysql_s_reads_after_a_write_are_the_primary_s_where_nothing_else_is_wan
         let read = "SELECT title FROM page WHERE id = 1";
         conn.query_drop(read).await.unwrap();
         assert_eq!(arbiter.stats().await.requests.reads_of_one, 0);
-        conn.query_drop("DELETE FROM page WHERE id > 3")
-            .await
-            .unwrap();
+        conn.query_drop("DELETE FROM page WHERE id > 3").await.unwrap();
         for _ in 0..3 {
             conn.query_drop(read).await.unwrap();
         }
-        assert_eq!(
-            arbiter.stats().await.requests.reads_of_one,
-            bound,
-            "{after}"
-        );
+        assert_eq!(arbiter.stats().await.requests.reads_of_one, bound, "{after}");
     }
 }
 

@@ -21,11 +21,7 @@ async fn servers(replicas: usize) -> Vec<Server> {
 
 /// Sets `key` on the primary and waits until all have it.
 async fn set_everywhere(servers: &[Server], key: &str, value: &str) {
-    let set = servers[0]
-        .direct()
-        .await
-        .redis(&format!("SET {key} {value}"))
-        .await;
+    let set = servers[0].direct().await.redis(&format!("SET {key} {value}")).await;
     assert_eq!(set, "+OK\r\n");
     for server in servers {
         eventually("the value on every server", || async {
@@ -69,7 +65,6 @@ async fn reads_are_cloned_and_writes_go_to_the_primary() {
 async fn every_class_of_command_gets_its_own_reply() {
     let servers = servers(1).await;
     let (_arbiter, mut client) = session("redis", 2, &servers).await;
-    #[rustfmt::skip] // a table
     let table = [
         ("PING", "+PONG\r\n"),
         ("SELECT 0", "+OK\r\n"),
@@ -86,10 +81,7 @@ async fn every_class_of_command_gets_its_own_reply() {
     for (words, expected) in table {
         assert_eq!(client.redis(words).await, expected, "{words}");
     }
-    assert!(client
-        .redis("SCAN 0")
-        .await
-        .starts_with("*2\r\n$1\r\n0\r\n"));
+    assert!(client.redis("SCAN 0").await.starts_with("*2\r\n$1\r\n0\r\n"));
     client.send(b"PING\r\nECHO inline\r\n\r\n").await;
     assert_eq!(client.reply().await, "+PONG\r\n");
     assert_eq!(client.reply().await, string("inline"));
@@ -103,10 +95,7 @@ async fn resp3_clients_get_resp3_and_others_resp2() {
     let (arbiter, mut three) = session("redis", 2, &servers).await;
     let mut two = Client::open(arbiter.clients).await;
     assert!(three.redis("HELLO 3").await.starts_with('%'));
-    assert_eq!(
-        three.redis("HELLO 9").await,
-        "-NOPROTO unsupported protocol version\r\n"
-    );
+    assert_eq!(three.redis("HELLO 9").await, "-NOPROTO unsupported protocol version\r\n");
     // Pinned by that; another one goes on unpinned.
     let mut three = Client::open(arbiter.clients).await;
     assert!(three.redis("HELLO 3").await.starts_with('%'));
@@ -127,10 +116,7 @@ async fn resp3_clients_get_resp3_and_others_resp2() {
     assert_eq!(three.redis("CLIENT TRACKING ON").await, "+OK\r\n");
     assert_eq!(three.redis("GET h2").await, "_\r\n");
     assert_eq!(two.redis("SET h2 x").await, "+OK\r\n");
-    assert_eq!(
-        three.reply().await,
-        ">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nh2\r\n"
-    );
+    assert_eq!(three.reply().await, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nh2\r\n");
     assert!(three.redis("HELLO 2").await.starts_with('*'));
 }
 
@@ -142,14 +128,7 @@ async fn a_client_with_a_state_has_the_primary_for_itself() {
     let mut other = Client::open(arbiter.clients).await;
     client.redis("CLIENT SETNAME me").await;
     // All in one go: what is before the pin is answered first.
-    let words = [
-        "SET a 1",
-        "MULTI",
-        "INCR a",
-        "GET a",
-        "EXEC",
-        "CLIENT GETNAME",
-    ];
+    let words = ["SET a 1", "MULTI", "INCR a", "GET a", "EXEC", "CLIENT GETNAME"];
     let all: Vec<u8> = words.iter().flat_map(|words| encode(words)).collect();
     client.send(&all).await;
     for expected in [
@@ -172,10 +151,7 @@ async fn a_client_with_a_state_has_the_primary_for_itself() {
     assert_eq!(other.redis("RPUSH queue job").await, ":1\r\n");
     assert_eq!(waiting.reply().await, "*2\r\n$5\r\nqueue\r\n$3\r\njob\r\n");
     assert_eq!(other.redis("PUBLISH c news").await, ":1\r\n");
-    assert_eq!(
-        listening.reply().await,
-        "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$4\r\nnews\r\n"
-    );
+    assert_eq!(listening.reply().await, "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$4\r\nnews\r\n");
 }
 
 #[tokio::test]
@@ -222,14 +198,9 @@ async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
     // 9 values of 8 MiB are more than what is held of a reply.
     let keys = ["large"; 9].join(" ");
     let refused = client.redis(&format!("MGET {keys}")).await;
-    assert_eq!(
-        refused,
-        "-ERR arbiter: the server's reply is larger than 64 MiB\r\n"
-    );
+    assert_eq!(refused, "-ERR arbiter: the server's reply is larger than 64 MiB\r\n");
     assert_eq!(client.redis("STRLEN large").await, ":8388608\r\n");
-    client
-        .send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\n")
-        .await;
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\n").await;
     let refused = client.reply().await;
     assert_eq!(refused, "-ERR Protocol error: invalid bulk length\r\n");
     assert_eq!(client.reply().await, "<closed>");
@@ -247,10 +218,7 @@ async fn a_reply_that_ends_just_beyond_what_is_held_fails_one_command() {
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..10 {
         let refused = client.redis("GET large").await;
-        assert_eq!(
-            refused,
-            "-ERR arbiter: the server's reply is larger than 64 MiB\r\n"
-        );
+        assert_eq!(refused, "-ERR arbiter: the server's reply is larger than 64 MiB\r\n");
     }
 }
 
@@ -283,11 +251,7 @@ async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() 
     }
     let mut stuck = Client::open(arbiter.clients).await;
     stuck.send(b"*2\r\n$3\r\nGET\r\n").await;
-    assert_eq!(
-        stuck.reply().await,
-        "<closed>",
-        "a half command has a time-out"
-    );
+    assert_eq!(stuck.reply().await, "<closed>", "a half command has a time-out");
 }
 
 #[tokio::test]
@@ -310,18 +274,13 @@ async fn a_bad_replica_never_makes_a_wrong_reply() {
             assert_eq!(client.redis("GET k").await, string("right"), "{fault:?}");
         }
         // All its errors are the server's, whoever answered the client.
-        arbiter
-            .until("the bad replica's errors", |stats| {
-                stats.servers[1].errors > 0
-            })
-            .await;
+        arbiter.until("the bad replica's errors", |stats| stats.servers[1].errors > 0).await;
         assert_eq!(arbiter.stats().await.servers[0].errors, 0);
     }
 }
 
 #[tokio::test]
 async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
-    #[rustfmt::skip] // a table
     let table = [
         (Fault::Closes(b""), "the server closed the connection without a reply"),
         (Fault::Closes(b"$5\r\nwro"), "the server closed the connection without a reply"),
@@ -391,13 +350,9 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
         })
         .collect();
     servers[1].kill();
-    arbiter
-        .until("a dead server", |stats| !stats.servers[1].alive)
-        .await;
+    arbiter.until("a dead server", |stats| !stats.servers[1].alive).await;
     servers[2].freeze();
-    arbiter
-        .until("a frozen server", |stats| !stats.servers[2].alive)
-        .await;
+    arbiter.until("a frozen server", |stats| !stats.servers[2].alive).await;
     servers[2].thaw();
     arbiter.until_alive(2).await;
     stop.send(true).unwrap();
@@ -442,11 +397,7 @@ async fn a_read_that_a_server_cannot_do_now_is_asked_of_another() {
         assert!(stats.servers[1].requests > 0, "it was asked");
         let ill = front("redis", 1, &[one.address, two.address]).await;
         let mut client = Client::open(ill.clients).await;
-        assert_eq!(
-            client.redis("GET k").await.as_bytes(),
-            said,
-            "nobody is well"
-        );
+        assert_eq!(client.redis("GET k").await.as_bytes(), said, "nobody is well");
         assert_eq!(ill.stats().await.replicas_sent, 2);
     }
 }

@@ -17,10 +17,7 @@ const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'
 async fn errors_of_the_command_do_not_count_against_the_primary() {
     let servers = [Server::redis().await];
     let (arbiter, mut client) = session("redis", 1, &servers).await;
-    assert_eq!(
-        client.redis("XGROUP CREATE s g $ MKSTREAM").await,
-        "+OK\r\n"
-    );
+    assert_eq!(client.redis("XGROUP CREATE s g $ MKSTREAM").await, "+OK\r\n");
     for _ in 0..12 {
         let busy = client.redis("XGROUP CREATE s g $ MKSTREAM").await;
         assert!(busy.starts_with("-BUSYGROUP "), "{busy}");
@@ -35,12 +32,7 @@ async fn what_is_refused_is_refused_of_pinned_clients_too_and_in_its_place() {
     let servers = [Server::redis().await];
     let (_arbiter, mut client) = session("redis", 1, &servers).await;
     assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
-    for words in [
-        "SHUTDOWN",
-        "shutdown NOSAVE",
-        "REPLICAOF 127.0.0.1 1",
-        "DEBUG SEGFAULT",
-    ] {
+    for words in ["SHUTDOWN", "shutdown NOSAVE", "REPLICAOF 127.0.0.1 1", "DEBUG SEGFAULT"] {
         let refused = client.redis(words).await;
         assert!(refused.starts_with(NO_SUCH_COMMAND), "{words}: {refused}");
     }
@@ -72,35 +64,6 @@ async fn a_pinned_client_s_large_command_passes_whole() {
 }
 
 #[tokio::test]
-async fn connections_of_one_s_own_are_bounded() {
-    let servers = [Server::redis().await];
-    let settings =
-        settings("redis", "round-robin", 1, 64) + "pinned_max = 2\npinned_per_address_max = 2\n";
-    let arbiter = start(&settings, &addresses(&servers)).await;
-    let mut pinned = vec![];
-    for _ in 0..2 {
-        let mut client = Client::open(arbiter.clients).await;
-        assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
-        pinned.push(client);
-    }
-    let mut third = Client::open(arbiter.clients).await;
-    let refused = third.redis("SELECT 1").await;
-    assert!(
-        refused.starts_with("-ERR arbiter: pinned_max "),
-        "{refused}"
-    );
-    assert_eq!(
-        third.redis("SET k v").await,
-        "+OK\r\n",
-        "it goes on without"
-    );
-    pinned.pop();
-    let left = |stats: &wire::arbiter::Stats| stats.connections.client_open == 2;
-    arbiter.until("a client's end", left).await;
-    assert_eq!(third.redis("SELECT 1").await, "+OK\r\n");
-}
-
-#[tokio::test]
 async fn asking_who_one_is_takes_no_connection() {
     let servers = [Server::redis().await];
     let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 0\n";
@@ -108,10 +71,7 @@ async fn asking_who_one_is_takes_no_connection() {
     let mut one = Client::open(arbiter.clients).await;
     let mut two = Client::open(arbiter.clients).await;
     let ids = [one.redis("CLIENT ID").await, two.redis("client id").await];
-    assert!(
-        ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1],
-        "{ids:?}"
-    );
+    assert!(ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1], "{ids:?}");
     assert_eq!(one.redis("CLIENT ID").await, ids[0]);
     assert_eq!(one.redis("CLIENT GETNAME").await, "$-1\r\n");
     one.redis("CLIENT SETNAME me").await;
@@ -135,8 +95,8 @@ async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
 #[tokio::test]
 async fn a_queue_that_is_long_and_moves_is_not_thrown_away() {
     // 80 commands take 4 s, one may take 1.5 s.
-    let server = steady(Duration::from_millis(50)).await;
-    let arbiter = front("redis", 1, &[server]).await;
+    let server = steady(Duration::from_millis(50));
+    let arbiter = front("redis", 1, &[server.address]).await;
     let clients: Vec<_> = (0..80)
         .map(|_| {
             let address = arbiter.clients;

@@ -4,29 +4,24 @@ use std::net::SocketAddr;
 
 use crate::support::keyvalue::{encode, string, Client, Server};
 use crate::support::{eventually, settings, start, Running};
-use arbiter::config::Config;
+use testkit::stream::Served;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// A way to a server of which the bytes that come back are held as long as it is closed.
 struct Sluice {
     address: SocketAddr,
     open: watch::Sender<bool>,
+    _server: Served,
 }
 
 impl Sluice {
     async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let open = watch::Sender::new(true);
         let opened = open.subscribe();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(pass(stream, server, opened.clone()));
-            }
-        });
-        Self { address, open }
+        let way = Served::start(move |stream| pass(stream, server, opened.clone()));
+        Self { address: way.address, open, _server: way }
     }
 }
 
@@ -72,12 +67,7 @@ impl Lagging {
         })
         .await;
         sluice.open.send_replace(false);
-        Self {
-            primary,
-            replica,
-            sluice,
-            arbiter,
-        }
+        Self { primary, replica, sluice, arbiter }
     }
 
     /// Reads what was written until the replica was asked more than so often.
@@ -104,10 +94,7 @@ async fn a_client_s_reads_see_its_write_while_a_replica_lags_and_others_may_not(
         assert_eq!(client.redis("GET k").await, string("new"));
         of_others.push(other.redis("GET k").await);
     }
-    assert!(
-        of_others.contains(&string("old")),
-        "who has not written may read it"
-    );
+    assert!(of_others.contains(&string("old")), "who has not written may read it");
     // Also in one pipeline.
     let mut bytes = encode("SET k newer");
     bytes.extend(encode("GET k"));
@@ -177,18 +164,4 @@ async fn while_the_primary_is_away_a_writer_gets_an_error_rather_than_what_was_b
         assert!(reply.starts_with("-ERR arbiter: "), "{reply}");
     }
     assert_eq!(other.redis("GET k").await, string("old"));
-}
-
-#[test]
-fn it_is_an_option_of_redis_only() {
-    let text = format!(
-        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"t\"\n{}\
-         redis = {{ read_your_writes = true }}\n[[servers]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n",
-        settings("http", "tad", 1, 1)
-    );
-    let refusal = Config::parse(&text, "a.toml").unwrap_err().to_string();
-    assert!(
-        refusal.contains("redis: expected no [redis] table"),
-        "{refusal}"
-    );
 }

@@ -1,12 +1,11 @@
 //! Server connections of requests that are no reads.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-
 use crate::support::http::{front, settings};
 use crate::support::start;
 use crate::support::upstream::{ok, Behaviour, Upstream};
 use crate::support::web::Connection;
+use testkit::stream::Served;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -27,23 +26,19 @@ async fn one_after_the_other_they_take_few_connections() {
 
 #[tokio::test]
 async fn none_is_lost_or_doubled_where_the_server_closes_what_is_idle() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
     let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let count = count.clone();
-            tokio::spawn(async move {
-                let mut asked = [0; 4096];
-                // Announces that it keeps the connection, and closes it with the reply.
-                if stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
-                    let _ = count.send(());
-                    let _ = stream.write_all(&ok("done")).await;
-                }
-            });
+    let server = Served::start(move |mut stream| {
+        let count = count.clone();
+        async move {
+            let mut asked = [0; 4096];
+            // Announces that it keeps the connection, and closes it with the reply.
+            if stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
+                let _ = count.send(());
+                let _ = stream.write_all(&ok("done")).await;
+            }
         }
     });
-    let arbiter = start(&settings("round-robin", 1, 1), &[address]).await;
+    let arbiter = start(&settings("round-robin", 1, 1), &[server.address]).await;
     let mut client = Connection::open(arbiter.clients).await;
     let mut good = 0;
     for turn in 0..200 {

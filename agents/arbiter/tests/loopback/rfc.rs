@@ -179,10 +179,7 @@ const REQUESTS: &str = "\
 fn row(row: &str) -> (String, &str) {
     let (rule, fate) = row.rsplit_once(" -> ").unwrap();
     let (_, lines) = rule.split_at(rule.match_indices(' ').nth(1).unwrap().0 + 1);
-    let bytes = lines
-        .replace('|', "\r\n")
-        .replace('␊', "\n")
-        .replace('␍', "\r");
+    let bytes = lines.replace('|', "\r\n").replace('␊', "\n").replace('␍', "\r");
     (bytes + "\r\n\r\n", fate)
 }
 
@@ -200,11 +197,7 @@ fn requests_fare_as_the_rfc_says() {
             Ok(Some((head, _))) if head.own_reply.is_some() => "here".to_owned(),
             Ok(Some((head, length))) => {
                 assert_eq!(length, bytes.len(), "{line}");
-                let version = if bytes.contains("HTTP/1.0") {
-                    "1.0"
-                } else {
-                    "1.1"
-                };
+                let version = if bytes.contains("HTTP/1.0") { "1.0" } else { "1.1" };
                 let sent = String::from_utf8(head.forward).unwrap();
                 let via = format!("Via: {version} sparecraft\r\n\r\n");
                 let sent = sent.strip_suffix(&via).unwrap();

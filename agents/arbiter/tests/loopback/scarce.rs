@@ -49,10 +49,16 @@ async fn first_of<T: 'static>(mut tasks: JoinSet<T>) -> (T, JoinSet<T>) {
 
 async fn held_bytes(arbiter: &Running) -> usize {
     let metrics = get(arbiter.admin, "/metrics").await.text();
-    let line = metrics
-        .lines()
-        .find(|line| line.starts_with("arbiter_held_bytes"));
+    let line = metrics.lines().find(|line| line.starts_with("arbiter_held_bytes"));
     line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Waits until clients hold half of the 4 MiB that they may hold, or less.
+async fn half_is_free(arbiter: &Running) {
+    eventually("half of the memory", || async {
+        (held_bytes(arbiter).await <= 2 << 20).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -70,10 +76,7 @@ async fn an_upload_that_is_passed_on_holds_its_token_for_a_bounded_time() {
         assert_eq!(get(arbiter.clients, "/").await.text(), "here");
         assert_eq!(slow.await.unwrap().status, 408);
         let seen = &arbiter.all_free().await.servers[0];
-        assert!(
-            seen.alive && seen.errors == 0,
-            "it is not the server's fault"
-        );
+        assert!(seen.alive && seen.errors == 0, "it is not the server's fault");
     }
 }
 
@@ -110,10 +113,7 @@ async fn slow_uploads_leave_memory_to_others() {
     }
     let (told, slow) = first_of(slow).await;
     assert_eq!(told.status, 408);
-    eventually("half of the memory", || async {
-        (held_bytes(&arbiter).await <= 2 << 20).then_some(())
-    })
-    .await;
+    half_is_free(&arbiter).await;
     // While there is room the others may be as slow as they are.
     assert_eq!(slow.len(), 2);
     let stats = arbiter.all_free().await;
@@ -167,10 +167,7 @@ async fn slow_readers_leave_memory_to_others() {
     let ((), slow) = first_of(slow).await;
     assert_eq!(slow.len(), 2, "the others have room");
     assert_eq!(arbiter.stats().await.requests.failed, 1);
-    eventually("half of the memory", || async {
-        (held_bytes(&arbiter).await <= 2 << 20).then_some(())
-    })
-    .await;
+    half_is_free(&arbiter).await;
 }
 
 #[tokio::test]
@@ -221,8 +218,5 @@ async fn slow_command(protocol: &str, before: &'static str, command: &'static st
     }
     let ((), slow) = first_of(slow).await;
     assert_eq!(slow.len(), 2, "{protocol}: the others have room");
-    eventually("half of the memory", || async {
-        (held_bytes(&arbiter).await <= 2 << 20).then_some(())
-    })
-    .await;
+    half_is_free(&arbiter).await;
 }

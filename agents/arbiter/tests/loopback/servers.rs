@@ -124,9 +124,6 @@ async fn a_database_that_is_out_gets_no_new_connections() {
     set(&arbiter, "s0", true).await;
     arbiter.until_alive(0).await;
     let (mut one, mut two) = (connect(&arbiter).await, connect(&arbiter).await);
-    let ports = [
-        number(&mut one, "SELECT @@port").await,
-        number(&mut two, "SELECT @@port").await,
-    ];
+    let ports = [number(&mut one, "SELECT @@port").await, number(&mut two, "SELECT @@port").await];
     assert_ne!(ports[0], ports[1]);
 }

@@ -86,26 +86,15 @@ async fn an_upload_that_stops_is_told_so() {
 #[tokio::test]
 async fn a_large_upload_is_passed_on_beyond_what_is_held() {
     let server = Upstream::start(Behaviour::Reply(ok("stored"))).await;
-    let arbiter = start(
-        &(settings("tad", 1, 1) + "held_mib_max = 1\n"),
-        &[server.address],
-    )
-    .await;
+    let arbiter = start(&(settings("tad", 1, 1) + "held_mib_max = 1\n"), &[server.address]).await;
     let body = "y".repeat(5_000_000);
     let mut client = Connection::open(arbiter.clients).await;
-    let head = format!(
-        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
+    let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
     client.send(head.as_bytes()).await;
     client.send(body.as_bytes()).await;
     assert_eq!(client.reply(false).await.unwrap().text(), "stored");
     assert!(server.requests()[0].ends_with(&format!("\r\n\r\n{body}")));
-    assert_eq!(
-        client.get("/").await.text(),
-        "stored",
-        "the connection goes on"
-    );
+    assert_eq!(client.get("/").await.text(), "stored", "the connection goes on");
 }
 
 #[tokio::test]
@@ -137,14 +126,9 @@ async fn a_reply_beyond_what_is_held_frees_its_token_while_the_server_waits() {
             let in_flight: u64 = stats.servers.iter().map(|server| server.in_flight).sum();
             in_flight > 0 && stats.tokens.in_use == 0
         };
-        arbiter
-            .until("a server that waits for its client", waits)
-            .await;
+        arbiter.until("a server that waits for its client", waits).await;
         let reply = slow.reply(false).await.unwrap();
-        assert!(
-            reply.complete && reply.body == vec![b'x'; LARGE],
-            "r = {replicas}"
-        );
+        assert!(reply.complete && reply.body == vec![b'x'; LARGE], "r = {replicas}");
     }
 }
 
@@ -172,12 +156,7 @@ async fn a_request_whose_client_goes_away_is_ended() {
         assert_eq!(next.await.unwrap().text(), "late");
         arbiter.all_free().await;
         for server in &servers {
-            while server
-                .gate
-                .try_acquire()
-                .map(|permit| permit.forget())
-                .is_ok()
-            {}
+            while server.gate.try_acquire().map(|permit| permit.forget()).is_ok() {}
         }
     }
 }
@@ -188,17 +167,11 @@ async fn a_client_that_goes_away_waits_for_no_token() {
     let arbiter = front("tad", 1, 1, &[&server]).await;
     let first = tokio::spawn(get(arbiter.clients, "/first"));
     let mut gone = Connection::open(arbiter.clients).await;
-    arbiter
-        .until("the first request", |stats| stats.tokens.in_use == 1)
-        .await;
+    arbiter.until("the first request", |stats| stats.tokens.in_use == 1).await;
     gone.send(GET).await;
-    arbiter
-        .until("the second request", |stats| stats.requests.received == 2)
-        .await;
+    arbiter.until("the second request", |stats| stats.requests.received == 2).await;
     drop(gone);
-    arbiter
-        .until("the second one's end", |stats| stats.requests.failed == 1)
-        .await;
+    arbiter.until("the second one's end", |stats| stats.requests.failed == 1).await;
     server.gate.add_permits(1);
     assert_eq!(first.await.unwrap().text(), "late");
     arbiter.all_free().await;

@@ -45,11 +45,7 @@ impl Sending {
 
 async fn send(mut stream: TcpStream, head: &str, gate: Arc<Semaphore>) -> Option<()> {
     let mut asked = [0; 4096];
-    stream
-        .read(&mut asked)
-        .await
-        .ok()
-        .filter(|read| *read > 0)?;
+    stream.read(&mut asked).await.ok().filter(|read| *read > 0)?;
     stream.write_all(head.as_bytes()).await.ok()?;
     loop {
         gate.acquire().await.ok()?.forget();
@@ -94,10 +90,7 @@ async fn a_long_poll_waits_at_one_server_without_its_token() {
     arbiter.until("a poll that waits", waits).await;
     tokio::time::sleep(Duration::from_millis(600)).await;
     let stats = arbiter.stats().await;
-    assert_eq!(
-        (stats.servers[0].in_flight, stats.servers[0].errors),
-        (1, 0)
-    );
+    assert_eq!((stats.servers[0].in_flight, stats.servers[0].errors), (1, 0));
     let mut other = asked(&arbiter, "/other", "*/*").await;
     assert_eq!(other.reply(false).await.unwrap().status, 504);
 }

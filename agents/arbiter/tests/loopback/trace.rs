@@ -71,13 +71,9 @@ async fn run_with_faults(policy: &str, threads: usize) -> String {
         }
     }
     arbiter.until("the server's death", |it| !alive(it)).await;
-    arbiter
-        .put("/v1/policy", "{\"policy\":\"tad\",\"tokens\":2}")
-        .await;
+    arbiter.put("/v1/policy", "{\"policy\":\"tad\",\"tokens\":2}").await;
     ask(arbiter.clients, 12).await;
-    arbiter
-        .put("/v1/guardrails", "{\"consecutive_failures\":2}")
-        .await;
+    arbiter.put("/v1/guardrails", "{\"consecutive_failures\":2}").await;
     let back = Upstream::start_at(place, Behaviour::Reply(ok("killed")));
     arbiter.until("the server's return", alive).await;
     let policy = format!("{{\"policy\":\"{policy}\"}}");
@@ -109,17 +105,9 @@ async fn the_simulator_decides_as_the_arbiter_did_under_every_kind_of_policy() {
         run_with_faults("hedge", 2),
         run_with_faults("random", 2)
     );
-    for (policy, text) in [
-        ("tad", tad),
-        ("c3", c3),
-        ("hedge", hedge),
-        ("random", random),
-    ] {
+    for (policy, text) in [("tad", tad), ("c3", c3), ("hedge", hedge), ("random", random)] {
         for call in ["down", "up", "policy", "tokens", "guardrails", "error"] {
-            assert!(
-                text.contains(&format!("{{\"{call}\":")),
-                "{policy}: no {call:?}"
-            );
+            assert!(text.contains(&format!("{{\"{call}\":")), "{policy}: no {call:?}");
         }
         let is_kind = |it: &str| match policy {
             "hedge" => it.contains("{\"hedge\":") && it.contains("{\"found\":true}"),
@@ -144,9 +132,7 @@ async fn an_altered_decision_is_named_by_its_line() {
         found.unwrap() + 1
     };
     let line = first_line("\"grants\":[[3,");
-    let altered = change(&text, line, |it| {
-        it.replace("\"grants\":[[3,", "\"grants\":[[4,")
-    });
+    let altered = change(&text, line, |it| it.replace("\"grants\":[[3,", "\"grants\":[[4,"));
     let found = again(&altered).first_difference.unwrap();
     assert_eq!(found.line, line as u64);
     assert!(found.recorded.contains("\"grants\":[[4,"), "{found:?}");
@@ -163,13 +149,7 @@ async fn an_altered_decision_is_named_by_its_line() {
 
 fn change(text: &str, line: usize, how: impl Fn(&str) -> String) -> String {
     let lines = text.lines().enumerate();
-    let lines = lines.map(|(place, it)| {
-        if place + 1 == line {
-            how(it)
-        } else {
-            it.to_owned()
-        }
-    });
+    let lines = lines.map(|(place, it)| if place + 1 == line { how(it) } else { it.to_owned() });
     lines.map(|it| it + "\n").collect()
 }
 
@@ -194,10 +174,7 @@ async fn a_trace_ends_at_its_limit_and_the_arbiter_goes_on() {
 #[tokio::test]
 async fn the_program_completes_its_trace_at_sigterm_and_refuses_one_it_cannot_write() {
     let directory = tempfile::tempdir().unwrap();
-    let (file, trace) = (
-        directory.path().join("a.toml"),
-        directory.path().join("a.trace"),
-    );
+    let (file, trace) = (directory.path().join("a.toml"), directory.path().join("a.trace"));
     let config = |trace: &Path| {
         let text = format!(
             "protocol = \"http\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
@@ -227,8 +204,5 @@ async fn the_program_completes_its_trace_at_sigterm_and_refuses_one_it_cannot_wr
     let output = program().output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{message}");
-    assert!(
-        message.contains("a.trace\": cannot be written"),
-        "{message}"
-    );
+    assert!(message.contains("a.trace\": cannot be written"), "{message}");
 }

@@ -14,10 +14,7 @@ async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server
     let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
     let arbiter = front("tad", 1, 4, &[&server]).await;
     let huge = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(70_000));
-    let many = format!(
-        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
-        "A: b\r\n".repeat(129)
-    );
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(129));
     let more = [(huge, 431), (many, 431), ("\u{16}\u{3}\u{1}\0".into(), 400)];
     for (head, status) in rfc::refused().chain(more) {
         let mut client = Connection::open(arbiter.clients).await;
@@ -139,8 +136,5 @@ async fn r_above_the_servers_alive_is_served_by_those_there_are() {
     drop(one);
     let request = GET.replace("Host", "Connection: close\r\nHost");
     let reply = once(arbiter.clients, request.as_bytes());
-    assert!(
-        [502, 503].contains(&reply.await.status),
-        "all servers are down"
-    );
+    assert!([502, 503].contains(&reply.await.status), "all servers are down");
 }

@@ -93,10 +93,7 @@ pub struct Exception {
 impl<'a> Users<'a> {
     /// Their count is the sum.
     pub fn of(user_classes_count: &'a BTreeMap<String, u64>) -> Self {
-        Self {
-            user_classes_count,
-            user_count: user_classes_count.values().sum(),
-        }
+        Self { user_classes_count, user_count: user_classes_count.values().sum() }
     }
 }
 

@@ -89,14 +89,12 @@ pub fn work(options: &Options) -> Result<()> {
     let master = find(options, &node)?;
     let mut theirs = master.try_clone()?;
     let heard = tell.clone();
-    thread::Builder::new()
-        .name("master".into())
-        .spawn(move || {
-            while let Ok(message) = zmtp::receive(&mut theirs) {
-                let _ = heard.send(Told::Master(message));
-            }
-            let _ = heard.send(Told::MasterGone);
-        })?;
+    thread::Builder::new().name("master".into()).spawn(move || {
+        while let Ok(message) = zmtp::receive(&mut theirs) {
+            let _ = heard.send(Told::Master(message));
+        }
+        let _ = heard.send(Told::MasterGone);
+    })?;
     let mut session = Session {
         options,
         plan,
@@ -240,10 +238,7 @@ impl Session<'_> {
         };
         let report = locked(&running.tally).report();
         let users = self.users.clone();
-        let stats = Stats {
-            report,
-            users: Users::of(&users),
-        };
+        let stats = Stats { report, users: Users::of(&users) };
         self.say("stats", &stats)
     }
 
@@ -279,16 +274,8 @@ impl Session<'_> {
         let block = Block::prepare(&plan, records, Some(Arc::clone(&tally)), move || {
             let _ = tell.send(Told::LoopEnded(begun));
         })?;
-        block.go(Start {
-            t0_ns: monotonic_ns(),
-            start_ns: LEAD_NS,
-        });
-        self.running = Some(Running {
-            number: begun,
-            block,
-            loops: plan.workers,
-            tally,
-        });
+        block.go(Start { t0_ns: monotonic_ns(), start_ns: LEAD_NS });
+        self.running = Some(Running { number: begun, block, loops: plan.workers, tally });
         Ok(())
     }
 
@@ -318,17 +305,10 @@ impl Session<'_> {
         println!("{}", serde_json::to_string(&totals)?);
         if tell_master {
             let users = self.users.clone();
-            let stats = Stats {
-                report,
-                users: Users::of(&users),
-            };
+            let stats = Stats { report, users: Users::of(&users) };
             self.say("stats", &stats)?;
-            let latencies = Latencies {
-                unit: "us",
-                digits: 3,
-                histogram: STANDARD.encode(histogram),
-                totals,
-            };
+            let latencies =
+                Latencies { unit: "us", digits: 3, histogram: STANDARD.encode(histogram), totals };
             self.say("histogram", &latencies)?;
         }
         match outcome.error.or(outcome.unwritten.error) {
@@ -352,10 +332,7 @@ impl Session<'_> {
 
     /// Tells the master why this worker ends, if it can be told.
     fn explain(&mut self, error: &anyhow::Error) {
-        let exception = Exception {
-            msg: format!("{error:#}"),
-            traceback: String::new(),
-        };
+        let exception = Exception { msg: format!("{error:#}"), traceback: String::new() };
         let told = self.say("exception", &exception);
         if told.and_then(|()| self.say("quit", &())).is_err() {
             tracing::error!("the master was not told");
@@ -378,10 +355,8 @@ fn locked(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 }
 
 fn hostname() -> String {
-    nix::unistd::gethostname().map_or_else(
-        |_| String::new(),
-        |name| name.to_string_lossy().into_owned(),
-    )
+    nix::unistd::gethostname()
+        .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Resident memory of this process; 0 where it cannot be read.
@@ -389,7 +364,5 @@ fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|rest| rest.split_whitespace().next());
-    number
-        .and_then(|number| number.parse::<u64>().ok())
-        .map_or(0, |kib| kib * 1024)
+    number.and_then(|number| number.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }

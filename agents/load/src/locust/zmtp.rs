@@ -40,10 +40,7 @@ fn shake_hands(stream: &mut TcpStream, identity: &str) -> Result<()> {
     let mut theirs = [0; GREETING_BYTES];
     stream.read_exact(&mut theirs)?;
     if theirs[0] != 0xff || theirs[10] < 3 || &theirs[12..17] != b"NULL\0" {
-        return Err(Error::new(
-            ErrorKind::InvalidData,
-            "no ZMTP 3 without security",
-        ));
+        return Err(Error::new(ErrorKind::InvalidData, "no ZMTP 3 without security"));
     }
     let mut ready = b"\x05READY".to_vec();
     for (name, value) in [("Socket-Type", "DEALER"), ("Identity", identity)] {
@@ -144,31 +141,19 @@ mod tests {
 
     fn received(frames: &[u8]) -> Result<Vec<u8>> {
         let limit = Duration::from_secs(30);
-        receive(&mut connect(
-            "127.0.0.1",
-            peer(frames.to_vec()),
-            "me",
-            limit,
-        )?)
+        receive(&mut connect("127.0.0.1", peer(frames.to_vec()), "me", limit)?)
     }
 
     #[test]
     fn messages_of_one_frame_and_of_several_arrive_and_commands_are_passed_by() {
         assert_eq!(received(b"\x00\x02hi").unwrap(), b"hi");
-        assert_eq!(
-            received(b"\x04\x05\x04PING\x01\x01a\x00\x01b").unwrap(),
-            b"ab"
-        );
+        assert_eq!(received(b"\x04\x05\x04PING\x01\x01a\x00\x01b").unwrap(), b"ab");
         assert_eq!(received(b"\x02\0\0\0\0\0\0\0\x02hi").unwrap(), b"hi");
     }
 
     #[test]
     fn what_is_no_frame_or_too_large_is_an_error() {
-        for frames in [
-            &b"\x02\xff\0\0\0\0\0\0\x02hi"[..],
-            b"\x20\x00",
-            b"\x00\x05hi",
-        ] {
+        for frames in [&b"\x02\xff\0\0\0\0\0\0\x02hi"[..], b"\x20\x00", b"\x00\x05hi"] {
             assert!(received(frames).is_err());
         }
     }

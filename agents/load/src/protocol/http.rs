@@ -11,11 +11,7 @@ use crate::outcome::Outcome;
 /// A view of the page at a path.
 pub fn request(host: &str, path: &str, keep_alive: bool) -> Option<Vec<u8>> {
     let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
-    let end = if keep_alive {
-        ""
-    } else {
-        "Connection: close\r\n"
-    };
+    let end = if keep_alive { "" } else { "Connection: close\r\n" };
     let text = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n{end}\r\n"
     );
@@ -60,11 +56,7 @@ pub struct Reader {
 impl Reader {
     /// For the answer to an operation; `is_head`: it has no body.
     pub fn of_operation(is_head: bool) -> Self {
-        Self {
-            of_operation: true,
-            is_head,
-            ..Self::default()
-        }
+        Self { of_operation: true, is_head, ..Self::default() }
     }
 
     /// The whole answer that was read in `data`.
@@ -74,11 +66,7 @@ impl Reader {
             Framing::Chunked => &self.content,
             _ => data.get(head.body..head.body + self.bytes as usize)?,
         };
-        Some(Answer {
-            status: head.status,
-            head: data.get(head.begin..head.body)?,
-            body,
-        })
+        Some(Answer { status: head.status, head: data.get(head.begin..head.body)?, body })
     }
 
     pub fn read(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
@@ -104,23 +92,14 @@ impl Reader {
     }
 
     pub fn seen(&self) -> Seen {
-        Seen {
-            status: self.head.as_ref().map_or(0, |head| head.status),
-            bytes: self.bytes,
-        }
+        Seen { status: self.head.as_ref().map_or(0, |head| head.status), bytes: self.bytes }
     }
 
     fn read_body(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
         let Some(head) = &self.head else {
             return Progress::More;
         };
-        let Head {
-            status,
-            framing,
-            keep,
-            body: begin,
-            ..
-        } = *head;
+        let Head { status, framing, keep, body: begin, .. } = *head;
         let came = data.len() - begin;
         match framing {
             Framing::Length(length) => {
@@ -195,11 +174,7 @@ impl Reader {
             let rest = &data[at..];
             let Some(end) = memchr::memmem::find(rest, b"\r\n") else {
                 let is_line = rest.len() <= LINE_BYTES_MAX;
-                return if is_line {
-                    Chunks::Part
-                } else {
-                    Chunks::Garbled
-                };
+                return if is_line { Chunks::Part } else { Chunks::Garbled };
             };
             at += end + 2;
             if end == 0 {
@@ -229,18 +204,10 @@ fn read_head(data: &[u8]) -> Found {
         Ok(Status::Complete(body)) => {
             let status = response.code.unwrap_or(0);
             let version = response.version.unwrap_or(0);
-            framing_of(status, version, response.headers).map_or(
-                Found::Garbled,
-                |(framing, keep)| {
-                    Found::Head(Head {
-                        begin: 0,
-                        status,
-                        framing,
-                        keep,
-                        body,
-                    })
-                },
-            )
+            framing_of(status, version, response.headers)
+                .map_or(Found::Garbled, |(framing, keep)| {
+                    Found::Head(Head { begin: 0, status, framing, keep, body })
+                })
         }
         Ok(Status::Partial) if data.len() <= LINE_BYTES_MAX => Found::Part,
         _ => Found::Garbled,
@@ -283,6 +250,5 @@ fn framing_of(
 }
 
 fn has_word(text: &str, word: &str) -> bool {
-    text.split(',')
-        .any(|one| one.trim().eq_ignore_ascii_case(word))
+    text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word))
 }

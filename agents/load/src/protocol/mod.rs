@@ -171,18 +171,9 @@ impl Reader {
     pub fn seen(&self) -> Seen {
         match self {
             Self::Http(reader) => reader.seen(),
-            Self::Memcached(reader) => Seen {
-                status: 0,
-                bytes: reader.bytes(),
-            },
-            Self::Mysql(reader) => Seen {
-                status: 0,
-                bytes: reader.bytes(),
-            },
-            Self::Redis(reader) => Seen {
-                status: 0,
-                bytes: reader.bytes(),
-            },
+            Self::Memcached(reader) => Seen { status: 0, bytes: reader.bytes() },
+            Self::Mysql(reader) => Seen { status: 0, bytes: reader.bytes() },
+            Self::Redis(reader) => Seen { status: 0, bytes: reader.bytes() },
         }
     }
 }

@@ -140,10 +140,7 @@ fn proof(password: &str, nonce: &[u8]) -> Vec<u8> {
         return vec![];
     }
     let once = Sha1::digest(password.as_bytes());
-    let mask = Sha1::new()
-        .chain_update(nonce)
-        .chain_update(Sha1::digest(once))
-        .finalize();
+    let mask = Sha1::new().chain_update(nonce).chain_update(Sha1::digest(once)).finalize();
     once.iter().zip(mask).map(|(a, b)| a ^ b).collect()
 }
 
@@ -208,10 +205,7 @@ impl Reader {
     }
 
     fn whole(&self, data: &[u8], outcome: Outcome) -> Progress {
-        Progress::Whole {
-            outcome,
-            keep: self.at == data.len(),
-        }
+        Progress::Whole { outcome, keep: self.at == data.len() }
     }
 }
 
@@ -239,15 +233,9 @@ mod tests {
         // SHA1("wiki-read") ^ SHA1(nonce + SHA1(SHA1("wiki-read"))) undone by the mask is SHA1.
         let nonce = [7; 20];
         let once = Sha1::digest(b"wiki-read");
-        let mask = Sha1::new()
-            .chain_update(nonce)
-            .chain_update(Sha1::digest(once))
-            .finalize();
-        let undone: Vec<u8> = proof("wiki-read", &nonce)
-            .iter()
-            .zip(mask)
-            .map(|(a, b)| a ^ b)
-            .collect();
+        let mask = Sha1::new().chain_update(nonce).chain_update(Sha1::digest(once)).finalize();
+        let undone: Vec<u8> =
+            proof("wiki-read", &nonce).iter().zip(mask).map(|(a, b)| a ^ b).collect();
         assert_eq!(undone, once.to_vec());
         assert!(proof("", &nonce).is_empty());
     }

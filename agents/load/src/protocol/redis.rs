@@ -21,12 +21,7 @@ pub fn request(text: &str) -> Option<Vec<u8>> {
         [command, key] => vec![command.as_bytes(), key.as_bytes()],
         [command, key, field, size] => {
             stored = value(key, size_of(size)?);
-            vec![
-                command.as_bytes(),
-                key.as_bytes(),
-                field.as_bytes(),
-                &stored,
-            ]
+            vec![command.as_bytes(), key.as_bytes(), field.as_bytes(), &stored]
         }
         _ => return None,
     };
@@ -66,15 +61,8 @@ impl Reader {
             };
             *left -= 1;
         }
-        let outcome = if self.failed {
-            Outcome::BadStatus
-        } else {
-            judged(&self.content, wanted)
-        };
-        Progress::Whole {
-            outcome,
-            keep: self.at == data.len(),
-        }
+        let outcome = if self.failed { Outcome::BadStatus } else { judged(&self.content, wanted) };
+        Progress::Whole { outcome, keep: self.at == data.len() }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -40,9 +40,7 @@ pub fn block(data: &[u8], at: usize, size: usize) -> Found<(&[u8], usize)> {
 /// A size that a server stated, at most that of a reply; -1 for none.
 pub fn size(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (-1..=REPLY_BYTES_MAX as i64)
-        .contains(&number)
-        .then_some(number)
+    (-1..=REPLY_BYTES_MAX as i64).contains(&number).then_some(number)
 }
 
 /// What a write stores: the key again and again, with spaces between, up to the size.

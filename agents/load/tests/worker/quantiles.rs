@@ -56,16 +56,11 @@ fn carried_out(folder: &Path, plan: &Value) -> (Vec<Value>, i64) {
     ours.write_all(format!("{go}\n").as_bytes()).unwrap();
     let done: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert!(worker.wait().unwrap().success());
-    assert_eq!(
-        done["recorded"],
-        plan["offsets_s"].as_array().unwrap().len()
-    );
+    assert_eq!(done["recorded"], plan["offsets_s"].as_array().unwrap().len());
     assert_eq!(done["unfinished"], 0);
     let text = std::fs::read_to_string(&records).unwrap();
-    let mut found: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut found: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     found.sort_by_key(|record| record["index"].as_u64());
     (found, t0_ns + SECOND / 5)
 }
@@ -88,39 +83,23 @@ fn measured(script: impl Fn(&mut Random) -> Script) -> (Vec<f64>, Vec<f64>) {
         .collect();
     let server = Scripted::start(script(&mut random), monotonic_ns);
     let folder = tempfile::tempdir().unwrap();
-    let (records, origin_ns) = carried_out(
-        folder.path(),
-        &plan(&server.address.to_string(), &offsets_s),
-    );
-    assert!(
-        records.iter().all(|record| record["outcome"] == "ok"),
-        "seed {seed}"
-    );
-    let found = records
-        .iter()
-        .map(|record| record["latency_ms"].as_f64().unwrap());
+    let (records, origin_ns) =
+        carried_out(folder.path(), &plan(&server.address.to_string(), &offsets_s));
+    assert!(records.iter().all(|record| record["outcome"] == "ok"), "seed {seed}");
+    let found = records.iter().map(|record| record["latency_ms"].as_f64().unwrap());
     let answered = server.answered_ns();
-    let truth = offsets_s
-        .iter()
-        .zip(answered)
-        .map(|(offset_s, answered_ns)| {
-            (answered_ns.unwrap() - origin_ns) as f64 / 1e6 - offset_s * 1e3
-        });
+    let truth = offsets_s.iter().zip(answered).map(|(offset_s, answered_ns)| {
+        (answered_ns.unwrap() - origin_ns) as f64 / 1e6 - offset_s * 1e3
+    });
     (found.collect(), truth.collect())
 }
 
 fn assert_beside(found: &[f64], truth: &[f64]) {
     for share in QUANTILES {
-        let (ours, true_ms) = (
-            quantile(&mut found.to_vec(), share),
-            quantile(&mut truth.to_vec(), share),
-        );
+        let (ours, true_ms) =
+            (quantile(&mut found.to_vec(), share), quantile(&mut truth.to_vec(), share));
         let apart = (ours / true_ms - 1.0).abs();
-        assert!(
-            apart <= APART_MAX,
-            "p{}: {ours} ms, the truth is {true_ms} ms",
-            share * 100.0
-        );
+        assert!(apart <= APART_MAX, "p{}: {ours} ms, the truth is {true_ms} ms", share * 100.0);
     }
 }
 
@@ -131,9 +110,7 @@ fn ms(milliseconds: f64) -> Duration {
 #[test]
 fn quantiles_of_a_known_distribution_are_those_of_the_server() {
     let (found, truth) = measured(|random| Script {
-        delays: (0..COUNT)
-            .map(|_| ms(100.0 + random.exponential(40.0)))
-            .collect(),
+        delays: (0..COUNT).map(|_| ms(100.0 + random.exponential(40.0))).collect(),
         stall: None,
     });
     assert_beside(&found, &truth);
@@ -142,9 +119,7 @@ fn quantiles_of_a_known_distribution_are_those_of_the_server() {
 #[test]
 fn quantiles_of_two_modes_are_those_of_the_server() {
     let (found, truth) = measured(|random| Script {
-        delays: (0..COUNT)
-            .map(|_| ms(if random.below(20) == 0 { 400.0 } else { 100.0 }))
-            .collect(),
+        delays: (0..COUNT).map(|_| ms(if random.below(20) == 0 { 400.0 } else { 100.0 })).collect(),
         stall: None,
     });
     assert_beside(&found, &truth);
@@ -153,21 +128,13 @@ fn quantiles_of_two_modes_are_those_of_the_server() {
 #[test]
 fn a_stall_of_a_second_is_in_the_latency_of_all_that_were_due_in_it() {
     let stall = (Duration::from_secs(2), Duration::from_secs(1));
-    let (found, truth) = measured(|_| Script {
-        delays: vec![ms(100.0); COUNT],
-        stall: Some(stall),
-    });
+    let (found, truth) =
+        measured(|_| Script { delays: vec![ms(100.0); COUNT], stall: Some(stall) });
     assert_beside(&found, &truth);
     // Half of those that were due in the stall waited for more than half of it, and a client that
     // waits for one answer before it sends the next would have sent one of them.
-    let waited = found
-        .iter()
-        .filter(|latency_ms| **latency_ms > 500.0)
-        .count() as f64;
+    let waited = found.iter().filter(|latency_ms| **latency_ms > 500.0).count() as f64;
     let expected = RATE_PER_S / 2.0;
     let deviation = 5.0 * expected.sqrt();
-    assert!(
-        waited > expected - deviation,
-        "{waited} of about {expected}"
-    );
+    assert!(waited > expected - deviation, "{waited} of about {expected}");
 }

@@ -19,17 +19,11 @@ fn read(protocol: Protocol, data: &[u8], size: usize) -> (Progress, u16, u64) {
 }
 
 fn good(outcome: Outcome) -> Progress {
-    Progress::Whole {
-        outcome,
-        keep: true,
-    }
+    Progress::Whole { outcome, keep: true }
 }
 
 fn last(outcome: Outcome) -> Progress {
-    Progress::Whole {
-        outcome,
-        keep: false,
-    }
+    Progress::Whole { outcome, keep: false }
 }
 
 fn check(protocol: Protocol, cases: &[(&[u8], Progress)]) {
@@ -51,10 +45,7 @@ fn memcached_replies_are_values_states_and_errors() {
         Protocol::Memcached,
         &[
             (b"VALUE k 0 3\r\nabc\r\nEND\r\n", good(Outcome::Ok)),
-            (
-                b"VALUE k 0 3\r\nxyz\r\nVALUE l 0 3\r\nabc\r\nEND\r\n",
-                good(Outcome::Ok),
-            ),
+            (b"VALUE k 0 3\r\nxyz\r\nVALUE l 0 3\r\nabc\r\nEND\r\n", good(Outcome::Ok)),
             (b"END\r\n", good(Outcome::BadContent)),
             (b"SERVER_ERROR out of memory\r\n", good(Outcome::BadStatus)),
             (b"VALUE k 0 x\r\nabc\r\nEND\r\n", Progress::Garbled),
@@ -86,11 +77,7 @@ fn redis_replies_are_values_arrays_and_errors() {
         ],
     );
     let (progress, _, _) = read(Protocol::Redis, b"+abc\r\n+more\r\n", 100_000);
-    assert_eq!(
-        progress,
-        last(Outcome::Ok),
-        "what was not asked for ends the connection"
-    );
+    assert_eq!(progress, last(Outcome::Ok), "what was not asked for ends the connection");
 }
 
 #[test]
@@ -123,10 +110,7 @@ fn http_replies_have_a_length_chunks_or_the_connection_s_end() {
 fn what_was_seen_of_a_reply_that_did_not_end_is_told() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
     assert_eq!(read(Protocol::Http, head, 1), (Progress::Cut, 200, 3));
-    assert_eq!(
-        read(Protocol::Http, b"HTTP/1.1 2", 1),
-        (Progress::Cut, 0, 0)
-    );
+    assert_eq!(read(Protocol::Http, b"HTTP/1.1 2", 1), (Progress::Cut, 0, 0));
 }
 
 fn packets(payloads: &[&[u8]]) -> Vec<u8> {

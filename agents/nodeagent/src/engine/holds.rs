@@ -81,10 +81,7 @@ impl Hold for Settings {
     }
 
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()> {
-        machine
-            .role
-            .set(&Settings::record(record)?.before)
-            .map(drop)
+        machine.role.set(&Settings::record(record)?.before).map(drop)
     }
 }
 

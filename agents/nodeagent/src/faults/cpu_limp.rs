@@ -60,16 +60,11 @@ impl Fault for CpuLimp {
         }
         let limping = Quota::for_cores(machine.cgroups.cap_cores() / parameters.factor)
             .map_err(|error| Refusal::Invalid(format!("factor {}: {error}", parameters.factor)))?;
-        Ok(Record {
-            cgroup: cpu.own.clone(),
-            limping,
-        })
+        Ok(Record { cgroup: cpu.own.clone(), limping })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        machine
-            .cgroups
-            .write_quota(&record.cgroup, Some(record.limping))
+        machine.cgroups.write_quota(&record.cgroup, Some(record.limping))
     }
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
@@ -81,10 +76,7 @@ impl Fault for CpuLimp {
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Throttled {
-            used: Used {
-                machine: machine.clone(),
-                cgroup: record.cgroup.clone(),
-            },
+            used: Used { machine: machine.clone(), cgroup: record.cgroup.clone() },
             cap: machine.cgroups.cap_cores(),
             asked: record.limping.cores(),
             began: Instant::now(),
@@ -136,11 +128,7 @@ impl Throttled {
     /// one before and its end.
     fn add(&mut self, from: Duration, to: Duration, times: u64, cpu_s: f64) {
         if let Some((before, times_before, cpu_before)) = self.last {
-            let into = if times > times_before {
-                &mut self.throttled
-            } else {
-                &mut self.free
-            };
+            let into = if times > times_before { &mut self.throttled } else { &mut self.free };
             into.wall_s += to.saturating_sub(before).as_secs_f64();
             into.cpu_s += (cpu_s - cpu_before).max(0.0);
         }
@@ -216,10 +204,7 @@ mod tests {
             workers: crate::machine::workers::Workers::default(),
         };
         let mut throttled = Throttled {
-            used: Used {
-                machine: Arc::new(machine),
-                cgroup: PathBuf::new(),
-            },
+            used: Used { machine: Arc::new(machine), cgroup: PathBuf::new() },
             cap: 0.6,
             asked: 0.06,
             began: Instant::now(),

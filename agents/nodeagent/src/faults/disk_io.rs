@@ -12,7 +12,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{DoseReader, Reading, Scale};
+use super::dose::{share_of_role, DoseReader, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Planned, Refusal};
 use crate::machine::memory::is_mounted;
@@ -21,26 +21,20 @@ use crate::machine::Machine;
 use crate::store::control::Request;
 use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
-/// Less than so many that were to be expected say nothing.
-const EXPECTED_MIN: f64 = 10.0;
 /// Of a delay: clocks and timers are not to the microsecond.
 const DELAY_SHARE_MIN: f64 = 0.9;
 
 const OF: Parameter = Parameter::string("of", "which I/Os it meets")
     .one_of(&["all", "read", "write", "fsync"])
     .or(Default::Text("all"));
-pub const SEED: Parameter = Parameter::integer("seed", "decides which of them")
-    .at_most(1e15)
-    .or(Default::Number(1.0));
+pub const SEED: Parameter =
+    Parameter::integer("seed", "decides which of them").at_most(1e15).or(Default::Number(1.0));
 /// An asked harm to I/Os of a kind, drawn by a seed.
 pub struct Asked {
     harm: Harm,
     of: Of,
     seed: u64,
 }
-
-/// The finding of a look at a fault: asked, measured, and whether it bit.
-type Told = (Option<f64>, Option<f64>, Option<bool>);
 
 /// A harm of the pass-through.
 pub trait DiskIo: Send + Sync + 'static {
@@ -51,7 +45,7 @@ pub trait DiskIo: Send + Sync + 'static {
     const DOSE: Scale;
     type Parameters: Serialize + DeserializeOwned;
     fn asked(parameters: &Self::Parameters) -> Asked;
-    fn told(harm: &Harm, counts: &Counts) -> Told;
+    fn reading(harm: &Harm, counts: &Counts) -> Reading;
 }
 
 pub struct Full;
@@ -79,25 +73,20 @@ impl DiskIo for Full {
         .at_least(0.0)
         .at_most(1e6)
         .or(Default::Number(0.0))];
-    const DOSE: Scale = Scale {
-        unit: "writes",
-        how: "writes that got ENOSPC, counted by the pass-through",
-    };
+    const DOSE: Scale =
+        Scale { unit: "writes", how: "writes that got ENOSPC, counted by the pass-through" };
     type Parameters = FullParameters;
 
     fn asked(parameters: &FullParameters) -> Asked {
         Asked {
-            harm: Harm::Full {
-                bytes: (parameters.free_mb * 1e6) as u64,
-            },
+            harm: Harm::Full { bytes: (parameters.free_mb * 1e6) as u64 },
             of: Of::All,
             seed: 0,
         }
     }
 
-    fn told(_harm: &Harm, counts: &Counts) -> Told {
-        let hit = counts.hit;
-        (None, Some(hit as f64), (hit > 0).then_some(true))
+    fn reading(_harm: &Harm, counts: &Counts) -> Reading {
+        some(counts.hit)
     }
 }
 
@@ -129,19 +118,14 @@ impl DiskIo for Error {
 
     fn asked(parameters: &ErrorParameters) -> Asked {
         let share = parameters.percent / 100.0;
-        Asked {
-            harm: Harm::Fail { share },
-            of: parameters.of,
-            seed: parameters.seed,
-        }
+        Asked { harm: Harm::Fail { share }, of: parameters.of, seed: parameters.seed }
     }
 
-    fn told(harm: &Harm, counts: &Counts) -> Told {
-        let Harm::Fail { share } = *harm else {
-            return (None, None, None);
-        };
-        let measured = (counts.seen > 0).then(|| 100.0 * counts.hit as f64 / counts.seen as f64);
-        (Some(100.0 * share), measured, share_bit(share, counts))
+    fn reading(harm: &Harm, counts: &Counts) -> Reading {
+        match *harm {
+            Harm::Fail { share } => share_of_role(share, counts.seen as f64, counts.hit as f64),
+            _ => Reading::default(),
+        }
     }
 }
 
@@ -187,12 +171,11 @@ impl DiskIo for Slow {
         }
     }
 
-    fn told(harm: &Harm, counts: &Counts) -> Told {
-        let Harm::Slow { delay_s, .. } = *harm else {
-            return (None, None, None);
-        };
-        let measured = mean_wait_s(counts).map(|seconds| 1e3 * seconds);
-        (Some(1e3 * delay_s), measured, delay_bit(delay_s, counts))
+    fn reading(harm: &Harm, counts: &Counts) -> Reading {
+        match *harm {
+            Harm::Slow { delay_s, .. } => delay(delay_s, counts),
+            _ => Reading::default(),
+        }
     }
 }
 
@@ -207,23 +190,16 @@ impl DiskIo for Hang {
     const COMMANDS: &'static str =
         "the pass-through over the role's data folder: no answer to {of} I/Os";
     const PARAMETERS: &'static [Parameter] = &[OF];
-    const DOSE: Scale = Scale {
-        unit: "I/Os",
-        how: "I/Os that have not returned, counted by the pass-through",
-    };
+    const DOSE: Scale =
+        Scale { unit: "I/Os", how: "I/Os that have not returned, counted by the pass-through" };
     type Parameters = HangParameters;
 
     fn asked(parameters: &HangParameters) -> Asked {
-        Asked {
-            harm: Harm::Hang,
-            of: parameters.of,
-            seed: 0,
-        }
+        Asked { harm: Harm::Hang, of: parameters.of, seed: 0 }
     }
 
-    fn told(_harm: &Harm, counts: &Counts) -> Told {
-        let held = counts.waiting;
-        (None, Some(held as f64), (held > 0).then_some(true))
+    fn reading(_harm: &Harm, counts: &Counts) -> Reading {
+        some(counts.waiting)
     }
 }
 
@@ -262,12 +238,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
             ));
         }
         let Asked { harm, of, seed } = D::asked(parameters);
-        Ok(IoFault {
-            id: id.into(),
-            of,
-            harm,
-            seed,
-        })
+        Ok(IoFault { id: id.into(), of, harm, seed })
     }
 
     fn inject(&self, machine: &Machine, record: &IoFault) -> Result<()> {
@@ -288,7 +259,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         Box::new(Counted {
             machine: machine.clone(),
             trouble: record.clone(),
-            told: D::told,
+            judge: D::reading,
             counts: Counts::default(),
         })
     }
@@ -315,7 +286,7 @@ fn mount_one(machine: &Machine) -> Result<()> {
 struct Counted {
     machine: Arc<Machine>,
     trouble: IoFault,
-    told: fn(&Harm, &Counts) -> Told,
+    judge: fn(&Harm, &Counts) -> Reading,
     counts: Counts,
 }
 
@@ -327,32 +298,24 @@ impl DoseReader for Counted {
     }
 
     fn reading(&self) -> Reading {
-        let (asked, measured, bit) = (self.told)(&self.trouble.harm, &self.counts);
-        Reading {
-            asked,
-            measured,
-            bit,
-            ..Reading::default()
-        }
+        (self.judge)(&self.trouble.harm, &self.counts)
     }
 }
 
-/// Of a share: it bit if no fewer were hit than five standard deviations below what is expected.
-pub fn share_bit(share: f64, counts: &Counts) -> Option<bool> {
-    let (expected, hit) = (share * counts.seen as f64, counts.hit as f64);
-    let bit = hit > 0.0 && hit >= expected - 5.0 * expected.sqrt();
-    (expected >= EXPECTED_MIN || bit).then_some(bit)
+/// So many I/Os that it met, of which nobody said how many there should be: any is a bite.
+fn some(met: u64) -> Reading {
+    Reading { measured: Some(met as f64), bit: (met > 0).then_some(true), ..Reading::default() }
 }
 
-/// Of a delay: it bit if those that it held up waited about so long.
-fn delay_bit(delay_s: f64, counts: &Counts) -> Option<bool> {
-    let mean_s = mean_wait_s(counts)?;
-    Some(mean_s >= DELAY_SHARE_MIN * delay_s)
-}
-
-/// How long those waited that it held up and that went on.
-fn mean_wait_s(counts: &Counts) -> Option<f64> {
-    (counts.went_on > 0).then(|| counts.waited_s / counts.went_on as f64)
+/// Of a delay: it bit if those that it held up and that went on waited about so long.
+fn delay(delay_s: f64, counts: &Counts) -> Reading {
+    let mean_s = (counts.went_on > 0).then(|| counts.waited_s / counts.went_on as f64);
+    Reading {
+        asked: Some(1e3 * delay_s),
+        measured: mean_s.map(|mean_s| 1e3 * mean_s),
+        bit: mean_s.map(|mean_s| mean_s >= DELAY_SHARE_MIN * delay_s),
+        ..Reading::default()
+    }
 }
 
 #[cfg(test)]
@@ -360,26 +323,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_that_nothing_met_says_nothing_and_one_that_hit_far_too_few_did_not_bite() {
-        let counts = |seen, hit| Counts {
-            seen,
-            hit,
-            ..Counts::default()
-        };
-        assert_eq!(share_bit(0.1, &counts(0, 0)), None);
-        assert_eq!(share_bit(0.1, &counts(1_000, 100)), Some(true));
-        assert_eq!(share_bit(0.1, &counts(1_000, 20)), Some(false));
-    }
-
-    #[test]
     fn a_delay_is_judged_by_those_that_went_on() {
-        let counts = |went_on, waited_s| Counts {
-            went_on,
-            waited_s,
-            ..Counts::default()
+        let bit = |went_on, waited_s| {
+            let counts = Counts { went_on, waited_s, ..Counts::default() };
+            delay(0.1, &counts).bit
         };
-        assert_eq!(delay_bit(0.1, &counts(0, 0.0)), None);
-        assert_eq!(delay_bit(0.1, &counts(10, 1.02)), Some(true));
-        assert_eq!(delay_bit(0.1, &counts(10, 0.2)), Some(false));
+        assert_eq!(bit(0, 0.0), None);
+        assert_eq!(bit(10, 1.02), Some(true));
+        assert_eq!(bit(10, 0.2), Some(false));
     }
 }

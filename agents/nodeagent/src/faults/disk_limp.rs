@@ -87,37 +87,26 @@ impl Fault for DiskLimp {
             let rate = rate
                 .or(cap.map(|cap| cap as f64))
                 .or(machine.config.disk_mbps.map(|mbps| mbps * 1e6));
-            rate.map(|rate| (rate / parameters.factor).round().max(1.0) as u64)
-                .ok_or_else(|| {
-                    Refusal::Invalid(
-                        "the disk has no nominal rate here; give the parameter nominal_mbps".into(),
-                    )
-                })
+            rate.map(|rate| (rate / parameters.factor).round().max(1.0) as u64).ok_or_else(|| {
+                Refusal::Invalid(
+                    "the disk has no nominal rate here; give the parameter nominal_mbps".into(),
+                )
+            })
         };
         let limping = Throttle {
             read_bytes_per_s: Some(divide(capped.read_bytes_per_s)?),
             write_bytes_per_s: Some(divide(capped.write_bytes_per_s)?),
         };
-        Ok(Record {
-            id: id.into(),
-            cgroup: disk.own.clone(),
-            device,
-            nominal,
-            limping,
-        })
+        Ok(Record { id: id.into(), cgroup: disk.own.clone(), device, nominal, limping })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        machine
-            .cgroups
-            .write_throttle(&record.cgroup, &record.device, &record.limping)
+        machine.cgroups.write_throttle(&record.cgroup, &record.device, &record.limping)
     }
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
         if record.cgroup.exists() {
-            machine
-                .cgroups
-                .write_throttle(&record.cgroup, &record.device, &record.nominal)?;
+            machine.cgroups.write_throttle(&record.cgroup, &record.device, &record.nominal)?;
         }
         neighbour::end_looks(&record.id)
     }
@@ -177,17 +166,12 @@ impl Written {
 
     /// Twice what was asked, or half-way to the nominal rate where that is less.
     fn most(&self) -> f64 {
-        let nearest = self
-            .nominal
-            .map_or(f64::INFINITY, |nominal| (self.asked + nominal) / 2.0);
+        let nearest = self.nominal.map_or(f64::INFINITY, |nominal| (self.asked + nominal) / 2.0);
         nearest.min(2.0 * self.asked)
     }
 
     fn saw(&mut self, bytes_per_s: f64) {
-        self.fastest = Some(
-            self.fastest
-                .map_or(bytes_per_s, |most| most.max(bytes_per_s)),
-        );
+        self.fastest = Some(self.fastest.map_or(bytes_per_s, |most| most.max(bytes_per_s)));
     }
 }
 
@@ -229,11 +213,7 @@ fn passed_per_s(counted: u64, passed_s: f64) -> f64 {
 
 /// `4096 bytes (4.1 kB, 4.0 KiB) copied, 0.25 s, 16 kB/s`: the seconds.
 fn dd_seconds(told: &str) -> Option<f64> {
-    let seconds: f64 = told
-        .split(", ")
-        .find_map(|part| part.strip_suffix(" s"))?
-        .parse()
-        .ok()?;
+    let seconds: f64 = told.split(", ").find_map(|part| part.strip_suffix(" s"))?.parse().ok()?;
     (seconds > 0.0).then_some(seconds)
 }
 

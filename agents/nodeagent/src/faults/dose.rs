@@ -52,18 +52,28 @@ const EXPECTED_MIN: f64 = 10.0;
 /// than five standard deviations below what is expected.
 pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
     let expected = asked * seen;
-    let bit = struck > 0.0 && struck >= expected - 5.0 * expected.sqrt();
     Reading {
         asked: Some(100.0 * asked),
         measured: (seen > 0.0).then(|| 100.0 * struck / seen),
-        bit: (expected >= EXPECTED_MIN).then_some(bit),
+        bit: (expected >= EXPECTED_MIN).then_some(is_enough(expected, struck)),
         ..Reading::default()
     }
 }
 
+/// As `share`, of what nobody but the role does: few that were struck are a bite.
+pub fn share_of_role(asked: f64, seen: f64, struck: f64) -> Reading {
+    let found = share(asked, seen, struck);
+    let bit = is_enough(asked * seen, struck).then_some(true);
+    Reading { bit: found.bit.or(bit), ..found }
+}
+
+fn is_enough(expected: f64, struck: f64) -> bool {
+    struck > 0.0 && struck >= expected - 5.0 * expected.sqrt()
+}
+
 /// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
 #[derive(Debug, Default)]
-pub struct Lasted {
+struct Lasted {
     first: Option<Duration>,
     last: Option<(Duration, bool)>,
     whole_s: f64,
@@ -72,7 +82,7 @@ pub struct Lasted {
 
 impl Lasted {
     /// A look that found the state, or did not.
-    pub fn look(&mut self, held: Duration, is_in_force: bool) {
+    fn look(&mut self, held: Duration, is_in_force: bool) {
         if let Some((before, was)) = self.last {
             let passed_s = held.saturating_sub(before).as_secs_f64();
             match (was, is_in_force) {
@@ -87,7 +97,7 @@ impl Lasted {
 
     /// It was to last all the time, or `until_s` at most. It bit if it lasted for 80 % of that, all
     /// that is not known counted for it.
-    pub fn reading(&self, until_s: Option<f64>) -> Reading {
+    fn reading(&self, until_s: Option<f64>) -> Reading {
         let (Some(first), Some((last, _))) = (self.first, self.last) else {
             return Reading::default();
         };
@@ -105,10 +115,35 @@ impl Lasted {
     }
 }
 
+struct States<F> {
+    lasted: Lasted,
+    until_s: Option<f64>,
+    is_in_force: F,
+}
+
+/// Reads how long a state lasts, all the time or for `until_s` at most, by whether it is in force.
+pub fn duration_reader(
+    until_s: Option<f64>,
+    is_in_force: impl FnMut() -> Result<bool> + Send + 'static,
+) -> Box<dyn DoseReader> {
+    Box::new(States { lasted: Lasted::default(), until_s, is_in_force })
+}
+
+impl<F: FnMut() -> Result<bool> + Send> DoseReader for States<F> {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        self.lasted.look(held, (self.is_in_force)()?);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.lasted.reading(self.until_s)
+    }
+}
+
 /// A load's rate, by looks at a counter; where it falls, what was counted is gone (a process, a
 /// connection), and the rest goes on.
 #[derive(Debug, Default)]
-pub struct Load {
+struct Load {
     first: Option<Duration>,
     last: Option<(Duration, f64)>,
     gained: f64,
@@ -116,7 +151,7 @@ pub struct Load {
 
 impl Load {
     /// The counter's value.
-    pub fn look(&mut self, held: Duration, count: f64) {
+    fn look(&mut self, held: Duration, count: f64) {
         let before = self.last.map_or(count, |(_, before)| before);
         self.gained += (count - before).max(0.0);
         self.first.get_or_insert(held);
@@ -126,12 +161,9 @@ impl Load {
     /// The rate beside the one that was asked. It bit if it came to a thousandth of that (or, where
     /// nobody said how much, to anything), and did not if it has not for 5 s; nothing where nothing
     /// was asked is nothing to blame.
-    pub fn reading(&self, asked: Option<f64>) -> Reading {
+    fn reading(&self, asked: Option<f64>) -> Reading {
         let (Some(began), Some((ended, _))) = (self.first, self.last) else {
-            return Reading {
-                asked,
-                ..Reading::default()
-            };
+            return Reading { asked, ..Reading::default() };
         };
         let seconds = (ended - began).as_secs_f64();
         let measured = (seconds >= SECONDS_MIN).then(|| self.gained / seconds);
@@ -146,12 +178,49 @@ impl Load {
     }
 }
 
+struct Loads<F> {
+    load: Load,
+    asked: Option<f64>,
+    count: F,
+}
+
+/// Reads a load's rate beside the one that was asked, by a counter.
+pub fn rate_reader(
+    asked: Option<f64>,
+    count: impl FnMut() -> Result<f64> + Send + 'static,
+) -> Box<dyn DoseReader> {
+    Box::new(Loads { load: Load::default(), asked, count })
+}
+
+impl<F: FnMut() -> Result<f64> + Send> DoseReader for Loads<F> {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        self.load.look(held, (self.count)()?);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.load.reading(self.asked)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn at(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn few_that_were_struck_are_a_bite_where_nobody_but_the_role_is_met() {
+        let bits = |seen, struck| {
+            let of = [share, share_of_role].map(|of| of(0.1, seen, struck).bit);
+            (of[0], of[1])
+        };
+        assert_eq!(bits(0.0, 0.0), (None, None));
+        assert_eq!(bits(50.0, 5.0), (None, Some(true)));
+        assert_eq!(bits(1_000.0, 100.0), (Some(true), Some(true)));
+        assert_eq!(bits(1_000.0, 20.0), (Some(false), Some(false)));
     }
 
     fn lasted(looks: &[(f64, bool)]) -> Lasted {

@@ -116,10 +116,7 @@ mod tests {
     fn a_fixed_schedule_begins_with_an_outage_and_goes_on_so() {
         let schedule = Schedule::new(&parameters(Law::Fixed, 1));
         let flips: Vec<(f64, bool)> = schedule.clone().take(4).collect();
-        assert_eq!(
-            flips,
-            [(0.0, true), (1.0, false), (4.0, true), (5.0, false)]
-        );
+        assert_eq!(flips, [(0.0, true), (1.0, false), (4.0, true), (5.0, false)]);
         assert_eq!(schedule.clone().within(0.0, 4.5), (1.5, 3));
         assert_eq!(schedule.clone().within(0.5, 4.5), (1.0, 2));
         assert_eq!(schedule.within(1.5, 3.5), (0.0, 0));
@@ -133,9 +130,8 @@ mod tests {
             };
             assert_eq!(flips(7), flips(7));
             assert_ne!(flips(7), flips(8));
-            let lengths = flips(7)
-                .windows(2)
-                .all(|pair| pair[1].0 - pair[0].0 >= LENGTH_S_MIN - 1e-9);
+            let lengths =
+                flips(7).windows(2).all(|pair| pair[1].0 - pair[0].0 >= LENGTH_S_MIN - 1e-9);
             assert!(lengths, "{law:?}");
         }
     }

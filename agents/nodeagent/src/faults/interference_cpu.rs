@@ -1,12 +1,11 @@
 //! `interference.cpu`: processes that spin at normal priority next to the role (sPARE section 6.1).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{DoseReader, Load, Reading, Scale};
+use super::dose::{rate_reader, DoseReader, Scale};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned};
 use crate::machine::{processes, Machine};
@@ -29,9 +28,8 @@ impl Fault for InterferenceCpu {
     const SUMMARY: &'static str = "processes that spin next to the role";
     const COMMANDS: &'static str = "{workers} x nodeagent neighbour, spinning in the role's cgroup";
     const UNDO: &'static str = "kill -KILL the neighbours that carry the fault's id";
-    const PARAMETERS: &'static [Parameter] = &[Parameter::integer("workers", "spinning processes")
-        .at_least(1.0)
-        .at_most(64.0)];
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::integer("workers", "spinning processes").at_least(1.0).at_most(64.0)];
     const DOSE: Scale = Scale {
         unit: "cores",
         how: "CPU time of the spinning processes, by /proc, beside what the machine's cap lets as \
@@ -45,18 +43,11 @@ impl Fault for InterferenceCpu {
     }
 
     fn plan(&self, _machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
-        Ok(Record {
-            id: id.into(),
-            workers: parameters.workers,
-        })
+        Ok(Record { id: id.into(), workers: parameters.workers })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
-        neighbour::start_all(
-            machine,
-            &record.id,
-            &vec![Vec::new(); record.workers as usize],
-        )
+        neighbour::start_all(machine, &record.id, &vec![Vec::new(); record.workers as usize])
     }
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
@@ -64,31 +55,11 @@ impl Fault for InterferenceCpu {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Spinning {
-            pids: neighbour::pids(&record.id),
-            asked: f64::from(record.workers).min(machine.cgroups.cap_cores()),
-            load: Load::default(),
+        let asked = f64::from(record.workers).min(machine.cgroups.cap_cores());
+        let pids = neighbour::pids(&record.id);
+        rate_reader(Some(asked), move || {
+            let pids = pids.iter().copied();
+            Ok(pids.filter_map(processes::cpu_s_of_first_thread).sum())
         })
-    }
-}
-
-struct Spinning {
-    pids: Vec<i32>,
-    asked: f64,
-    load: Load,
-}
-
-impl DoseReader for Spinning {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let cpu_s = self
-            .pids
-            .iter()
-            .filter_map(|pid| processes::cpu_s_of_first_thread(*pid));
-        self.load.look(held, cpu_s.sum());
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.load.reading(Some(self.asked))
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
 use super::dose::{DoseReader, Scale};
-use super::interference_iperf_server::{Streams, PORT};
+use super::interference_iperf_server::{streams, PORT};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::config::Config;
@@ -44,14 +44,11 @@ impl Fault for InterferenceIperf {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::string("peer", "data address of the machine that runs the server"),
         PORT,
-        Parameter::number(
-            "mbps",
-            "sending rate; as fast as the NIC lets it where absent",
-        )
-        .in_unit("Mbit/s")
-        .at_least(0.01)
-        .at_most(100_000.0)
-        .optional(),
+        Parameter::number("mbps", "sending rate; as fast as the NIC lets it where absent")
+            .in_unit("Mbit/s")
+            .at_least(0.01)
+            .at_most(100_000.0)
+            .optional(),
     ];
     const DOSE: Scale = Scale {
         unit: "Mbit/s",
@@ -72,10 +69,7 @@ impl Fault for InterferenceIperf {
     fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
         refuse_stranger(&machine.config, parameters.peer).map_err(Refusal::Invalid)?;
         let (peer, port) = (parameters.peer.to_string(), parameters.port.to_string());
-        let (own, limit_s) = (
-            machine.config.data_address.to_string(),
-            LEASE_S_MAX.to_string(),
-        );
+        let (own, limit_s) = (machine.config.data_address.to_string(), LEASE_S_MAX.to_string());
         let mut command = vec!["iperf3", "--client", &peer, "--port", &port, "--bind", &own];
         command.extend(["--time", &limit_s, "--connect-timeout", "300"]);
         let rate;
@@ -103,7 +97,7 @@ impl Fault for InterferenceIperf {
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let filter = format!("dst {} and dport = :{}", record.peer, record.port);
-        Box::new(Streams::new(filter, "bytes_acked:", record.mbps))
+        streams(filter, "bytes_acked:", record.mbps)
     }
 }
 
@@ -113,9 +107,7 @@ fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
     if peer != config.data_address && config.data_networks.iter().any(is_machine) {
         return Ok(());
     }
-    Err(format!(
-        "peer: expected the data address of another machine of the fleet (got {peer})"
-    ))
+    Err(format!("peer: expected the data address of another machine of the fleet (got {peer})"))
 }
 
 /// True if a machine may have this address: neither the network's own, nor its first, which is the
@@ -138,14 +130,7 @@ mod tests {
         let config = example_in(std::path::Path::new("/nowhere"));
         let refused = |peer: &str| refuse_stranger(&config, peer.parse().unwrap()).is_err();
         assert!(!refused("198.18.1.12"));
-        for peer in [
-            "198.18.1.11",
-            "198.18.0.1",
-            "198.18.16.2",
-            "127.0.0.1",
-            "8.8.8.8",
-            "::1",
-        ] {
+        for peer in ["198.18.1.11", "198.18.0.1", "198.18.16.2", "127.0.0.1", "8.8.8.8", "::1"] {
             assert!(refused(peer), "{peer}");
         }
     }

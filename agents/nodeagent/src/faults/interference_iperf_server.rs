@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::dose::{DoseReader, Load, Reading, Scale};
+use super::dose::{rate_reader, DoseReader, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned};
 use crate::machine::command::run;
@@ -67,11 +67,7 @@ impl Fault for InterferenceIperfServer {
         let port = parameters.port.to_string();
         let command =
             ["iperf3", "--server", "--bind", &address, "--port", &port].map(str::to_owned);
-        Ok(Record {
-            id: id.into(),
-            command: command.to_vec(),
-            port: parameters.port,
-        })
+        Ok(Record { id: id.into(), command: command.to_vec(), port: parameters.port })
     }
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
@@ -85,41 +81,20 @@ impl Fault for InterferenceIperfServer {
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         let filter = format!("sport = :{}", record.port);
-        Box::new(Streams::new(filter, "bytes_received:", None))
+        streams(filter, "bytes_received:", None)
     }
 }
 
-/// The bytes that the TCP connections of an `ss` filter carried, by one of their counters.
-pub struct Streams {
+/// Reads the rate of the TCP connections of an `ss` filter [Mbit/s], by one of their counters of bytes.
+pub fn streams(
     filter: String,
     counter: &'static str,
     asked_mbps: Option<f64>,
-    load: Load,
-}
-
-impl Streams {
-    pub fn new(filter: String, counter: &'static str, asked_mbps: Option<f64>) -> Streams {
-        Streams {
-            filter,
-            counter,
-            asked_mbps,
-            load: Load::default(),
-        }
-    }
-}
-
-impl DoseReader for Streams {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let words = ["--tcp", "--info", "--numeric", "--no-header", &self.filter];
-        let listing = run("ss", &words)?;
-        self.load
-            .look(held, total(&listing, self.counter) * 8.0 / 1e6);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.load.reading(self.asked_mbps)
-    }
+) -> Box<dyn DoseReader> {
+    rate_reader(asked_mbps, move || {
+        let words = ["--tcp", "--info", "--numeric", "--no-header", &filter];
+        Ok(total(&run("ss", &words)?, counter) * 8.0 / 1e6)
+    })
 }
 
 fn total(listing: &str, counter: &str) -> f64 {

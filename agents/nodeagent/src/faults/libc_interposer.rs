@@ -7,13 +7,11 @@ use anyhow::Result;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-use super::disk_io::share_bit;
-use super::dose::{DoseReader, Reading, Scale};
+use super::dose::{share_of_role, DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
 use crate::machine::calls::{Altered, Calls, Counts};
 use crate::machine::Machine;
-use crate::store::io_faults;
 
 pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that are altered")
     .in_unit("%")
@@ -92,11 +90,7 @@ impl<F: CallFault> Fault for Interposed<F> {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn DoseReader> {
-        Box::new(Hits {
-            machine: machine.clone(),
-            share: record.share,
-            counts: Counts::default(),
-        })
+        Box::new(Hits { machine: machine.clone(), share: record.share, counts: Counts::default() })
     }
 }
 
@@ -114,16 +108,6 @@ impl DoseReader for Hits {
 
     fn reading(&self) -> Reading {
         let Counts { seen, hit } = self.counts;
-        let counted = io_faults::Counts {
-            seen,
-            hit,
-            ..io_faults::Counts::default()
-        };
-        Reading {
-            asked: Some(100.0 * self.share),
-            measured: (seen > 0).then(|| 100.0 * hit as f64 / seen as f64),
-            bit: share_bit(self.share, &counted),
-            ..Reading::default()
-        }
+        share_of_role(self.share, seen as f64, hit as f64)
     }
 }

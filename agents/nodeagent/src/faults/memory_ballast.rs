@@ -87,10 +87,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
     const COMMANDS: &'static str = B::COMMANDS;
     const UNDO: &'static str = "umount of ballast-ID; the role is started if it has ended of it";
     const PARAMETERS: &'static [Parameter] = &[FREE_MB];
-    const DOSE: Scale = Scale {
-        unit: "MB",
-        how: B::HOW,
-    };
+    const DOSE: Scale = Scale { unit: "MB", how: B::HOW };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -129,13 +126,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
 
     fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
         let memory = Memory::of(&machine.cgroups)?;
-        load(
-            &memory,
-            B::FILE_SYSTEM,
-            &record.place,
-            record.bytes,
-            record.free,
-        )
+        load(&memory, B::FILE_SYSTEM, &record.place, record.bytes, record.free)
     }
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
@@ -185,9 +176,7 @@ impl DoseReader for Resident {
         Reading {
             asked: Some(self.asked as f64 / 1e6),
             measured: self.bytes.map(|bytes| bytes as f64 / 1e6),
-            bit: self
-                .bytes
-                .map(|bytes| bytes as f64 >= SHARE_MIN * self.asked as f64),
+            bit: self.bytes.map(|bytes| bytes as f64 >= SHARE_MIN * self.asked as f64),
             ..Reading::default()
         }
     }

@@ -15,7 +15,7 @@ use anyhow::{bail, Context, Result};
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use super::dose::{DoseReader, Load, Reading, Scale};
+use super::dose::{rate_reader, DoseReader, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Planned, Refusal};
 use crate::machine::memory::Memory;
@@ -120,28 +120,12 @@ impl Fault for MemoryLimp {
     }
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Streamed {
-            told: record.told.clone(),
-            load: Load::default(),
+        let told = record.told.clone();
+        rate_reader(None, move || {
+            let text = fs::read_to_string(&told).context("the threads have told nothing")?;
+            let bytes: f64 = text.trim().parse().context("what the threads told")?;
+            Ok(bytes / 1e6)
         })
-    }
-}
-
-struct Streamed {
-    told: PathBuf,
-    load: Load,
-}
-
-impl DoseReader for Streamed {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let text = fs::read_to_string(&self.told).context("the threads have told nothing")?;
-        let bytes: f64 = text.trim().parse().context("what the threads told")?;
-        self.load.look(held, bytes / 1e6);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.load.reading(None)
     }
 }
 
@@ -159,10 +143,7 @@ fn last_cache_bytes() -> u64 {
 /// The body of `nodeagent stream BYTES THREADS FILE`: ends when its parent does.
 pub fn stream(words: &[&str]) -> Result<i32> {
     let [bytes, threads, told] = words else {
-        bail!(
-            "stream: expected bytes, threads and a file (got {})",
-            words.join(" ")
-        )
+        bail!("stream: expected bytes, threads and a file (got {})", words.join(" "))
     };
     let (bytes, threads): (u64, usize) = (bytes.parse()?, threads.parse()?);
     let file = File::create(told).with_context(|| format!("cannot make {told}"))?;

@@ -188,11 +188,7 @@ impl<F: Fault> Kind for F {
             summary: F::SUMMARY,
             commands: F::COMMANDS,
             undo: F::UNDO,
-            group: if is_interference {
-                "interference"
-            } else {
-                "fault"
-            },
+            group: if is_interference { "interference" } else { "fault" },
             stops_service: F::STOPS_SERVICE,
             dose: F::DOSE,
             parameters: F::PARAMETERS,
@@ -232,10 +228,7 @@ impl<F: Fault> Kind for F {
         machine: &Arc<Machine>,
         record: &Value,
     ) -> Result<(Scale, Box<dyn DoseReader>)> {
-        Ok((
-            F::DOSE,
-            Fault::dose_reader(self, machine, &typed::<F>(record)?),
-        ))
+        Ok((F::DOSE, Fault::dose_reader(self, machine, &typed::<F>(record)?)))
     }
 }
 

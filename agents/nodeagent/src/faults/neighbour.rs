@@ -38,15 +38,10 @@ pub fn start_all(machine: &Machine, id: &str, programs: &[Vec<String>]) -> Resul
     let until = Instant::now() + SETTLE;
     while Instant::now() < until {
         for (program, child) in &mut children {
-            if let Some(status) = child
-                .try_wait()
-                .context("cannot wait for the neighbour process")?
+            if let Some(status) =
+                child.try_wait().context("cannot wait for the neighbour process")?
             {
-                bail!(
-                    "{} ended at once ({status}): {}",
-                    shown(program),
-                    error_output(child)
-                );
+                bail!("{} ended at once ({status}): {}", shown(program), error_output(child));
             }
         }
         thread::sleep(PAUSE);
@@ -66,13 +61,8 @@ fn start(machine: &Machine, id: &str, program: &[String]) -> Result<Child> {
     }
     command.arg("--").args(program);
     command.env(FAULT_MARK, id).env("LC_ALL", "C");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command
-        .spawn()
-        .context("cannot start the neighbour process")
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().context("cannot start the neighbour process")
 }
 
 /// Kills every process of the episode `id`; none is no error.
@@ -160,10 +150,8 @@ pub fn run(joins: &[PathBuf], program: &[String]) -> Result<i32> {
         }
         return Ok(0);
     };
-    let mut child = Command::new(name)
-        .args(arguments)
-        .spawn()
-        .with_context(|| format!("cannot run {name}"))?;
+    let mut child =
+        Command::new(name).args(arguments).spawn().with_context(|| format!("cannot run {name}"))?;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.code().unwrap_or(1));

@@ -43,13 +43,10 @@ impl PacketFault for NetCorrupt {
          ({direction}) of the data interface to it; the agent flips a bit in {percent} % of those \
          with a payload, checksum {checksum}";
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number(
-            "percent",
-            "share of packets with a payload, in each direction",
-        )
-        .in_unit("%")
-        .at_least(0.01)
-        .at_most(100.0),
+        Parameter::number("percent", "share of packets with a payload, in each direction")
+            .in_unit("%")
+            .at_least(0.01)
+            .at_most(100.0),
         Parameter::string(
             "checksum",
             "left wrong, so that the receiver's kernel drops the packet, or repaired",
@@ -69,11 +66,7 @@ impl PacketFault for NetCorrupt {
     }
 
     fn transform(parameters: &Parameters, rng: SmallRng) -> Box<dyn PacketTransform> {
-        Box::new(Corrupt {
-            chance: parameters.percent / 100.0,
-            checksum: parameters.checksum,
-            rng,
-        })
+        Box::new(Corrupt { chance: parameters.percent / 100.0, checksum: parameters.checksum, rng })
     }
 
     fn asked(parameters: &Parameters) -> Asked {
@@ -98,11 +91,7 @@ impl PacketTransform for Corrupt {
                 segment.repair(frame);
             }
         }
-        Verdict {
-            due: now,
-            taken: segment.is_some(),
-            struck,
-        }
+        Verdict { due: now, taken: segment.is_some(), struck }
     }
 }
 
@@ -134,13 +123,7 @@ impl Segment {
         };
         let payload = start + head;
         let whole = payload < end && end <= frame.len() && start >= ETHERNET + 20;
-        (whole && !is_fragment).then_some(Segment {
-            protocol,
-            start,
-            checksum,
-            payload,
-            end,
-        })
+        (whole && !is_fragment).then_some(Segment { protocol, start, checksum, payload, end })
     }
 
     /// Writes the checksum that fits (RFC 9293, RFC 768); a UDP packet without one keeps none.
@@ -212,11 +195,7 @@ mod tests {
     }
 
     fn corrupted(frame: &[u8], checksum: Checksum) -> (Vec<u8>, Verdict) {
-        let mut corrupt = Corrupt {
-            chance: 1.0,
-            checksum,
-            rng: SmallRng::seed_from_u64(5),
-        };
+        let mut corrupt = Corrupt { chance: 1.0, checksum, rng: SmallRng::seed_from_u64(5) };
         let mut frame = frame.to_vec();
         let verdict = corrupt.treat(&mut frame, true, Duration::ZERO);
         (frame, verdict)
@@ -258,13 +237,7 @@ mod tests {
         fragment[ETHERNET + 6] = 0x20;
         let mut cut = packet(TCP, b"all of it");
         cut.truncate(cut.len() - 4);
-        for frame in [
-            packet(TCP, b""),
-            packet(1, b"ping"),
-            fragment,
-            cut,
-            vec![8; 17],
-        ] {
+        for frame in [packet(TCP, b""), packet(1, b"ping"), fragment, cut, vec![8; 17]] {
             let (after, verdict) = corrupted(&frame, Checksum::Left);
             assert_eq!(after, frame);
             assert!(!verdict.taken && !verdict.struck);

@@ -45,14 +45,11 @@ impl PacketFault for NetDelay {
             .in_unit("ms")
             .at_least(0.1)
             .at_most(10_000.0),
-        Parameter::number(
-            "jitter_ms",
-            "half-width, standard deviation or mean of what varies",
-        )
-        .in_unit("ms")
-        .at_least(0.0)
-        .at_most(10_000.0)
-        .or(Default::Number(0.0)),
+        Parameter::number("jitter_ms", "half-width, standard deviation or mean of what varies")
+            .in_unit("ms")
+            .at_least(0.0)
+            .at_most(10_000.0)
+            .or(Default::Number(0.0)),
         Parameter::string(
             "law",
             "of the jitter: delay +- jitter; delay + N(0, jitter); delay + Exp(jitter)",
@@ -74,11 +71,7 @@ impl PacketFault for NetDelay {
     }
 
     fn transform(parameters: &Parameters, rng: SmallRng) -> Box<dyn PacketTransform> {
-        Box::new(Delay {
-            parameters: parameters.clone(),
-            rng,
-            last: [Duration::ZERO; 2],
-        })
+        Box::new(Delay { parameters: parameters.clone(), rng, last: [Duration::ZERO; 2] })
     }
 
     fn asked(parameters: &Parameters) -> Asked {
@@ -116,11 +109,7 @@ impl PacketTransform for Delay {
         let delay_ms = self.parameters.draw_ms(&mut self.rng);
         let last = &mut self.last[usize::from(is_outgoing)];
         *last = (now + Duration::from_secs_f64(delay_ms / 1e3)).max(*last);
-        Verdict {
-            due: *last,
-            taken: true,
-            struck: true,
-        }
+        Verdict { due: *last, taken: true, struck: true }
     }
 }
 
@@ -130,12 +119,7 @@ mod tests {
     use rand::SeedableRng;
 
     fn parameters(law: Law) -> Parameters {
-        Parameters {
-            delay_ms: 50.0,
-            jitter_ms: 10.0,
-            law,
-            direction: Direction::Both,
-        }
+        Parameters { delay_ms: 50.0, jitter_ms: 10.0, law, direction: Direction::Both }
     }
 
     #[test]
@@ -151,10 +135,7 @@ mod tests {
     #[test]
     fn packets_of_one_direction_keep_their_order() {
         let mut delay = Delay {
-            parameters: Parameters {
-                jitter_ms: 49.0,
-                ..parameters(Law::Uniform)
-            },
+            parameters: Parameters { jitter_ms: 49.0, ..parameters(Law::Uniform) },
             rng: SmallRng::seed_from_u64(1),
             last: [Duration::ZERO; 2],
         };

@@ -55,25 +55,19 @@ impl Fault for NetFlaky {
         )
         .one_of(&["fixed", "poisson", "gaussian"])
         .or(Default::Text("poisson")),
-        Parameter::number(
-            "outage_s",
-            "mean time down; the first one begins with the fault",
-        )
-        .in_unit("s")
-        .at_least(LENGTH_S_MIN)
-        .at_most(LENGTH_S_MAX),
+        Parameter::number("outage_s", "mean time down; the first one begins with the fault")
+            .in_unit("s")
+            .at_least(LENGTH_S_MIN)
+            .at_most(LENGTH_S_MAX),
         Parameter::number("gap_s", "mean time up")
             .in_unit("s")
             .at_least(LENGTH_S_MIN)
             .at_most(LENGTH_S_MAX),
-        Parameter::number(
-            "spread_s",
-            "standard deviation of both, where law is gaussian",
-        )
-        .in_unit("s")
-        .at_least(0.0)
-        .at_most(LENGTH_S_MAX)
-        .or(Default::Number(0.0)),
+        Parameter::number("spread_s", "standard deviation of both, where law is gaussian")
+            .in_unit("s")
+            .at_least(0.0)
+            .at_most(LENGTH_S_MAX)
+            .or(Default::Number(0.0)),
         Parameter::integer(
             "seed",
             "what it is drawn from; in a design the block's, if none is given",
@@ -123,13 +117,11 @@ impl Fault for NetFlaky {
         nft::load(&table(&record.table, &record.interface))?;
         let flips = Flips::from(began_s);
         let (name, schedule) = (record.table.clone(), Schedule::new(&record.parameters));
-        machine
-            .workers
-            .start(&record.id, Arc::new(flips), move |flips: &Flips, stop| {
-                if let Err(error) = flips.go_through(schedule, &name, stop) {
-                    flips.lock().ended = Some(format!("the link flips no more: {error:#}"));
-                }
-            })
+        machine.workers.start(&record.id, Arc::new(flips), move |flips: &Flips, stop| {
+            if let Err(error) = flips.go_through(schedule, &name, stop) {
+                flips.lock().ended = Some(format!("the link flips no more: {error:#}"));
+            }
+        })
     }
 
     /// The thread ends first: it would put its rule into a table that is not there.
@@ -185,11 +177,7 @@ struct Done {
 
 impl Flips {
     fn from(began_s: f64) -> Flips {
-        Flips {
-            began: Instant::now(),
-            began_s,
-            done: Mutex::default(),
-        }
+        Flips { began: Instant::now(), began_s, done: Mutex::default() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
@@ -205,10 +193,7 @@ impl Flips {
         let mut schedule = schedule.peekable();
         while let Some((at_s, is_down)) = schedule.next() {
             // One that is over already is left out.
-            if schedule
-                .peek()
-                .is_some_and(|(next_s, _)| *next_s <= self.now_s())
-            {
+            if schedule.peek().is_some_and(|(next_s, _)| *next_s <= self.now_s()) {
                 continue;
             }
             let wait_s = (at_s - self.now_s()).max(0.0);
@@ -232,12 +217,7 @@ impl Done {
         self.flips += 1;
         match is_down {
             true => self.down_since_s = Some(now_s),
-            false => {
-                self.down_s += self
-                    .down_since_s
-                    .take()
-                    .map_or(0.0, |since_s| now_s - since_s)
-            }
+            false => self.down_s += self.down_since_s.take().map_or(0.0, |since_s| now_s - since_s),
         }
     }
 
@@ -333,12 +313,7 @@ mod tests {
     #[test]
     fn a_link_that_went_down_as_its_schedule_says_bit() {
         // Down at 0, 4 and 8, for 1 s each: 3 of 9 s.
-        let done = Done {
-            down_since_s: Some(8.1),
-            down_s: 2.0,
-            flips: 5,
-            ..Done::default()
-        };
+        let done = Done { down_since_s: Some(8.1), down_s: 2.0, flips: 5, ..Done::default() };
         let seen = compared(done.clone(), false);
         assert!((seen.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
         assert!((seen.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
@@ -349,10 +324,7 @@ mod tests {
     #[test]
     fn a_state_is_known_where_no_flip_was_under_way() {
         let up = Done::default();
-        let flipping = Done {
-            is_flipping: true,
-            ..up.clone()
-        };
+        let flipping = Done { is_flipping: true, ..up.clone() };
         let mut down = flipping.clone();
         down.flipped(true, 60.0);
         assert!(up.is_still_until(&up) && down.is_still_until(&down));
@@ -364,11 +336,7 @@ mod tests {
     #[test]
     fn a_link_that_stays_up_or_down_did_not_flip() {
         assert_eq!(compared(Done::default(), false).bit, Some(false));
-        let down = Done {
-            down_since_s: Some(0.0),
-            flips: 1,
-            ..Done::default()
-        };
+        let down = Done { down_since_s: Some(0.0), flips: 1, ..Done::default() };
         assert_eq!(compared(down, false).bit, Some(false));
     }
 }

@@ -105,10 +105,7 @@ impl DoseReader for Flows {
         }
         self.look_at_way_in(held + began.elapsed())?;
         let led = !self.is_unled();
-        ensure!(
-            led,
-            "packets come to the card, and none to the bucket for them"
-        );
+        ensure!(led, "packets come to the card, and none to the bucket for them");
         Ok(())
     }
 
@@ -242,11 +239,7 @@ mod tests {
     fn limped(passed: &[(f64, f64)]) -> Flow {
         let mut flow = Flow::new("eth1", |seen| seen.tx_bytes);
         for (bytes, seconds) in passed {
-            flow.add(
-                *bytes,
-                *seconds,
-                &TokenBucket::for_rate(2_000_000, ETHERNET_MTU_BYTES),
-            );
+            flow.add(*bytes, *seconds, &TokenBucket::for_rate(2_000_000, ETHERNET_MTU_BYTES));
         }
         flow
     }
@@ -274,10 +267,7 @@ mod tests {
 
     #[test]
     fn packets_that_come_and_are_led_nowhere_are_no_limp_however_full_the_buckets() {
-        let full = || Flow {
-            held_back: true,
-            ..limped(&[(25_000.0, 0.1)])
-        };
+        let full = || Flow { held_back: true, ..limped(&[(25_000.0, 0.1)]) };
         let seen = |looks: &[(u64, u64)]| {
             let mut flows = flows(full(), full());
             for (second, (come, led)) in (0..).zip(looks) {
@@ -293,10 +283,7 @@ mod tests {
 
     #[test]
     fn both_directions_must_have_held_packets_back() {
-        let full = || Flow {
-            held_back: true,
-            ..limped(&[(25_000.0, 0.1)])
-        };
+        let full = || Flow { held_back: true, ..limped(&[(25_000.0, 0.1)]) };
         let seen = flows(full(), full()).reading();
         assert_eq!((seen.asked, seen.measured), (Some(2.0), Some(2.0)));
         assert_eq!(seen.bit, Some(true));

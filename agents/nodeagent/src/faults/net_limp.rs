@@ -68,10 +68,7 @@ impl Fault for NetLimp {
             machine.config.nic_mbps.is_some(),
             "the configuration gives no nic_mbps, so there is no nominal rate to divide"
         );
-        let (trial, bucket) = (
-            "sc-probe",
-            TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES),
-        );
+        let (trial, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES));
         // An agent that was killed in its trial may have left it behind.
         let tried = remove_ingress(trial, "sparecraft_probe_limp")
             .and_then(|()| make_ingress(trial, &bucket, "sparecraft_probe_limp", trial));
@@ -117,12 +114,7 @@ impl Fault for NetLimp {
     }
 
     fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        make_ingress(
-            &record.ingress,
-            &record.limping,
-            &record.table,
-            &record.interface,
-        )?;
+        make_ingress(&record.ingress, &record.limping, &record.table, &record.interface)?;
         record.limping.apply("change", &record.interface, HANDLE)
     }
 

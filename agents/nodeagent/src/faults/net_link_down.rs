@@ -10,11 +10,11 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dose::{DoseReader, Lasted, Reading, Scale};
+use super::dose::{duration_reader, DoseReader, Scale};
 use super::process_hang::Nothing;
 use super::{Fault, Planned, Refusal};
 use crate::machine::command::run;
-use crate::machine::network::{traffic, Traffic};
+use crate::machine::network::traffic;
 use crate::machine::Machine;
 
 pub struct NetLinkDown;
@@ -59,10 +59,7 @@ impl Fault for NetLinkDown {
             )));
         }
         let routes = routes_of(&data.name)?;
-        Ok(Record {
-            interface: data.name.clone(),
-            routes,
-        })
+        Ok(Record { interface: data.name.clone(), routes })
     }
 
     fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
@@ -71,70 +68,38 @@ impl Fault for NetLinkDown {
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
         // After a restart of the whole machine the interface may have another name, and is up.
-        if !machine
-            .data()
-            .is_ok_and(|data| data.name == record.interface)
-        {
+        if !machine.data().is_ok_and(|data| data.name == record.interface) {
             return Ok(());
         }
         run("ip", &["link", "set", &record.interface, "up"])?;
         let until = Instant::now() + UP_LIMIT;
         while !is_up(&record.interface)? {
             if Instant::now() > until {
-                bail!(
-                    "{} did not come up within {} s",
-                    record.interface,
-                    UP_LIMIT.as_secs()
-                );
+                bail!("{} did not come up within {} s", record.interface, UP_LIMIT.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
         }
         let now = routes_of(&record.interface)?;
         for route in record.routes.iter().filter(|route| !now.contains(route)) {
             let words: Vec<&str> = route.split_whitespace().collect();
-            run(
-                "ip",
-                &[
-                    &["route", "replace"],
-                    &words[..],
-                    &["dev", &record.interface],
-                ]
-                .concat(),
-            )?;
+            run("ip", &[&["route", "replace"], &words[..], &["dev", &record.interface]].concat())?;
         }
         Ok(())
     }
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Down {
-            carried: traffic(&record.interface),
-            interface: record.interface.clone(),
-            lasted: Lasted::default(),
-        })
-    }
-}
-
-struct Down {
-    interface: String,
-    carried: Option<Traffic>,
-    lasted: Lasted,
-}
-
-impl DoseReader for Down {
-    fn look(&mut self, held: Duration) -> Result<()> {
         const IFF_UP: u32 = 1;
-        let file = format!("/sys/class/net/{}/flags", self.interface);
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
-        let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16)?;
-        let carried = traffic(&self.interface);
-        let is_still = carried == self.carried;
-        self.carried = carried;
-        self.lasted.look(held, flags & IFF_UP == 0 && is_still);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.lasted.reading(None)
+        let interface = record.interface.clone();
+        let mut carried = traffic(&interface);
+        duration_reader(None, move || {
+            let file = format!("/sys/class/net/{interface}/flags");
+            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+            let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16)?;
+            let now = traffic(&interface);
+            let is_still = now == carried;
+            carried = now;
+            Ok(flags & IFF_UP == 0 && is_still)
+        })
     }
 }
 

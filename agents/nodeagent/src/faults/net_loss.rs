@@ -162,20 +162,13 @@ mod tests {
     #[test]
     fn a_rule_set_drops_the_asked_share_in_each_hook() {
         let text = ruleset("t", "eth1", 250, &Direction::Both.hooks());
-        assert_eq!(
-            text.matches("numgen random mod 10000 < 250 counter drop")
-                .count(),
-            2
-        );
+        assert_eq!(text.matches("numgen random mod 10000 < 250 counter drop").count(), 2);
         assert!(text.contains("hook egress device \"eth1\""), "{text}");
     }
 
     fn counted(seen: f64, dropped: f64) -> Reading {
-        let counted = Counted {
-            table: String::new(),
-            asked: 0.1,
-            packets: Packets { seen, dropped },
-        };
+        let counted =
+            Counted { table: String::new(), asked: 0.1, packets: Packets { seen, dropped } };
         counted.reading()
     }
 
@@ -190,10 +183,7 @@ mod tests {
 
     #[test]
     fn too_few_packets_decide_nothing() {
-        assert_eq!(
-            (counted(0.0, 0.0).measured, counted(0.0, 0.0).bit),
-            (None, None)
-        );
+        assert_eq!((counted(0.0, 0.0).measured, counted(0.0, 0.0).bit), (None, None));
         assert_eq!(counted(90.0, 0.0).bit, None);
         assert_eq!(counted(110.0, 0.0).bit, Some(false));
         assert_eq!(counted(110.0, 3.0).bit, Some(true));

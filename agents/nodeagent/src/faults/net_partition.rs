@@ -162,12 +162,7 @@ impl DoseReader for Cut {
             (false, true) => Some(false),
             (false, false) => None,
         };
-        Reading {
-            asked: None,
-            measured: self.dropped,
-            bit,
-            ..Reading::default()
-        }
+        Reading { asked: None, measured: self.dropped, bit, ..Reading::default() }
     }
 }
 
@@ -179,48 +174,26 @@ mod tests {
     fn packets_from_peers_are_dropped_where_they_come_and_to_peers_where_they_go() {
         let peers = peers_of("198.18.0.3, 198.18.0.2,198.18.0.3").unwrap();
         let text = ruleset("t", "eth1", &peers, Direction::Both);
-        assert!(
-            text.contains("ip saddr { 198.18.0.2, 198.18.0.3 } counter drop"),
-            "{text}"
-        );
-        assert!(
-            text.contains("ip daddr { 198.18.0.2, 198.18.0.3 } counter drop"),
-            "{text}"
-        );
+        assert!(text.contains("ip saddr { 198.18.0.2, 198.18.0.3 } counter drop"), "{text}");
+        assert!(text.contains("ip daddr { 198.18.0.2, 198.18.0.3 } counter drop"), "{text}");
         let one_way = ruleset("t", "eth1", &peers, Direction::Ingress);
-        assert!(
-            !one_way.contains("daddr") && one_way.contains("saddr"),
-            "{one_way}"
-        );
+        assert!(!one_way.contains("daddr") && one_way.contains("saddr"), "{one_way}");
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in [
-            "",
-            "web-1",
-            "198.18.0.1;drop",
-            "198.18.0.1,",
-            "::1",
-            "198.18.0.0/24",
-        ] {
+        for text in ["", "web-1", "198.18.0.1;drop", "198.18.0.1,", "::1", "198.18.0.0/24"] {
             assert!(peers_of(text).is_err(), "{text:?}");
         }
-        let many: Vec<String> = (0..300)
-            .map(|n| format!("198.18.{}.{}", n / 200, n % 200))
-            .collect();
+        let many: Vec<String> =
+            (0..300).map(|n| format!("198.18.{}.{}", n / 200, n % 200)).collect();
         assert!(peers_of(&many.join(",")).is_err());
     }
 
     #[test]
     fn a_cut_bit_if_it_dropped_something_and_did_not_if_it_let_the_agents_own_pass() {
         let read = |dropped: f64, sent: u64| {
-            let cut = Cut {
-                table: String::new(),
-                peer: None,
-                dropped: Some(dropped),
-                sent,
-            };
+            let cut = Cut { table: String::new(), peer: None, dropped: Some(dropped), sent };
             cut.reading().bit
         };
         assert_eq!(read(3.0, 1), Some(true));

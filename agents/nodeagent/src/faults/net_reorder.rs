@@ -31,13 +31,10 @@ impl PacketFault for NetReorder {
          ({direction}) of the data interface to it; the agent holds {percent} % of them for \
          {late_ms} ms and lets the others pass";
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number(
-            "percent",
-            "share of packets that come late, in each direction",
-        )
-        .in_unit("%")
-        .at_least(0.01)
-        .at_most(100.0),
+        Parameter::number("percent", "share of packets that come late, in each direction")
+            .in_unit("%")
+            .at_least(0.01)
+            .at_most(100.0),
         Parameter::number("late_ms", "for how long such a packet waits")
             .in_unit("ms")
             .at_least(0.1)
@@ -78,11 +75,7 @@ struct Reorder {
 impl PacketTransform for Reorder {
     fn treat(&mut self, _frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
         let is_late = self.rng.random_bool(self.chance);
-        Verdict {
-            due: if is_late { now + self.late } else { now },
-            taken: true,
-            struck: false,
-        }
+        Verdict { due: if is_late { now + self.late } else { now }, taken: true, struck: false }
     }
 
     fn strikes_by_overtaking(&self) -> bool {

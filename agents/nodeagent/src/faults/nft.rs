@@ -54,10 +54,7 @@ fn parse(listing: &str) -> Result<Vec<Rule>> {
         let expressions = object["rule"]["expr"].as_array()?;
         let of = |name: &str| expressions.iter().find(|one| one.get(name).is_some());
         let count = of("counter").and_then(|one| one["counter"]["packets"].as_f64());
-        Some(Rule {
-            packets: count.unwrap_or(0.0),
-            drops: of("drop").is_some(),
-        })
+        Some(Rule { packets: count.unwrap_or(0.0), drops: of("drop").is_some() })
     };
     Ok(objects.filter_map(rule).collect())
 }

@@ -114,9 +114,7 @@ impl<F: PacketFault> Fault for Intercepted<F> {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn DoseReader> {
-        record
-            .passage
-            .dose_reader(machine, F::asked(&record.parameters))
+        record.passage.dose_reader(machine, F::asked(&record.parameters))
     }
 }
 
@@ -206,13 +204,7 @@ fn carry(
             let frame = &buffer[..length];
             if is_ipv4(frame) {
                 let is_outgoing = frame[6..12] == own;
-                queue.take(
-                    frame.into(),
-                    is_outgoing,
-                    began.elapsed(),
-                    transform,
-                    counts,
-                );
+                queue.take(frame.into(), is_outgoing, began.elapsed(), transform, counts);
             }
             send_due(tap, &mut queue, began, transform, counts)?;
         }
@@ -240,10 +232,8 @@ fn is_ipv4(frame: &[u8]) -> bool {
 }
 
 fn mac_bytes(mac: &str) -> Result<[u8; 6]> {
-    let bytes: Option<Vec<u8>> = mac
-        .split(':')
-        .map(|part| u8::from_str_radix(part, 16).ok())
-        .collect();
+    let bytes: Option<Vec<u8>> =
+        mac.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
     bytes
         .and_then(|bytes| bytes.try_into().ok())
         .ok_or_else(|| anyhow!("expected a MAC address of six bytes (got {mac})"))
@@ -306,10 +296,7 @@ impl DoseReader for Passed {
             bail!("{why}");
         }
         let carried = traffic(&self.interface).unwrap_or_default();
-        let now = (
-            get(&self.counts.taken),
-            carried.rx_packets + carried.tx_packets,
-        );
+        let now = (get(&self.counts.taken), carried.rx_packets + carried.tx_packets);
         if let Some((taken, carried)) = self.last {
             let went = now.1.saturating_sub(carried);
             self.passed_by |= now.0 == taken && went >= PASSED_BY_MIN;
@@ -323,21 +310,11 @@ impl DoseReader for Passed {
             Asked::Share(asked) => self.share(asked),
             Asked::Overtaken(asked) => {
                 let some = (get(&self.counts.struck) > 0).then_some(true);
-                Reading {
-                    bit: some,
-                    ..self.share(asked)
-                }
+                Reading { bit: some, ..self.share(asked) }
             }
             Asked::HeldMs(asked) => self.mean(asked),
         };
-        Reading {
-            bit: if self.passed_by {
-                Some(false)
-            } else {
-                reading.bit
-            },
-            ..reading
-        }
+        Reading { bit: if self.passed_by { Some(false) } else { reading.bit }, ..reading }
     }
 }
 
@@ -369,31 +346,13 @@ mod tests {
 
     #[test]
     fn outgoing_packets_are_led_away_once_and_incoming_ones_after_all_other_hooks() {
-        let text = ruleset(
-            "t",
-            "eth1",
-            "sc-f1",
-            "02:00:00:00:00:07",
-            &Direction::Both.hooks(),
-        );
-        assert!(
-            text.contains("priority -20; policy accept\nmeta mark != 0x5ca05ca0 "),
-            "{text}"
-        );
+        let text = ruleset("t", "eth1", "sc-f1", "02:00:00:00:00:07", &Direction::Both.hooks());
+        assert!(text.contains("priority -20; policy accept\nmeta mark != 0x5ca05ca0 "), "{text}");
         assert!(text.contains("device \"eth1\" priority 10; policy accept\nmeta protocol ip fwd"));
         assert_eq!(text.matches("fwd to \"sc-f1\"").count(), 2);
         assert_eq!(text.matches("fwd to \"eth1\"").count(), 1);
-        let one_way = ruleset(
-            "t",
-            "eth1",
-            "sc-f1",
-            "02:00:00:00:00:07",
-            &["egress".into()],
-        );
-        assert!(
-            !one_way.contains("hook ingress device \"eth1\""),
-            "{one_way}"
-        );
+        let one_way = ruleset("t", "eth1", "sc-f1", "02:00:00:00:00:07", &["egress".into()]);
+        assert!(!one_way.contains("hook ingress device \"eth1\""), "{one_way}");
     }
 
     fn read(asked: Asked, counts: Counts, passed_by: bool) -> Reading {
@@ -425,20 +384,14 @@ mod tests {
         assert_eq!(short.bit, Some(false));
         let few = read(Asked::HeldMs(20.0), counts(3, 0, 60_000), false);
         assert_eq!((few.measured, few.bit), (Some(20.0), None));
-        assert_eq!(
-            read(Asked::HeldMs(20.0), counts(0, 0, 0), false).measured,
-            None
-        );
+        assert_eq!(read(Asked::HeldMs(20.0), counts(0, 0, 0), false).measured, None);
     }
 
     #[test]
     fn packets_that_went_over_the_interface_past_the_queue_were_not_struck() {
         let by = read(Asked::Share(0.1), counts(1_000, 100, 0), true);
         assert_eq!((by.measured, by.bit), (Some(10.0), Some(false)));
-        assert_eq!(
-            read(Asked::Share(0.1), counts(1_000, 100, 0), false).bit,
-            Some(true)
-        );
+        assert_eq!(read(Asked::Share(0.1), counts(1_000, 100, 0), false).bit, Some(true));
     }
 
     #[test]

@@ -80,12 +80,8 @@ impl Queue {
             return;
         }
         let verdict = transform.treat(&mut frame, is_outgoing, now);
-        counts
-            .taken
-            .fetch_add(verdict.taken.into(), Ordering::Relaxed);
-        counts
-            .struck
-            .fetch_add(verdict.struck.into(), Ordering::Relaxed);
+        counts.taken.fetch_add(verdict.taken.into(), Ordering::Relaxed);
+        counts.struck.fetch_add(verdict.struck.into(), Ordering::Relaxed);
         self.number += 1;
         self.held.push(Reverse(Held {
             due: verdict.due,
@@ -133,11 +129,7 @@ mod tests {
 
     impl PacketTransform for Told {
         fn treat(&mut self, frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
-            Verdict {
-                due: now + ms(frame[0].into()),
-                taken: true,
-                struck: false,
-            }
+            Verdict { due: now + ms(frame[0].into()), taken: true, struck: false }
         }
 
         fn strikes_by_overtaking(&self) -> bool {

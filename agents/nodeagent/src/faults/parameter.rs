@@ -44,9 +44,8 @@ pub struct Parameter {
 }
 
 /// By how much something is slowed; limpbench uses 10, 100 and 1000.
-pub const FACTOR: Parameter = Parameter::number("factor", "how many times slower")
-    .above(1.0)
-    .at_most(1e6);
+pub const FACTOR: Parameter =
+    Parameter::number("factor", "how many times slower").above(1.0).at_most(1e6);
 
 impl Parameter {
     /// A required number without bounds.
@@ -67,50 +66,32 @@ impl Parameter {
 
     /// A required whole number.
     pub const fn integer(name: &'static str, summary: &'static str) -> Self {
-        Self {
-            of: Type::Integer,
-            ..Self::number(name, summary)
-        }
+        Self { of: Type::Integer, ..Self::number(name, summary) }
     }
 
     /// A required text.
     pub const fn string(name: &'static str, summary: &'static str) -> Self {
-        Self {
-            of: Type::String,
-            ..Self::number(name, summary)
-        }
+        Self { of: Type::String, ..Self::number(name, summary) }
     }
 
     /// The unit of its value.
     pub const fn in_unit(self, unit: &'static str) -> Self {
-        Self {
-            unit: Some(unit),
-            ..self
-        }
+        Self { unit: Some(unit), ..self }
     }
 
     /// The least value.
     pub const fn at_least(self, minimum: f64) -> Self {
-        Self {
-            minimum: Some(minimum),
-            ..self
-        }
+        Self { minimum: Some(minimum), ..self }
     }
 
     /// The value below all that are allowed.
     pub const fn above(self, exclusive_minimum: f64) -> Self {
-        Self {
-            exclusive_minimum: Some(exclusive_minimum),
-            ..self
-        }
+        Self { exclusive_minimum: Some(exclusive_minimum), ..self }
     }
 
     /// The greatest value.
     pub const fn at_most(self, maximum: f64) -> Self {
-        Self {
-            maximum: Some(maximum),
-            ..self
-        }
+        Self { maximum: Some(maximum), ..self }
     }
 
     /// The only texts allowed.
@@ -120,29 +101,19 @@ impl Parameter {
 
     /// It may be absent.
     pub const fn optional(self) -> Self {
-        Self {
-            required: false,
-            ..self
-        }
+        Self { required: false, ..self }
     }
 
     /// It may be absent and is `default` then.
     pub const fn or(self, default: Default) -> Self {
-        Self {
-            default: Some(default),
-            ..self.optional()
-        }
+        Self { default: Some(default), ..self.optional() }
     }
 
     /// The value with the default filled in.
     fn complete(&self, given: Option<&Value>) -> Result<Value, String> {
         let value = match given {
             None | Some(Value::Null) if self.required => {
-                return Err(format!(
-                    "{}: expected {} (got none)",
-                    self.name,
-                    self.expected()
-                ))
+                return Err(format!("{}: expected {} (got none)", self.name, self.expected()))
             }
             None | Some(Value::Null) => return Ok(serde_json::json!(self.default)),
             Some(value) => value,
@@ -150,11 +121,7 @@ impl Parameter {
         if self.allows(value) {
             return Ok(value.clone());
         }
-        Err(format!(
-            "{}: expected {} (got {value})",
-            self.name,
-            self.expected()
-        ))
+        Err(format!("{}: expected {} (got {value})", self.name, self.expected()))
     }
 
     fn allows(&self, value: &Value) -> bool {
@@ -196,9 +163,7 @@ impl Parameter {
 
 /// The parameters with their defaults filled in; unknown and impossible ones are refused.
 pub fn complete(allowed: &[Parameter], given: &Value) -> Result<Value, String> {
-    let given = given
-        .as_object()
-        .ok_or_else(|| format!("expected an object (got {given})"))?;
+    let given = given.as_object().ok_or_else(|| format!("expected an object (got {given})"))?;
     let is_known = |name: &String| allowed.iter().any(|parameter| parameter.name == name);
     if let Some(name) = given.keys().find(|name| !is_known(name)) {
         let names: Vec<&str> = allowed.iter().map(|parameter| parameter.name).collect();
@@ -242,18 +207,13 @@ mod tests {
             .at_most(64.0)
             .or(Default::Number(4.0)),
         Parameter::number("mbps", "how fast").optional(),
-        Parameter::string("way", "where")
-            .one_of(&["in", "out"])
-            .or(Default::Text("in")),
+        Parameter::string("way", "where").one_of(&["in", "out"]).or(Default::Text("in")),
     ];
 
     #[test]
     fn absent_parameters_get_their_defaults() {
         let complete = complete(&ALL, &json!({"factor": 1.5, "mbps": null})).unwrap();
-        assert_eq!(
-            complete,
-            json!({"factor": 1.5, "workers": 4, "mbps": null, "way": "in"})
-        );
+        assert_eq!(complete, json!({"factor": 1.5, "workers": 4, "mbps": null, "way": "in"}));
     }
 
     #[test]

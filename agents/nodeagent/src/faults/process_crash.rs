@@ -7,9 +7,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::{ServiceState, LEASE_S_MAX};
 
-use super::dose::{DoseReader, Lasted, Reading, Scale};
+use super::dose::{duration_reader, DoseReader, Scale};
 use super::parameter::Parameter;
-use super::{Fault, Planned, Refusal};
+use super::process_hang::refuse_unless_running;
+use super::{Fault, Planned};
 use crate::machine::Machine;
 
 pub struct ProcessCrash;
@@ -25,18 +26,14 @@ impl Fault for ProcessCrash {
     const COMMANDS: &'static str = "kill -KILL every process of the role";
     const UNDO: &'static str = "start.sh of the role is started again";
     const STOPS_SERVICE: bool = true;
-    const DOSE: Scale = Scale {
-        unit: "s",
-        how: "time in which the role's first process was dead, by /proc",
-    };
-    const PARAMETERS: &'static [Parameter] = &[Parameter::number(
-        "restart_after_s",
-        "the role starts again by itself after this time",
-    )
-    .in_unit("s")
-    .at_least(0.0)
-    .at_most(LEASE_S_MAX)
-    .optional()];
+    const DOSE: Scale =
+        Scale { unit: "s", how: "time in which the role's first process was dead, by /proc" };
+    const PARAMETERS: &'static [Parameter] =
+        &[Parameter::number("restart_after_s", "the role starts again by itself after this time")
+            .in_unit("s")
+            .at_least(0.0)
+            .at_most(LEASE_S_MAX)
+            .optional()];
     type Parameters = Parameters;
     type Record = Parameters;
 
@@ -49,23 +46,12 @@ impl Fault for ProcessCrash {
     }
 
     fn plan(&self, machine: &Machine, _id: &str, parameters: &Parameters) -> Planned<Parameters> {
-        match machine.role.service() {
-            ServiceState::Running => {}
-            state => {
-                return Err(Refusal::Conflict(format!(
-                    "the role is {state:?}; only a running role can crash"
-                )))
-            }
-        }
-        Ok(Parameters {
-            restart_after_s: parameters.restart_after_s,
-        })
+        refuse_unless_running(machine, "crash")?;
+        Ok(Parameters { restart_after_s: parameters.restart_after_s })
     }
 
     fn inject(&self, machine: &Machine, record: &Parameters) -> Result<()> {
-        machine
-            .role
-            .crash(record.restart_after_s.map(Duration::from_secs_f64))
+        machine.role.crash(record.restart_after_s.map(Duration::from_secs_f64))
     }
 
     fn undo(&self, machine: &Machine, _record: &Parameters) -> Result<()> {
@@ -73,28 +59,9 @@ impl Fault for ProcessCrash {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Parameters) -> Box<dyn DoseReader> {
-        Box::new(Dead {
-            machine: machine.clone(),
-            until_s: record.restart_after_s,
-            lasted: Lasted::default(),
+        let machine = machine.clone();
+        duration_reader(record.restart_after_s, move || {
+            Ok(machine.role.service() == ServiceState::Crashed)
         })
-    }
-}
-
-struct Dead {
-    machine: Arc<Machine>,
-    until_s: Option<f64>,
-    lasted: Lasted,
-}
-
-impl DoseReader for Dead {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let is_dead = self.machine.role.service() == ServiceState::Crashed;
-        self.lasted.look(held, is_dead);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.lasted.reading(self.until_s)
     }
 }

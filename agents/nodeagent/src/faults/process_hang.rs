@@ -2,13 +2,12 @@
 //! unanswered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
-use super::dose::{DoseReader, Lasted, Reading, Scale};
+use super::dose::{duration_reader, DoseReader, Scale};
 use super::{Fault, Planned, Refusal};
 use crate::machine::processes::{self, Process};
 use crate::machine::Machine;
@@ -47,12 +46,8 @@ impl Fault for ProcessHang {
                 process.pid, process.name
             )));
         }
-        match machine.role.service() {
-            ServiceState::Running => Ok(Nothing {}),
-            state => Err(Refusal::Conflict(format!(
-                "the role is {state:?}; only a running role can hang"
-            ))),
-        }
+        refuse_unless_running(machine, "hang")?;
+        Ok(Nothing {})
     }
 
     fn inject(&self, machine: &Machine, _record: &Nothing) -> Result<()> {
@@ -64,38 +59,33 @@ impl Fault for ProcessHang {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, _record: &Nothing) -> Box<dyn DoseReader> {
-        Box::new(Stopped {
-            processes: machine.role.stopped_processes(),
-            lasted: Lasted::default(),
-        })
+        let mut processes = machine.role.stopped_processes();
+        duration_reader(None, move || Ok(stand_still(&mut processes)))
     }
 }
 
-/// The role's processes as they were last seen.
-struct Stopped {
-    processes: Vec<Process>,
-    lasted: Lasted,
+/// Refuses where the role does not run.
+pub fn refuse_unless_running(machine: &Machine, what: &str) -> Result<(), Refusal> {
+    match machine.role.service() {
+        ServiceState::Running => Ok(()),
+        state => {
+            Err(Refusal::Conflict(format!("the role is {state:?}; only a running role can {what}")))
+        }
+    }
 }
 
-impl DoseReader for Stopped {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        // One that was killed meanwhile does nothing any more.
-        let alive = self.processes.iter().filter_map(|before| {
-            let now = processes::find(before.pid)?;
-            (now.start_ticks == before.start_ticks && now.is_alive()).then_some((before, now))
-        });
-        let pairs: Vec<(&Process, Process)> = alive.collect();
-        let stood_still = |(before, now): &(&Process, Process)| {
-            now.is_stopped() && now.cpu_ticks == before.cpu_ticks
-        };
-        let all = !pairs.is_empty() && pairs.iter().all(stood_still);
-        // One that went on for a while and is stopped again counts anew from here.
-        self.processes = pairs.into_iter().map(|(_, now)| now).collect();
-        self.lasted.look(held, all);
-        Ok(())
-    }
-
-    fn reading(&self) -> Reading {
-        self.lasted.reading(None)
-    }
+/// True if all are stopped and got no CPU time since they were last seen; they are seen anew. One that
+/// was killed meanwhile does nothing any more; one that went on for a while and is stopped again counts
+/// from here.
+fn stand_still(processes: &mut Vec<Process>) -> bool {
+    let alive = processes.iter().filter_map(|before| {
+        let now = processes::find(before.pid)?;
+        (now.start_ticks == before.start_ticks && now.is_alive()).then_some((before, now))
+    });
+    let pairs: Vec<(&Process, Process)> = alive.collect();
+    let stood_still =
+        |(before, now): &(&Process, Process)| now.is_stopped() && now.cpu_ticks == before.cpu_ticks;
+    let all = !pairs.is_empty() && pairs.iter().all(stood_still);
+    *processes = pairs.into_iter().map(|(_, now)| now).collect();
+    all
 }

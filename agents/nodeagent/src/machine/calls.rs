@@ -58,10 +58,7 @@ impl Calls {
     }
 
     fn under(directory: &Path) -> Calls {
-        Calls {
-            library: directory.join("calls.so"),
-            control: directory.join("calls.control"),
-        }
+        Calls { library: directory.join("calls.so"), control: directory.join("calls.control") }
     }
 
     /// Before the role starts: what it has to be told, if its variables ask for it.
@@ -96,13 +93,7 @@ impl Calls {
         let tried = Calls::under(directory);
         fs::create_dir_all(directory)?;
         tried.write()?;
-        tried.alter(&Altered {
-            calls: 1,
-            harm: 5,
-            error: 5,
-            share: 0.0,
-            seed: 0,
-        })?;
+        tried.alter(&Altered { calls: 1, harm: 5, error: 5, share: 0.0, seed: 0 })?;
         let reading = Command::new("dd")
             .args(["if=/dev/null", "count=1", "status=none"])
             .env(PRELOAD, &tried.library)
@@ -112,11 +103,7 @@ impl Calls {
         let seen = tried.counts()?.seen;
         fs::remove_dir_all(directory)?;
         let said = String::from_utf8_lossy(&reading.stderr).into_owned();
-        ensure!(
-            seen > 0,
-            "a library that was loaded counted no call: {}",
-            said.trim()
-        );
+        ensure!(seen > 0, "a library that was loaded counted no call: {}", said.trim());
         Ok(())
     }
 
@@ -135,8 +122,7 @@ impl Calls {
         rest.extend(what.seed.to_ne_bytes());
         file.write_all_at(&rest, 4)?;
         // Last, for it is what the library looks at first.
-        file.write_all_at(&what.calls.to_ne_bytes(), 0)
-            .context("the library's control file")
+        file.write_all_at(&what.calls.to_ne_bytes(), 0).context("the library's control file")
     }
 
     /// From now on none is; where there is no file none ever was.
@@ -144,9 +130,7 @@ impl Calls {
         if !self.control.exists() {
             return Ok(());
         }
-        self.open()?
-            .write_all_at(&0_u32.to_ne_bytes(), 0)
-            .context("the library's control file")
+        self.open()?.write_all_at(&0_u32.to_ne_bytes(), 0).context("the library's control file")
     }
 
     /// Since the last change.
@@ -154,10 +138,7 @@ impl Calls {
         let mut bytes = [0; 16];
         self.open()?.read_exact_at(&mut bytes, COUNTS_AT)?;
         let whole = u128::from_ne_bytes(bytes);
-        Ok(Counts {
-            seen: whole as u64,
-            hit: (whole >> 64) as u64,
-        })
+        Ok(Counts { seen: whole as u64, hit: (whole >> 64) as u64 })
     }
 
     fn open(&self) -> Result<File> {
@@ -185,17 +166,10 @@ mod tests {
         let calls = Calls::under(directory.path());
         let mut variables = BTreeMap::from([(WANTED.to_owned(), "on".to_owned())]);
         calls.settle(&mut variables).unwrap();
-        let all = Altered {
-            calls: 1,
-            harm: 5,
-            error: 5,
-            share: 1.0,
-            seed: 0,
-        };
+        let all = Altered { calls: 1, harm: 5, error: 5, share: 1.0, seed: 0 };
         let read = || {
             let mut dd = Command::new("dd");
-            dd.args(["if=/etc/hostname", "status=none"])
-                .envs(&variables);
+            dd.args(["if=/etc/hostname", "status=none"]).envs(&variables);
             dd.output().unwrap().status.success()
         };
         assert!(read());
@@ -212,9 +186,7 @@ mod tests {
     fn a_role_that_did_not_ask_is_told_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let mut variables = BTreeMap::new();
-        Calls::under(directory.path())
-            .settle(&mut variables)
-            .unwrap();
+        Calls::under(directory.path()).settle(&mut variables).unwrap();
         assert!(variables.is_empty());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

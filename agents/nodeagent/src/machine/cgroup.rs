@@ -17,7 +17,7 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup_place::{
-    has_controller, make_child, read, v1_directory, v2_controller, write, Controller,
+    has_controller, make_child, read, v1_directory, v2_controller, value_of, write, Controller,
 };
 
 /// The kernel's least CPU quota and its greatest period.
@@ -58,10 +58,7 @@ impl Quota {
         if period_us > PERIOD_US_MAX {
             bail!("{cores} cores is below what the kernel can set, 1 ms in each 1 s (0.001 cores)");
         }
-        Ok(Quota {
-            quota_us: (cores * period_us).round() as u64,
-            period_us: period_us as u64,
-        })
+        Ok(Quota { quota_us: (cores * period_us).round() as u64, period_us: period_us as u64 })
     }
 
     /// CPU time per wall time.
@@ -106,13 +103,7 @@ impl Cgroups {
     /// No cgroups at all, for the reason given.
     pub fn absent(reason: &str) -> Cgroups {
         let missing = || Err(reason.to_owned());
-        Cgroups {
-            unified: false,
-            cpu: missing(),
-            disk: missing(),
-            cpu_usage: None,
-            memory: None,
-        }
+        Cgroups { unified: false, cpu: missing(), disk: missing(), cpu_usage: None, memory: None }
     }
 
     /// The files to which a process writes `0` to join the child.
@@ -132,20 +123,13 @@ impl Cgroups {
             return Vec::new();
         };
         let text = fs::read_to_string(file).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| line.parse().ok())
-            .filter(|pid| *pid > 0)
-            .collect()
+        text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect()
     }
 
     /// The machine's CPU cap in cores: its quota, or every CPU there is.
     pub fn cap_cores(&self) -> f64 {
         let all = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-        let quota = self
-            .cpu
-            .as_ref()
-            .ok()
-            .and_then(|c| self.read_quota(&c.machine).ok().flatten());
+        let quota = self.cpu.as_ref().ok().and_then(|c| self.read_quota(&c.machine).ok().flatten());
         quota.map_or(all, |quota| quota.cores())
     }
 
@@ -162,18 +146,14 @@ impl Cgroups {
             )
         };
         let period_us = period.trim().parse().context("the CPU period")?;
-        Ok(quota.trim().parse().ok().map(|quota_us| Quota {
-            quota_us,
-            period_us,
-        }))
+        Ok(quota.trim().parse().ok().map(|quota_us| Quota { quota_us, period_us }))
     }
 
     /// Sets or lifts the child's CPU limit.
     pub fn write_quota(&self, own: &Path, quota: Option<Quota>) -> Result<()> {
         if self.unified {
-            let text = quota.map_or("max 100000".into(), |q| {
-                format!("{} {}", q.quota_us, q.period_us)
-            });
+            let text =
+                quota.map_or("max 100000".into(), |q| format!("{} {}", q.quota_us, q.period_us));
             return write(&own.join("cpu.max"), &text);
         }
         // The kernel checks each write against the pair: lift the limit, set the period, then
@@ -206,11 +186,7 @@ impl Cgroups {
         let (read_limit, write_limit) = (throttle.read_bytes_per_s, throttle.write_bytes_per_s);
         if self.unified {
             let text = |limit: Option<u64>| limit.map_or("max".into(), |limit| limit.to_string());
-            let line = format!(
-                "{device} rbps={} wbps={}",
-                text(read_limit),
-                text(write_limit)
-            );
+            let line = format!("{device} rbps={} wbps={}", text(read_limit), text(write_limit));
             return write(&own.join("io.max"), &line);
         }
         let set = |file: &str, limit: Option<u64>| {
@@ -239,25 +215,13 @@ impl Cgroups {
 }
 
 fn device_value(text: &str, device: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))?;
-    line.trim().parse().ok()
+    value_of(text, device)?.trim().parse().ok()
 }
 
 fn parse_io_max(text: &str, device: &str) -> Throttle {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))
-        .unwrap_or("");
-    let value = |key: &str| {
-        line.split(' ')
-            .find_map(|item| item.strip_prefix(key)?.parse().ok())
-    };
-    Throttle {
-        read_bytes_per_s: value("rbps="),
-        write_bytes_per_s: value("wbps="),
-    }
+    let line = value_of(text, device).unwrap_or("");
+    let value = |key: &str| line.split(' ').find_map(|item| item.strip_prefix(key)?.parse().ok());
+    Throttle { read_bytes_per_s: value("rbps="), write_bytes_per_s: value("wbps=") }
 }
 
 /// Moves this process into the cgroups of these `cgroup.procs` files.
@@ -277,13 +241,7 @@ mod tests {
             (0.006, 1_000, 166_667),
             (1.5, 15_000, 10_000),
         ] {
-            assert_eq!(
-                Quota::for_cores(cores).unwrap(),
-                Quota {
-                    quota_us,
-                    period_us
-                }
-            );
+            assert_eq!(Quota::for_cores(cores).unwrap(), Quota { quota_us, period_us });
         }
     }
 
@@ -299,10 +257,7 @@ mod tests {
         let throttle = parse_io_max(text, "254:0");
         assert_eq!(
             throttle,
-            Throttle {
-                read_bytes_per_s: Some(31_457_280),
-                write_bytes_per_s: None
-            }
+            Throttle { read_bytes_per_s: Some(31_457_280), write_bytes_per_s: None }
         );
         assert_eq!(device_value("8:0 7\n254:0 9\n", "254:0"), Some(9));
         assert_eq!(device_value("1254:0 9\n", "254:0"), None);
@@ -311,29 +266,14 @@ mod tests {
     #[test]
     fn a_unified_limit_is_written_in_the_kernels_form() {
         let directory = tempfile::tempdir().unwrap();
-        let cgroups = Cgroups {
-            unified: true,
-            ..Cgroups::absent("test")
-        };
+        let cgroups = Cgroups { unified: true, ..Cgroups::absent("test") };
         cgroups
-            .write_quota(
-                directory.path(),
-                Some(Quota {
-                    quota_us: 1000,
-                    period_us: 20_000,
-                }),
-            )
+            .write_quota(directory.path(), Some(Quota { quota_us: 1000, period_us: 20_000 }))
             .unwrap();
-        assert_eq!(
-            read(&directory.path().join("cpu.max")).unwrap(),
-            "1000 20000"
-        );
+        assert_eq!(read(&directory.path().join("cpu.max")).unwrap(), "1000 20000");
         assert_eq!(
             cgroups.read_quota(directory.path()).unwrap(),
-            Some(Quota {
-                quota_us: 1000,
-                period_us: 20_000
-            })
+            Some(Quota { quota_us: 1000, period_us: 20_000 })
         );
         cgroups.write_quota(directory.path(), None).unwrap();
         assert_eq!(cgroups.read_quota(directory.path()).unwrap(), None);

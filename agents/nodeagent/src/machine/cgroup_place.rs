@@ -17,24 +17,17 @@ pub struct Controller {
 
 /// True if a line of `/proc/PID/cgroup` is of the v1 hierarchy with this controller.
 pub fn has_controller(line: &str, controller: &str) -> bool {
-    line.split(':')
-        .nth(1)
-        .is_some_and(|names| names.split(',').any(|name| name == controller))
+    line.split(':').nth(1).is_some_and(|names| names.split(',').any(|name| name == controller))
 }
 
 /// The machine's directory of one v1 controller, in a mount of our own.
 pub fn v1_directory(membership: &str, mounts: &Path, controller: &str) -> Result<PathBuf> {
-    let line = membership
-        .lines()
-        .find(|line| has_controller(line, controller))
-        .with_context(|| {
+    let line =
+        membership.lines().find(|line| has_controller(line, controller)).with_context(|| {
             format!("this kernel has no cgroup v1 controller `{controller}` for this process")
         })?;
     let mut parts = line.splitn(3, ':').skip(1);
-    let (together, path) = (
-        parts.next().unwrap_or_default(),
-        parts.next().unwrap_or("/"),
-    );
+    let (together, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("/"));
     let place = mounts.join(together);
     mount_once(&place, "cgroup", Some(together))?;
     Ok(below(&place, path))
@@ -51,18 +44,13 @@ fn below(mount: &Path, cgroup: &str) -> PathBuf {
 /// there (the agent, process 1) move into a leaf of their own first. The child is thus the role's
 /// alone.
 pub fn v2_controller(membership: &str, mounts: &Path, child: &str) -> Result<Controller> {
-    let path = membership
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .context("no cgroup v2")?;
+    let path =
+        membership.lines().find_map(|line| line.strip_prefix("0::")).context("no cgroup v2")?;
     let leaf = format!("{child}-agent");
     let place = mounts.join("unified");
     mount_once(&place, "cgroup2", None)?;
     let mut machine = below(&place, path);
-    if machine
-        .file_name()
-        .is_some_and(|name| name == leaf.as_str())
-    {
+    if machine.file_name().is_some_and(|name| name == leaf.as_str()) {
         machine.pop();
     }
     let available = read(&machine.join("cgroup.controllers"))?;
@@ -88,25 +76,16 @@ pub fn v2_controller(membership: &str, mounts: &Path, child: &str) -> Result<Con
 pub fn make_child(machine: &Path, child: &str) -> Result<Controller> {
     let own = machine.join(child);
     fs::create_dir_all(&own).with_context(|| {
-        format!(
-            "cannot make the cgroup {} (needs a writable cgroup mount)",
-            own.display()
-        )
+        format!("cannot make the cgroup {} (needs a writable cgroup mount)", own.display())
     })?;
-    Ok(Controller {
-        machine: machine.to_owned(),
-        own,
-    })
+    Ok(Controller { machine: machine.to_owned(), own })
 }
 
 fn mount_once(place: &Path, kind: &str, options: Option<&str>) -> Result<()> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let there = place.to_string_lossy();
-    if mounts
-        .lines()
-        .any(|line| line.split(' ').nth(1) == Some(&*there))
-    {
+    if mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*there)) {
         return Ok(());
     }
     mount(Some("none"), place, Some(kind), MsFlags::empty(), options).with_context(|| {
@@ -121,6 +100,12 @@ fn mount_once(place: &Path, kind: &str, options: Option<&str>) -> Result<()> {
 /// Reads a control file, naming it when that fails.
 pub fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// The rest of the line that begins with this key and a space.
+pub fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
 /// Writes a control file, naming it when that fails.

@@ -40,18 +40,12 @@ impl Closed {
     /// The reverse of `words`, and the words after them.
     pub fn parse<'a, 'b>(mut words: &'a [&'b str]) -> Result<(Closed, &'a [&'b str])> {
         let mut closed = Closed::default();
-        while let Some(name) = words
-            .first()
-            .filter(|name| [READ_ONLY, WRITABLE].contains(name))
-        {
+        while let Some(name) = words.first().filter(|name| [READ_ONLY, WRITABLE].contains(name)) {
             let Some(path) = words.get(1) else {
                 bail!("a path expected after `{name}`");
             };
-            let paths = if *name == READ_ONLY {
-                &mut closed.read_only
-            } else {
-                &mut closed.writable
-            };
+            let paths =
+                if *name == READ_ONLY { &mut closed.read_only } else { &mut closed.writable };
             paths.push(PathBuf::from(path));
             words = &words[2..];
         }

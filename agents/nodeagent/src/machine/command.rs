@@ -51,10 +51,7 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
     }
     let _ = waiter.join();
     match result {
-        Err(_) => bail!(
-            "`{shown}` did not end within {} s and was killed",
-            TIME_LIMIT.as_secs()
-        ),
+        Err(_) => bail!("`{shown}` did not end within {} s and was killed", TIME_LIMIT.as_secs()),
         Ok(finished) => {
             let (status, out, err) =
                 finished.with_context(|| format!("cannot wait for `{shown}`"))?;
@@ -67,11 +64,7 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
 }
 
 fn one_line(text: &str) -> String {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -80,13 +73,8 @@ mod tests {
 
     #[test]
     fn a_failure_carries_the_programs_own_words() {
-        let error = run("sh", &["-c", "echo no such qdisc >&2; exit 2"])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("no such qdisc") && error.contains("exit status: 2"),
-            "{error}"
-        );
+        let error = run("sh", &["-c", "echo no such qdisc >&2; exit 2"]).unwrap_err().to_string();
+        assert!(error.contains("no such qdisc") && error.contains("exit status: 2"), "{error}");
     }
 
     #[test]

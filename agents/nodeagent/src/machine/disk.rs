@@ -29,10 +29,7 @@ fn whole_disk(device: &str) -> Result<String> {
     }
     let parent =
         fs::canonicalize(&place).with_context(|| format!("cannot resolve {}", place.display()))?;
-    let dev = parent
-        .parent()
-        .map(|disk| disk.join("dev"))
-        .context("a partition without a disk")?;
+    let dev = parent.parent().map(|disk| disk.join("dev")).context("a partition without a disk")?;
     let text =
         fs::read_to_string(&dev).with_context(|| format!("cannot read {}", dev.display()))?;
     Ok(text.trim().to_owned())

@@ -26,10 +26,7 @@ pub struct Environment {
 impl Environment {
     /// The two files of `directory`; either may be absent.
     pub fn in_directory(directory: &Path) -> Self {
-        Self {
-            role: directory.join("role.env"),
-            settings: directory.join("settings.env"),
-        }
+        Self { role: directory.join("role.env"), settings: directory.join("settings.env") }
     }
 
     /// The variables of the role's scripts.
@@ -57,10 +54,7 @@ impl Environment {
         let directory = self.settings.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)
             .and_then(|()| fs::File::create(&draft))
-            .and_then(|mut file| {
-                file.write_all(text.as_bytes())
-                    .and_then(|()| file.sync_all())
-            })
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&draft, &self.settings))
             .with_context(|| format!("cannot write {}", self.settings.display()))
     }
@@ -70,15 +64,11 @@ impl Environment {
 pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
     if settings.len() > SETTINGS_MAX {
         let count = settings.len();
-        return Err(format!(
-            "settings: expected at most {SETTINGS_MAX} (got {count})"
-        ));
+        return Err(format!("settings: expected at most {SETTINGS_MAX} (got {count})"));
     }
     for (name, value) in settings {
         let mut letters = name.bytes();
-        let is_name = letters
-            .next()
-            .is_some_and(|first| first.is_ascii_uppercase())
+        let is_name = letters.next().is_some_and(|first| first.is_ascii_uppercase())
             && letters.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
         if !is_name || name.len() > NAME_BYTES_MAX {
             return Err(format!(
@@ -87,9 +77,7 @@ pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
             ));
         }
         if value.len() > VALUE_BYTES_MAX || value.contains(['\n', '\r', '\0']) {
-            return Err(format!(
-                "{name}: expected one line of at most {VALUE_BYTES_MAX} bytes"
-            ));
+            return Err(format!("{name}: expected one line of at most {VALUE_BYTES_MAX} bytes"));
         }
     }
     Ok(())
@@ -100,17 +88,13 @@ fn read(file: &Path) -> Result<BTreeMap<String, String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         other => other.with_context(|| format!("cannot read {}", file.display()))?,
     };
-    let pair = |line: &str| {
-        line.split_once('=')
-            .map(|(name, value)| (name.into(), unquoted(value)))
-    };
+    let pair =
+        |line: &str| line.split_once('=').map(|(name, value)| (name.into(), unquoted(value)));
     Ok(text.lines().filter_map(pair).collect())
 }
 
 fn unquoted(value: &str) -> String {
-    let inner = value
-        .strip_prefix('\'')
-        .and_then(|rest| rest.strip_suffix('\''));
+    let inner = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     inner.map_or_else(|| value.into(), |inner| inner.replace(QUOTE, "'"))
 }
 
@@ -119,10 +103,7 @@ mod tests {
     use super::*;
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|&(name, value)| (name.into(), value.into()))
-            .collect()
+        pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
     }
 
     #[test]
@@ -130,11 +111,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let environment = Environment::in_directory(directory.path());
         assert!(environment.variables().unwrap().is_empty());
-        fs::write(
-            directory.path().join("role.env"),
-            "ROLE='it'\\''s redis'\nMODE=a=b\n",
-        )
-        .unwrap();
+        fs::write(directory.path().join("role.env"), "ROLE='it'\\''s redis'\nMODE=a=b\n").unwrap();
         let wanted = settings(&[("MODE", "two of 'em"), ("SIZE", "")]);
         environment.set(&wanted).unwrap();
         assert_eq!(environment.settings().unwrap(), wanted);
@@ -151,10 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_not_one_line_each_is_refused() {
-        assert_eq!(
-            check(&settings(&[("MAXMEMORY_POLICY2", "allkeys lru=1")])),
-            Ok(())
-        );
+        assert_eq!(check(&settings(&[("MAXMEMORY_POLICY2", "allkeys lru=1")])), Ok(()));
         let long = ["x"; VALUE_BYTES_MAX + 1].concat();
         for (name, value) in [
             ("", "a"),

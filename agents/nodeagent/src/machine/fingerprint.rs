@@ -29,27 +29,12 @@ struct Kept {
 /// Looks at the machine.
 pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
     let mut snapshot = Snapshot::new();
-    snapshot.insert(
-        "qdisc".into(),
-        qdiscs(&run("tc", &["-j", "qdisc", "show"])?)?,
-    );
-    snapshot.insert(
-        "nft".into(),
-        tables(&run("nft", &["--stateless", "list", "ruleset"])?),
-    );
-    snapshot.insert(
-        "link".into(),
-        links(&run("ip", &["-j", "address", "show"])?)?,
-    );
-    snapshot.insert(
-        "route".into(),
-        routes(&run("ip", &["route", "show", "table", "all"])?),
-    );
+    snapshot.insert("qdisc".into(), qdiscs(&run("tc", &["-j", "qdisc", "show"])?)?);
+    snapshot.insert("nft".into(), tables(&run("nft", &["--stateless", "list", "ruleset"])?));
+    snapshot.insert("link".into(), links(&run("ip", &["-j", "address", "show"])?)?);
+    snapshot.insert("route".into(), routes(&run("ip", &["route", "show", "table", "all"])?));
     snapshot.insert("cgroup".into(), limits(cgroups));
-    snapshot.insert(
-        "mount".into(),
-        mounts(&fs::read_to_string("/proc/self/mounts")?),
-    );
+    snapshot.insert("mount".into(), mounts(&fs::read_to_string("/proc/self/mounts")?));
     snapshot.insert("process".into(), leftovers(&processes::list()));
     Ok(snapshot)
 }
@@ -57,9 +42,8 @@ pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
 /// The baseline of this life of the machine: the one kept by an earlier agent, else a new one.
 pub fn baseline(file: &Path, cgroups: &Cgroups) -> Result<Snapshot> {
     let life = life();
-    let kept = fs::read_to_string(file)
-        .ok()
-        .and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+    let kept =
+        fs::read_to_string(file).ok().and_then(|text| serde_json::from_str::<Kept>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.life == life) {
         return Ok(kept.snapshot);
     }
@@ -88,19 +72,11 @@ pub fn compare(baseline: &Snapshot, now: Snapshot) -> Fingerprint {
     }
     for (section, after) in &now {
         let before = baseline.get(section).unwrap_or(&empty);
-        for (thing, is) in after
-            .iter()
-            .filter(|(thing, _)| !before.contains_key(*thing))
-        {
+        for (thing, is) in after.iter().filter(|(thing, _)| !before.contains_key(*thing)) {
             differences.push(format!("{section} {thing} is new: {is}"));
         }
     }
-    Fingerprint {
-        baseline: baseline.clone(),
-        now,
-        clean: differences.is_empty(),
-        differences,
-    }
+    Fingerprint { baseline: baseline.clone(), now, clean: differences.is_empty(), differences }
 }
 
 /// Changes with every boot of the kernel, network name space and first process.
@@ -148,9 +124,8 @@ fn links(json: &str) -> Result<BTreeMap<String, String>> {
             .map(|a| format!("{}/{}", a["local"].as_str().unwrap_or("?"), a["prefixlen"]))
             .collect();
         addresses.sort();
-        let up = link["flags"]
-            .as_array()
-            .is_some_and(|flags| flags.iter().any(|flag| flag == "UP"));
+        let up =
+            link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "UP"));
         let text = format!(
             "{} {} mtu {} {}",
             if up { "up" } else { "down" },
@@ -161,11 +136,7 @@ fn links(json: &str) -> Result<BTreeMap<String, String>> {
         (link["ifname"].as_str().unwrap_or("?").to_owned(), text)
     };
     // The fault's own objects have names of their own, so an empty object is not an interface.
-    Ok(all
-        .iter()
-        .filter(|link| link["ifname"].is_string())
-        .map(describe)
-        .collect())
+    Ok(all.iter().filter(|link| link["ifname"].is_string()).map(describe).collect())
 }
 
 fn routes(text: &str) -> BTreeMap<String, String> {
@@ -173,9 +144,7 @@ fn routes(text: &str) -> BTreeMap<String, String> {
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (destination, rest) = line.split_once(" dev ").unwrap_or((line, ""));
         let interface = rest.split(' ').next().unwrap_or_default();
-        let entry = routes
-            .entry(format!("{destination} {interface}"))
-            .or_default();
+        let entry = routes.entry(format!("{destination} {interface}")).or_default();
         // Two routes to one destination over one interface differ in the rest, e.g. the metric.
         *entry += rest;
         *entry += " ";
@@ -232,10 +201,7 @@ mod tests {
     use super::*;
 
     fn snapshot(section: &str, things: &[(&str, &str)]) -> Snapshot {
-        let things = things
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect();
+        let things = things.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Snapshot::from([(section.to_owned(), things)])
     }
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 
 use super::cgroup::Cgroups;
-use super::cgroup_place::read;
+use super::cgroup_place::{read, value_of};
 use super::fingerprint::MOUNT_MARK;
 
 /// Written at once, between two looks at what is left.
@@ -101,11 +101,8 @@ impl Memory {
 
 fn used(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
     let value = |text: &str, key: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        line.and_then(|value| value.trim().parse::<u64>().ok())
-            .unwrap_or(0)
+        let value = value_of(text, key).and_then(|value| value.trim().parse::<u64>().ok());
+        value.unwrap_or(0)
     };
     let of = |key: &str| value(statistics, &format!("{prefix}{key}"));
     Use {
@@ -119,14 +116,10 @@ fn used(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
 /// A line of `/proc/meminfo`, in bytes.
 fn host_bytes(key: &str) -> Result<u64> {
     let text = read(Path::new("/proc/meminfo"))?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
-    let kilobytes: u64 = kilobytes
-        .with_context(|| format!("/proc/meminfo has no {key}"))?
-        .trim()
-        .parse()?;
+    let kilobytes: u64 =
+        kilobytes.with_context(|| format!("/proc/meminfo has no {key}"))?.trim().parse()?;
     Ok(kilobytes * 1024)
 }
 
@@ -153,14 +146,8 @@ pub fn load(memory: &Memory, kind: &str, place: &Path, bytes: u64, free: u64) ->
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{MOUNT_MARK}{name}");
-    mount(
-        Some(&*source),
-        place,
-        Some(kind),
-        MsFlags::empty(),
-        Some("mode=0700"),
-    )
-    .with_context(|| format!("cannot mount {kind} at {}", place.display()))?;
+    mount(Some(&*source), place, Some(kind), MsFlags::empty(), Some("mode=0700"))
+        .with_context(|| format!("cannot mount {kind} at {}", place.display()))?;
     let mut file = File::create(place.join("ballast"))?;
     let chunk = vec![0x5a; CHUNK_BYTES];
     let mut left = bytes;
@@ -191,9 +178,7 @@ pub fn unload(place: &Path) -> Result<()> {
 pub fn is_mounted(place: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let there = place.to_string_lossy();
-    mounts
-        .lines()
-        .any(|line| line.split(' ').nth(1) == Some(&*there))
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*there))
 }
 
 #[cfg(test)]
@@ -204,18 +189,8 @@ mod tests {
     fn page_cache_that_can_go_does_not_count_as_held() {
         let v1 = "active_file 9\ntotal_active_file 100\ntotal_inactive_file 50\ntotal_shmem 20\n\
                   total_unevictable 7\n";
-        let seen = used(
-            1000,
-            v1,
-            "total_",
-            "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
-        );
-        let wanted = Use {
-            held: 850,
-            shared: 20,
-            unevictable: 7,
-            killed: 3,
-        };
+        let seen = used(1000, v1, "total_", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+        let wanted = Use { held: 850, shared: 20, unevictable: 7, killed: 3 };
         assert_eq!(seen, wanted);
         let v2 = "active_file 100\ninactive_file 50\nshmem 20\nunevictable 7\n";
         assert_eq!(used(1000, v2, "", "oom 4\noom_kill 3\n"), wanted);
@@ -228,10 +203,7 @@ mod tests {
         put("memory.current", "300000\n");
         put("memory.stat", "active_file 0\ninactive_file 100000\n");
         put("memory.events", "oom_kill 0\n");
-        let memory = Memory {
-            directory: directory.path().into(),
-            unified: true,
-        };
+        let memory = Memory { directory: directory.path().into(), unified: true };
         put("memory.max", "1000000\n");
         assert_eq!(memory.room_or_spare().unwrap(), 800_000);
         assert_eq!(memory.room().unwrap(), 800_000);

@@ -119,10 +119,7 @@ impl DataInterface {
     /// Removes the agent's own qdisc, if it is there.
     pub fn unshape(&self) -> Result<()> {
         if self.root_qdisc()? == RootQdisc::Own {
-            run(
-                "tc",
-                &["qdisc", "del", "dev", &self.name, "root", "handle", HANDLE],
-            )?;
+            run("tc", &["qdisc", "del", "dev", &self.name, "root", "handle", HANDLE])?;
         }
         Ok(())
     }
@@ -143,13 +140,9 @@ pub fn traffic(interface: &str) -> Option<Traffic> {
 }
 
 fn parse_traffic(text: &str, interface: &str) -> Option<Traffic> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let line =
+        text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
+    let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
     Some(Traffic {
         rx_bytes: *fields.first()?,
         rx_packets: *fields.get(1)?,
@@ -178,10 +171,8 @@ fn classify_root(qdiscs: &str) -> Result<RootQdisc> {
     let Some(root) = qdiscs.iter().find(|qdisc| qdisc["root"] == true) else {
         return Ok(RootQdisc::Default);
     };
-    let (kind, handle) = (
-        root["kind"].as_str().unwrap_or("?"),
-        root["handle"].as_str().unwrap_or("?"),
-    );
+    let (kind, handle) =
+        (root["kind"].as_str().unwrap_or("?"), root["handle"].as_str().unwrap_or("?"));
     Ok(match (kind, handle) {
         (_, "0:") => RootQdisc::Default,
         ("tbf", HANDLE) => RootQdisc::Own,
@@ -200,10 +191,7 @@ mod tests {
     fn an_interface_is_found_by_its_address() {
         let found = interface_of(ADDRESSES, "198.18.1.11".parse().unwrap()).unwrap();
         assert_eq!(found.as_deref(), Some("eth1"));
-        assert_eq!(
-            interface_of(ADDRESSES, "198.18.1.1".parse().unwrap()).unwrap(),
-            None
-        );
+        assert_eq!(interface_of(ADDRESSES, "198.18.1.1".parse().unwrap()).unwrap(), None);
     }
 
     #[test]
@@ -216,10 +204,8 @@ mod tests {
     #[test]
     fn only_the_default_and_our_own_root_are_ours_to_change() {
         let root = |kind: &str, handle: &str| {
-            classify_root(&format!(
-                r#"[{{"kind":"{kind}","handle":"{handle}","root":true}}]"#
-            ))
-            .unwrap()
+            classify_root(&format!(r#"[{{"kind":"{kind}","handle":"{handle}","root":true}}]"#))
+                .unwrap()
         };
         assert_eq!(root("noqueue", "0:"), RootQdisc::Default);
         assert_eq!(root("tbf", "5ca0:"), RootQdisc::Own);
@@ -230,12 +216,7 @@ mod tests {
     #[test]
     fn an_interface_is_not_taken_for_one_whose_name_begins_alike() {
         let text = "eth10: 7 1 0 0 0 0 0 0 8 2\n  eth1: 5 3 0 0 0 0 0 0 6 4 0\n";
-        let expected = Traffic {
-            rx_bytes: 5,
-            rx_packets: 3,
-            tx_bytes: 6,
-            tx_packets: 4,
-        };
+        let expected = Traffic { rx_bytes: 5, rx_packets: 3, tx_bytes: 6, tx_packets: 4 };
         assert_eq!(parse_traffic(text, "eth1"), Some(expected));
         assert_eq!(parse_traffic(text, "eth2"), None);
     }

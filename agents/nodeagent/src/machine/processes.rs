@@ -98,8 +98,7 @@ fn any_variable(pid: i32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
 pub fn maps(pid: i32) -> String {
     let file = format!("/proc/{pid}/maps");
     let own = fs::read_to_string(&file);
-    own.or_else(|_| read_as_its_owner(&file))
-        .unwrap_or_default()
+    own.or_else(|_| read_as_its_owner(&file)).unwrap_or_default()
 }
 
 fn read_as_its_owner(file: &str) -> std::io::Result<String> {
@@ -134,13 +133,7 @@ mod tests {
         let rest = "0 ".repeat(17);
         let process = Process::parse(&format!("42 (a) (b c) T 7 8 9 {rest}")).unwrap();
         assert_eq!(
-            (
-                process.pid,
-                process.name.as_str(),
-                process.state,
-                process.parent,
-                process.session
-            ),
+            (process.pid, process.name.as_str(), process.state, process.parent, process.session),
             (42, "a) (b c", 'T', 7, 9)
         );
         assert!(process.is_stopped() && process.is_alive());

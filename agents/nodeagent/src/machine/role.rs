@@ -80,15 +80,10 @@ impl Role {
     /// Knows the role, takes over a running one, but starts nothing.
     pub fn new(config: &Config, cgroups: Arc<Cgroups>) -> Role {
         let record = config.state_dir.join("role.json");
-        let left = fs::read_to_string(&record)
-            .ok()
-            .and_then(|text| serde_json::from_str(&text).ok());
+        let left =
+            fs::read_to_string(&record).ok().and_then(|text| serde_json::from_str(&text).ok());
         let leader = left.filter(|leader: &Leader| leader.process().is_some());
-        let state = State {
-            wanted: leader.is_some(),
-            leader,
-            ..State::default()
-        };
+        let state = State { wanted: leader.is_some(), leader, ..State::default() };
         Role {
             program: config.role_dir.join("start.sh"),
             folders: [&config.role_dir, &config.etc_dir, &config.state_dir].map(Clone::clone),
@@ -203,10 +198,7 @@ impl Role {
 
     /// Processes of the tree that are stopped by a signal.
     pub fn stopped_processes(&self) -> Vec<Process> {
-        self.tree(&mut self.lock())
-            .into_iter()
-            .filter(Process::is_stopped)
-            .collect()
+        self.tree(&mut self.lock()).into_iter().filter(Process::is_stopped).collect()
     }
 
     /// Reaps the role and does a restart that is due. Called a few times a second.
@@ -250,27 +242,15 @@ impl Role {
         for file in self.cgroups.join_files() {
             command.arg("--join").arg(file);
         }
-        let child = command
-            .arg("--")
-            .arg(&self.program)
-            .envs(variables)
-            .stdin(Stdio::null())
-            .spawn();
+        let child =
+            command.arg("--").arg(&self.program).envs(variables).stdin(Stdio::null()).spawn();
         let child = child.with_context(|| format!("cannot start {}", self.program.display()))?;
         let pid = i32::try_from(child.id())?;
         let start_ticks = processes::find(pid).map_or(0, |process| process.start_ticks);
-        let leader = Leader {
-            pid,
-            start_ticks,
-            settings,
-        };
+        let leader = Leader { pid, start_ticks, settings };
         let record = serde_json::to_string(&leader)?;
-        *state = State {
-            leader: Some(leader),
-            child: Some(child),
-            wanted: true,
-            ..State::default()
-        };
+        *state =
+            State { leader: Some(leader), child: Some(child), wanted: true, ..State::default() };
         fs::write(&self.record, record)
             .with_context(|| format!("cannot write {}", self.record.display()))
     }
@@ -284,9 +264,7 @@ impl Role {
         closed.read_only.extend(own.parent().map(Path::to_owned));
         // Mounts of their own, in which a role that is root could lift its machine's limits.
         let views = fs::read_dir(&self.cgroup_dir).into_iter().flatten();
-        closed
-            .read_only
-            .extend(views.flatten().map(|view| view.path()));
+        closed.read_only.extend(views.flatten().map(|view| view.path()));
         closed
     }
 
@@ -369,10 +347,7 @@ impl Role {
 }
 
 fn reap(state: &mut State) {
-    let ended = state
-        .child
-        .as_mut()
-        .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+    let ended = state.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
     if ended {
         state.child = None;
     }

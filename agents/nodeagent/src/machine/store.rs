@@ -73,11 +73,7 @@ impl Store {
             command.arg("--join").arg(file);
         }
         command.arg("--").arg(folder).arg(&self.socket);
-        let child = command
-            .env(STORE_MARK, "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
+        let child = command.env(STORE_MARK, "1").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let mut child = child.context("cannot start the store")?;
         let until = Instant::now() + LIMIT;
         while !(is_mounted(folder) && self.look("").is_ok()) {

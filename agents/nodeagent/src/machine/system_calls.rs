@@ -74,10 +74,7 @@ pub fn refuse() -> Result<()> {
     refused.insert(libc::SYS_clone, makes_name_space()?);
     answer(refused, libc::EPERM)?;
     // Its flags lie in memory, where no filter sees them: libc asks `clone` where there is no clone3.
-    answer(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        libc::ENOSYS,
-    )
+    answer(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)
 }
 
 fn makes_name_space() -> Result<Vec<SeccompRule>> {

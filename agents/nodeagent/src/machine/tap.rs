@@ -29,10 +29,7 @@ impl Tap {
         let tap = create(name).with_context(|| format!("cannot make the TAP device {name}"))?;
         tap.set_nonblocking(true)?;
         let (address, mtu) = link_of(twin)?;
-        run(
-            "ip",
-            &["link", "set", name, "address", &address, "mtu", &mtu],
-        )?;
+        run("ip", &["link", "set", name, "address", &address, "mtu", &mtu])?;
         let loose = take_packets_from_other_routes(name);
         loose.and_then(|()| run("ip", &["link", "set", name, "up"]))?;
         Ok(Tap(tap))
@@ -86,14 +83,9 @@ fn create(name: &str) -> Result<linux::Tap> {
     fs::create_dir_all(folder)?;
     let (major, minor) = DEVICE_NUMBER;
     let number = makedev(major, minor);
-    let made = mknod(
-        DEVICE,
-        SFlag::S_IFCHR,
-        Mode::S_IRUSR | Mode::S_IWUSR,
-        number,
-    )
-    .with_context(|| format!("cannot make {DEVICE}"))
-    .and_then(|()| Ok(linux::Tap::create_named(name)?));
+    let made = mknod(DEVICE, SFlag::S_IFCHR, Mode::S_IRUSR | Mode::S_IWUSR, number)
+        .with_context(|| format!("cannot make {DEVICE}"))
+        .and_then(|()| Ok(linux::Tap::create_named(name)?));
     let _ = fs::remove_file(DEVICE);
     if !folder_was_there {
         let _ = fs::remove_dir(folder);

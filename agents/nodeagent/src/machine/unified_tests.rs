@@ -36,31 +36,20 @@ impl Place {
         let mounts = tempfile::tempdir().unwrap();
         let root = mounts.path().join("root");
         fs::create_dir(&root).unwrap();
-        mount(
-            Some("none"),
-            &root,
-            Some("cgroup2"),
-            MsFlags::empty(),
-            None::<&str>,
-        )
-        .map_err(|error| format!("cannot mount cgroup2: {error}"))?;
-        let path = membership
-            .lines()
-            .find_map(|line| line.strip_prefix("0::/"));
+        mount(Some("none"), &root, Some("cgroup2"), MsFlags::empty(), None::<&str>)
+            .map_err(|error| format!("cannot mount cgroup2: {error}"))?;
+        let path = membership.lines().find_map(|line| line.strip_prefix("0::/"));
         let place = Place {
             before: root.join(path.unwrap_or_default()),
             own: root.join(format!("tst-unified-{}", std::process::id())),
             root,
             mounts,
         };
-        write(
-            &place.root.join("cgroup.subtree_control"),
-            "+cpu +io +memory",
-        )
-        .and_then(|()| Ok(fs::create_dir(&place.own)?))
-        .and_then(|()| write(&place.own.join("memory.max"), &LIMIT_BYTES.to_string()))
-        .and_then(|()| write(&place.own.join("cgroup.procs"), "0"))
-        .map_err(|error| format!("{error:#}"))?;
+        write(&place.root.join("cgroup.subtree_control"), "+cpu +io +memory")
+            .and_then(|()| Ok(fs::create_dir(&place.own)?))
+            .and_then(|()| write(&place.own.join("memory.max"), &LIMIT_BYTES.to_string()))
+            .and_then(|()| write(&place.own.join("cgroup.procs"), "0"))
+            .map_err(|error| format!("{error:#}"))?;
         Ok(place)
     }
 }
@@ -120,17 +109,13 @@ fn cpu_is_limited_and_let_go(cgroups: &Cgroups) {
     assert_eq!(cgroups.read_quota(own).unwrap(), Some(tenth));
     wait_for("20 throttled periods", || throttled() > 20);
     let (began, before) = (Instant::now(), cpu_s(true, own).unwrap());
-    wait_for("a second of throttled time", || {
-        began.elapsed() > Duration::from_secs(1)
-    });
+    wait_for("a second of throttled time", || began.elapsed() > Duration::from_secs(1));
     let cores = (cpu_s(true, own).unwrap() - before) / began.elapsed().as_secs_f64();
     assert!(cores < 0.3, "a tenth of a core was {cores}");
     cgroups.write_quota(own, None).unwrap();
     assert_eq!(cgroups.read_quota(own).unwrap(), None);
     let (at, used) = (throttled(), cpu_s(true, own).unwrap());
-    wait_for("a second of CPU time", || {
-        cpu_s(true, own).unwrap() > used + 1.0
-    });
+    wait_for("a second of CPU time", || cpu_s(true, own).unwrap() > used + 1.0);
     assert!(throttled() <= at + 1);
 }
 
@@ -141,17 +126,11 @@ fn a_disk_is_limited_and_let_go(cgroups: &Cgroups) {
         return;
     };
     let free = cgroups.read_throttle(own, &device).unwrap();
-    let slow = Throttle {
-        read_bytes_per_s: Some(1 << 20),
-        write_bytes_per_s: Some(2 << 20),
-    };
+    let slow = Throttle { read_bytes_per_s: Some(1 << 20), write_bytes_per_s: Some(2 << 20) };
     cgroups.write_throttle(own, &device, &slow).unwrap();
     assert_eq!(cgroups.read_throttle(own, &device).unwrap(), slow);
     let (began, before) = (Instant::now(), disk_bytes(true, own).unwrap_or((0, 0)).0);
-    let reading = format!(
-        "dd if={} of=/dev/null bs=262144 count=16 iflag=direct",
-        node.display()
-    );
+    let reading = format!("dd if={} of=/dev/null bs=262144 count=16 iflag=direct", node.display());
     assert!(Member::start(cgroups, &reading).0.wait().unwrap().success());
     assert!(began.elapsed() > Duration::from_secs(3), "4 MiB at 1 MiB/s");
     assert!(disk_bytes(true, own).unwrap().0 >= before + (4 << 20));
@@ -182,18 +161,10 @@ fn ballast_is_counted_and_given_back(cgroups: &Cgroups, place: &Path) {
             "tmpfs" => with.shared - before.shared,
             _ => with.unevictable - before.unevictable,
         };
-        assert!(
-            (31 << 20..34 << 20).contains(&gained),
-            "{kind}: {before:?} {with:?}"
-        );
-        assert!(
-            with.held >= before.held + (31 << 20),
-            "{kind}: {before:?} {with:?}"
-        );
+        assert!((31 << 20..34 << 20).contains(&gained), "{kind}: {before:?} {with:?}");
+        assert!(with.held >= before.held + (31 << 20), "{kind}: {before:?} {with:?}");
         unload(place).unwrap();
-        wait_for("the memory", || {
-            memory.look().unwrap().held < with.held - (30 << 20)
-        });
+        wait_for("the memory", || memory.look().unwrap().held < with.held - (30 << 20));
     }
 }
 

@@ -35,9 +35,7 @@ impl Stop {
 
     /// Waits so long at most, and says whether it is to end.
     pub fn wait(&self, most: Duration) -> bool {
-        let waited = self
-            .told
-            .wait_timeout_while(lock(&self.asked), most, |asked| !*asked);
+        let waited = self.told.wait_timeout_while(lock(&self.asked), most, |asked| !*asked);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 

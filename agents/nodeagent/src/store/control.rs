@@ -67,8 +67,6 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Answer> {
     text.push('\n');
     (&stream).write_all(text.as_bytes())?;
     let mut line = String::new();
-    BufReader::new(&stream)
-        .read_line(&mut line)
-        .context("the store did not answer")?;
+    BufReader::new(&stream).read_line(&mut line).context("the store did not answer")?;
     serde_json::from_str(&line).with_context(|| format!("the store answered `{}`", line.trim()))
 }

@@ -92,11 +92,7 @@ impl PassThrough {
         flags: i32,
     ) -> io::Result<(FileAttr, u64)> {
         let path = self.inodes.child(parent, name)?;
-        let file = opening(flags)
-            .create_new(true)
-            .write(true)
-            .mode(mode)
-            .open(path)?;
+        let file = opening(flags).create_new(true).write(true).mode(mode).open(path)?;
         // The umask is applied already, by the kernel.
         file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
         let attributes = self.made(request, parent, name)?;
@@ -106,11 +102,7 @@ impl PassThrough {
     pub fn read_folder(&mut self, id: u64) -> io::Result<u64> {
         let mut entries = Vec::new();
         for name in [".", ".."] {
-            entries.push(Entry {
-                id,
-                kind: fuser::FileType::Directory,
-                name: name.into(),
-            });
+            entries.push(Entry { id, kind: fuser::FileType::Directory, name: name.into() });
         }
         for entry in fs::read_dir(self.inodes.path(id)?)? {
             let entry = entry?;

@@ -31,10 +31,7 @@ impl Inodes {
     /// With the folder underneath as the root.
     pub fn new(root: File) -> io::Result<Inodes> {
         let metadata = root.metadata()?;
-        let node = Node {
-            file: root,
-            lookups: 1,
-        };
+        let node = Node { file: root, lookups: 1 };
         Ok(Inodes {
             nodes: HashMap::from([(FUSE_ROOT_ID, node)]),
             root: (metadata.dev(), metadata.ino()),
@@ -44,8 +41,7 @@ impl Inodes {
     /// The handle of a file that the kernel knows.
     pub fn file(&self, id: u64) -> io::Result<&File> {
         let node = self.nodes.get(&id);
-        node.map(|node| &node.file)
-            .ok_or_else(|| Errno::ESTALE.into())
+        node.map(|node| &node.file).ok_or_else(|| Errno::ESTALE.into())
     }
 
     /// A path that leads to it, through any symbolic link but the last.
@@ -140,10 +136,6 @@ pub fn kind(of: FileType) -> fuser::FileType {
 
 fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 {
-        UNIX_EPOCH - whole
-    } else {
-        UNIX_EPOCH + whole
-    };
+    let base = if seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
     base + Duration::from_nanos(nanoseconds.unsigned_abs())
 }

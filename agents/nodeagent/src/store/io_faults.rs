@@ -105,10 +105,7 @@ impl Desk {
             Harm::Full { bytes } => Some(bytes),
             _ => None,
         };
-        state.counts = Counts {
-            left,
-            ..Counts::default()
-        };
+        state.counts = Counts { left, ..Counts::default() };
         state.trouble = Some(trouble);
         state.turn += 1;
         self.changed.notify_all();
@@ -150,16 +147,10 @@ impl Desk {
             Harm::Fail { share } if drawn(trouble.seed, number) < share => {
                 Fate::Fails(Errno::EIO as i32)
             }
-            Harm::Slow { share, delay_s } if drawn(trouble.seed, number) < share => Fate::Waits {
-                asked: now,
-                delay: Some(Duration::from_secs_f64(delay_s)),
-                turn,
-            },
-            Harm::Hang => Fate::Waits {
-                asked: now,
-                delay: None,
-                turn,
-            },
+            Harm::Slow { share, delay_s } if drawn(trouble.seed, number) < share => {
+                Fate::Waits { asked: now, delay: Some(Duration::from_secs_f64(delay_s)), turn }
+            }
+            Harm::Hang => Fate::Waits { asked: now, delay: None, turn },
             Harm::Full { .. } => state.counts.take(ask),
             Harm::Fail { .. } | Harm::Slow { .. } => Fate::GoesOn,
         };
@@ -255,12 +246,7 @@ mod tests {
     fn desk(of: Of, harm: Harm) -> Desk {
         let desk = Desk::default();
         let id = "f1".into();
-        desk.set(IoFault {
-            id,
-            of,
-            harm,
-            seed: 7,
-        });
+        desk.set(IoFault { id, of, harm, seed: 7 });
         desk
     }
 
@@ -275,9 +261,7 @@ mod tests {
         let one = desk(Of::Read, harm);
         let first = fates(&one, Ask::Read, 10_000);
         assert_eq!(first, fates(&desk(Of::Read, harm), Ask::Read, 10_000));
-        assert!(fates(&one, Ask::Sync, 9)
-            .iter()
-            .all(|fate| *fate == Fate::GoesOn));
+        assert!(fates(&one, Ask::Sync, 9).iter().all(|fate| *fate == Fate::GoesOn));
         let counts = one.counts("f1").unwrap();
         assert_eq!(counts.seen, 10_000);
         assert!((1_800..2_200).contains(&counts.hit), "{counts:?}");
@@ -301,12 +285,7 @@ mod tests {
     #[test]
     fn what_hangs_goes_on_when_its_own_fault_ends_and_no_other() {
         let desk = desk(Of::All, Harm::Hang);
-        let Fate::Waits {
-            asked,
-            delay: None,
-            turn,
-        } = desk.ask(Ask::Sync, Instant::now())
-        else {
+        let Fate::Waits { asked, delay: None, turn } = desk.ask(Ask::Sync, Instant::now()) else {
             panic!("it goes on");
         };
         std::thread::scope(|scope| {
@@ -325,13 +304,7 @@ mod tests {
     #[test]
     fn what_is_slow_waits_as_long_as_asked_and_is_counted() {
         let delay_s = 0.02;
-        let desk = desk(
-            Of::All,
-            Harm::Slow {
-                share: 1.0,
-                delay_s,
-            },
-        );
+        let desk = desk(Of::All, Harm::Slow { share: 1.0, delay_s });
         let earlier = Instant::now() - Duration::from_secs_f64(delay_s / 2.0);
         let Fate::Waits { asked, delay, turn } = desk.ask(Ask::Read, earlier) else {
             panic!("it goes on");

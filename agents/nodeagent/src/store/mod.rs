@@ -35,10 +35,7 @@ pub const SOURCE: &str = "nodeagent-store";
 /// The body of `nodeagent store FOLDER SOCKET`: mounts, and serves until it is unmounted.
 pub fn run(words: &[String]) -> Result<i32> {
     let [folder, socket] = words else {
-        anyhow::bail!(
-            "store: expected a folder and a socket (got {})",
-            words.join(" ")
-        )
+        anyhow::bail!("store: expected a folder and a socket (got {})", words.join(" "))
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -73,7 +70,5 @@ fn open_path(path: &Path) -> Result<File> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits());
-    options
-        .open(path)
-        .with_context(|| format!("cannot open {}", path.display()))
+    options.open(path).with_context(|| format!("cannot open {}", path.display()))
 }

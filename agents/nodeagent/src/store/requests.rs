@@ -51,8 +51,7 @@ impl Filesystem for PassThrough {
     }
 
     fn getattr(&mut self, _: &Request<'_>, id: u64, _: Option<u64>, reply: ReplyAttr) {
-        answer!(reply, self.inodes.attributes(id), |found, to| to
-            .attr(&KEPT, &found));
+        answer!(reply, self.inodes.attributes(id), |found, to| to.attr(&KEPT, &found));
     }
 
     fn setattr(
@@ -93,12 +92,8 @@ impl Filesystem for PassThrough {
     }
 
     fn readlink(&mut self, _: &Request<'_>, id: u64, reply: ReplyData) {
-        let target = self
-            .inodes
-            .file(id)
-            .and_then(|file| Ok(readlinkat(file, "")?));
-        answer!(reply, target, |target, to| to
-            .data(target.as_encoded_bytes()));
+        let target = self.inodes.file(id).and_then(|file| Ok(readlinkat(file, "")?));
+        answer!(reply, target, |target, to| to.data(target.as_encoded_bytes()));
     }
 
     fn mknod(
@@ -174,13 +169,7 @@ impl Filesystem for PassThrough {
     ) {
         let rename = || -> io::Result<()> {
             let (from, to) = (self.inodes.file(parent)?, self.inodes.file(new_parent)?);
-            renameat2(
-                from,
-                name,
-                to,
-                new_name,
-                RenameFlags::from_bits_retain(flags),
-            )?;
+            renameat2(from, name, to, new_name, RenameFlags::from_bits_retain(flags))?;
             Ok(())
         };
         answer!(reply, rename(), |(), to| to.ok());
@@ -204,8 +193,7 @@ impl Filesystem for PassThrough {
     }
 
     fn open(&mut self, _: &Request<'_>, id: u64, flags: i32, reply: ReplyOpen) {
-        answer!(reply, self.open_file(id, flags), |handle, to| to
-            .opened(handle, KEEP_CACHE));
+        answer!(reply, self.open_file(id, flags), |handle, to| to.opened(handle, KEEP_CACHE));
     }
 
     fn create(
@@ -219,8 +207,7 @@ impl Filesystem for PassThrough {
         reply: ReplyCreate,
     ) {
         let made = self.create_file(request, (parent, name), mode, flags);
-        answer!(reply, made, |(made, handle), to| to
-            .created(&KEPT, &made, 0, handle, KEEP_CACHE));
+        answer!(reply, made, |(made, handle), to| to.created(&KEPT, &made, 0, handle, KEEP_CACHE));
     }
 
     fn read(
@@ -272,9 +259,8 @@ impl Filesystem for PassThrough {
         };
         let data = data.to_vec();
         self.workers.submit(Ask::Write { grows }, move |fate| {
-            let written = fate
-                .map_err(error)
-                .and_then(|()| file.write_all_at(&data, offset as u64));
+            let written =
+                fate.map_err(error).and_then(|()| file.write_all_at(&data, offset as u64));
             answer!(reply, written, |(), to| to.written(data.len() as u32));
         });
     }
@@ -312,8 +298,7 @@ impl Filesystem for PassThrough {
     }
 
     fn opendir(&mut self, _: &Request<'_>, id: u64, _: i32, reply: ReplyOpen) {
-        answer!(reply, self.read_folder(id), |handle, to| to
-            .opened(handle, 0));
+        answer!(reply, self.read_folder(id), |handle, to| to.opened(handle, 0));
     }
 
     fn readdir(
@@ -392,9 +377,8 @@ impl Filesystem for PassThrough {
         };
         self.workers.submit(Ask::Write { grows }, move |fate| {
             let mode = FallocateFlags::from_bits_retain(mode);
-            let allocated = fate
-                .map_err(error)
-                .and_then(|()| Ok(fallocate(&*file, mode, offset, length)?));
+            let allocated =
+                fate.map_err(error).and_then(|()| Ok(fallocate(&*file, mode, offset, length)?));
             answer!(reply, allocated, |(), to| to.ok());
         });
     }

@@ -57,10 +57,7 @@ impl Workers {
 
 fn work(waiting: &Mutex<Receiver<Job>>) {
     loop {
-        let next = waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .recv();
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
             Ok(job) => job(Ok(())),
             Err(_) => return,

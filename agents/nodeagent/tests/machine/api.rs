@@ -1,9 +1,8 @@
 //! The API: who may speak, what is refused and how, and the duties of process 1.
 
-use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
+use testkit::mtls::Authority;
 
-use crate::client::Authority;
 use crate::held;
 use crate::support::{docker, wait_for, wait_until, IDLE_ROLE};
 
@@ -12,24 +11,14 @@ fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake(
     let machine = machine_or_skip!(IDLE_ROLE);
     let stranger = Authority::new().client();
     // A machine's own certificate is for serving, not for control.
-    let server = machine
-        .authority
-        .sign("web-2", ExtendedKeyUsagePurpose::ServerAuth);
+    let server = machine.authority.server("web-2");
     for client in [None, Some(&stranger), Some(&server)] {
-        let refused = machine
-            .try_call_as(client, "GET", "/v1/health", String::new())
-            .unwrap_err();
-        assert!(
-            refused.contains("alert") || refused.contains("Alert"),
-            "{refused}"
-        );
+        let refused = machine.try_call_as(client, "GET", "/v1/health", String::new()).unwrap_err();
+        assert!(refused.contains("alert") || refused.contains("Alert"), "{refused}");
     }
     let fine = machine.authority.client();
     assert_eq!(
-        machine
-            .try_call_as(Some(&fine), "GET", "/v1/health", String::new())
-            .unwrap()
-            .0,
+        machine.try_call_as(Some(&fine), "GET", "/v1/health", String::new()).unwrap().0,
         200
     );
 }
@@ -41,11 +30,7 @@ fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
         ("net.limb", json!({}), "net.limp"),
         ("net.loss", json!({}), "percent"),
         ("net.loss", json!({ "percent": 101 }), "101"),
-        (
-            "net.loss",
-            json!({ "percent": 1, "interface": "eth0" }),
-            "interface",
-        ),
+        ("net.loss", json!({ "percent": 1, "interface": "eth0" }), "interface"),
         ("net.limp", json!({ "factor": 1 }), "over 1"),
         ("net.limp", json!({ "factor": 1000000 }), "bit/s"),
         ("disk.limp", json!({ "factor": 10 }), "nominal_mbps"),
@@ -55,20 +40,11 @@ fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
     }
     let (status, reason) = machine.refused("process.hang", json!({}), 601.0);
     assert!(status == 422 && reason.contains("600"), "{status} {reason}");
-    let garbage = machine.try_call_as(
-        Some(&machine.authority.client()),
-        "POST",
-        "/v1/faults",
-        "{".into(),
-    );
+    let garbage =
+        machine.try_call_as(Some(&machine.authority.client()), "POST", "/v1/faults", "{".into());
     assert_eq!(garbage.unwrap().0, 422);
     assert_eq!(machine.call("DELETE", "/v1/faults/f0", None).0, 404);
-    assert_eq!(
-        machine
-            .call("PUT", "/v1/faults/f0/lease", Some(json!({ "lease_s": 5 })))
-            .0,
-        404
-    );
+    assert_eq!(machine.call("PUT", "/v1/faults/f0/lease", Some(json!({ "lease_s": 5 }))).0, 404);
     assert_eq!(machine.call("POST", "/v1/service/explode", None).0, 404);
     assert_eq!(machine.call("GET", "/v2", None).0, 404);
     machine.assert_clean();
@@ -86,10 +62,7 @@ fn one_fault_of_a_kind_at_a_time_and_reverting_is_idempotent() {
     let first = machine.fault(&id);
     machine.revert(&id);
     assert_eq!(machine.fault(&id), first);
-    assert_eq!(
-        machine.call("PUT", &lease, Some(json!({ "lease_s": 5 }))).0,
-        409
-    );
+    assert_eq!(machine.call("PUT", &lease, Some(json!({ "lease_s": 5 }))).0, 409);
 }
 
 #[test]
@@ -112,10 +85,7 @@ fn the_service_is_started_stopped_and_restarted_on_request() {
     machine.wait_for_role();
     assert_ne!(machine.role_processes(), before);
     let processes = machine.role_processes();
-    let leader = processes
-        .iter()
-        .find(|line| line.contains("sleep 100003"))
-        .unwrap();
+    let leader = processes.iter().find(|line| line.contains("sleep 100003")).unwrap();
     machine.run(&format!("kill -9 {}", leader.split(' ').next().unwrap()));
     wait_until("the crash to show", || machine.service() == "crashed");
 }
@@ -128,26 +98,13 @@ fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
     running(3);
     let (status, answer) = set(json!({ "LAST": 1, "MODE": "all keys" }));
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(
-        answer["settings"],
-        json!({ "LAST": "1", "MODE": "all keys" })
-    );
-    assert_eq!(
-        (&answer["restarted"], &answer["service"]),
-        (&json!(true), &json!("running"))
-    );
+    assert_eq!(answer["settings"], json!({ "LAST": "1", "MODE": "all keys" }));
+    assert_eq!((&answer["restarted"], &answer["service"]), (&json!(true), &json!("running")));
     running(1);
     let before = machine.role_processes();
-    assert_eq!(
-        set(json!({ "LAST": 1, "MODE": "all keys" })).1["restarted"],
-        false
-    );
+    assert_eq!(set(json!({ "LAST": 1, "MODE": "all keys" })).1["restarted"], false);
     assert_eq!(machine.role_processes(), before);
-    for bad in [
-        json!({ "last": 1 }),
-        json!({ "LAST": "1\n2" }),
-        json!({ "LAST": [1] }),
-    ] {
+    for bad in [json!({ "last": 1 }), json!({ "LAST": "1\n2" }), json!({ "LAST": [1] })] {
         assert_eq!(set(bad).0, 422);
     }
     let fault = machine.inject("process.hang", json!({}));
@@ -158,10 +115,7 @@ fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
     let lease = json!({ "lease_s": 120 });
     assert_eq!(machine.call("POST", "/v1/service/stop", Some(lease)).0, 200);
     let stopped = set(json!({ "LAST": 2 })).1;
-    assert_eq!(
-        (&stopped["restarted"], &stopped["service"]),
-        (&json!(false), &json!("stopped"))
-    );
+    assert_eq!((&stopped["restarted"], &stopped["service"]), (&json!(false), &json!("stopped")));
 }
 
 #[test]
@@ -171,9 +125,8 @@ fn orphans_are_reaped() {
     machine.run("for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.01 &) ; done");
     wait_for("no zombie", || {
         let states = machine.run("ps -eo stat=,args=");
-        let orphans = states
-            .lines()
-            .filter(|line| line.contains("sleep 0.01") || line.starts_with('Z'));
+        let orphans =
+            states.lines().filter(|line| line.contains("sleep 0.01") || line.starts_with('Z'));
         (orphans.count() == 0).then_some(())
     });
 }

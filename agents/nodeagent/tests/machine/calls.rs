@@ -33,11 +33,7 @@ fn calls_get_the_asked_bad_parameter_or_error_and_are_as_they_were_after() {
     let error = |call: &str, errno: u8| json!({ "call": call, "bad": "errno", "errno": errno });
     for (mut asked, percent, words) in [
         (error("read", 5), 100.0, "Input/output"),
-        (
-            json!({ "call": "read", "bad": "null" }),
-            100.0,
-            "Bad address",
-        ),
+        (json!({ "call": "read", "bad": "null" }), 100.0, "Bad address"),
         (error("write", 28), 50.0, "No space left"),
     ] {
         asked["percent"] = json!(percent);

@@ -13,10 +13,7 @@ fn dropped(machine: &Machine) -> Vec<u64> {
     let listing: Value = serde_json::from_str(&listing).unwrap();
     let rules = listing["nftables"].as_array().unwrap().iter();
     let counters = rules.filter_map(|object| object["rule"]["expr"].as_array());
-    counters
-        .flatten()
-        .filter_map(|part| part["counter"]["packets"].as_u64())
-        .collect()
+    counters.flatten().filter_map(|part| part["counter"]["packets"].as_u64()).collect()
 }
 
 /// True if `from` gets a connection to the agent of `to`.
@@ -32,15 +29,10 @@ fn reaches(from: &Machine, to: &Machine) -> bool {
 fn from_the_data_network_no_control_address_answers_whatever_faults_come_and_go() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let other = machine_or_skip!(IDLE_ROLE);
-    assert!(
-        reaches(&other, &machine),
-        "over the control network it does"
-    );
+    assert!(reaches(&other, &machine), "over the control network it does");
     let lead = |address: &str| {
         let (data, via) = (other.data_interface(), &machine.container.data_address);
-        other.run(&format!(
-            "ip route replace {address}/32 via {via} dev {data}"
-        ));
+        other.run(&format!("ip route replace {address}/32 via {via} dev {data}"));
     };
     lead(&machine.control.to_string());
     assert!(!reaches(&other, &machine));

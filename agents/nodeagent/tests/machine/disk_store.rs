@@ -14,10 +14,7 @@ fn with_store(machine: &Machine) {
     machine.restart_with(settings);
     machine.wait_for_role();
     let mounts = machine.run("grep nodeagent-store /proc/mounts");
-    assert!(
-        mounts.contains(FOLDER) && mounts.contains("fuse"),
-        "{mounts}"
-    );
+    assert!(mounts.contains(FOLDER) && mounts.contains("fuse"), "{mounts}");
 }
 
 #[test]
@@ -40,14 +37,8 @@ fn files_under_the_pass_through_are_what_they_would_be_without_it() {
     );
     let off = json!({ "STORE_FAULTS": "off", "STORE_FOLDER": FOLDER });
     assert_eq!(machine.set(off, 600.0).0, 200);
-    assert_eq!(
-        machine.run("grep -c nodeagent-store /proc/mounts; true"),
-        "0"
-    );
-    assert_eq!(
-        machine.run("cd /srv; ls | tr '\\n' ' '; cmp direct /tmp/a"),
-        "direct old room"
-    );
+    assert_eq!(machine.run("grep -c nodeagent-store /proc/mounts; true"), "0");
+    assert_eq!(machine.run("cd /srv; ls | tr '\\n' ' '; cmp direct /tmp/a"), "direct old room");
     machine.assert_clean();
 }
 
@@ -98,22 +89,14 @@ fn disk_hang_lets_no_write_return_until_it_is_over_whatever_becomes_of_the_agent
         let id = machine.inject("disk.hang", json!({ "of": "write" }));
         machine.run("(echo done > /srv/hung; echo over > /tmp/over) > /dev/null 2>&1 &");
         let dose = machine.dose(&id, true);
-        assert_eq!(
-            (&dose["measured"], &dose["asked"]),
-            (&json!(1.0), &json!(null))
-        );
-        assert_eq!(
-            machine.run("cat /srv/hung; ls /tmp/over 2>/dev/null; true"),
-            ""
-        );
+        assert_eq!((&dose["measured"], &dose["asked"]), (&json!(1.0), &json!(null)));
+        assert_eq!(machine.run("cat /srv/hung; ls /tmp/over 2>/dev/null; true"), "");
         if kill {
             machine.kill_agent();
         } else {
             machine.revert(&id);
         }
-        wait_until("the write", || {
-            machine.run("cat /tmp/over 2>/dev/null; true") == "over"
-        });
+        wait_until("the write", || machine.run("cat /tmp/over 2>/dev/null; true") == "over");
         machine.run("rm /tmp/over /srv/hung");
         machine.assert_clean();
     }
@@ -130,10 +113,7 @@ fn disk_full_takes_what_is_left_and_refuses_the_rest_while_files_may_go() {
         ))
     };
     assert_eq!((write("a"), write("b")), ("0".into(), "1".into()));
-    assert_eq!(
-        machine.run("df --output=avail -B 1000000 /srv | tail -1"),
-        "0"
-    );
+    assert_eq!(machine.run("df --output=avail -B 1000000 /srv | tail -1"), "0");
     machine.dose(&id, true);
     machine.run("echo x | dd of=/srv/a conv=notrunc 2>/dev/null; rm /srv/b");
     assert_eq!(write("c"), "1", "2 MB less a are not enough");

@@ -39,10 +39,7 @@ fn a_card_whose_packets_come_in_past_its_bucket_did_not_limp() {
     let peer = Container::peer();
     let id = machine.inject("net.limp", json!({ "factor": 100 }));
     machine.run(&format!("nft delete table netdev sparecraft_limp_{id}"));
-    let from_peer = format!(
-        "iperf3 -c {} -u -b 200K -l 200 -t 2 --reverse",
-        peer.data_address
-    );
+    let from_peer = format!("iperf3 -c {} -u -b 200K -l 200 -t 2 --reverse", peer.data_address);
     let dose = wait_for("a dose", || {
         machine.run(&from_peer);
         let dose = machine.fault(&id)["dose"].clone();
@@ -64,13 +61,8 @@ fn a_loss_without_packets_says_nothing_and_one_without_its_rule_did_not_bite() {
     let rules = machine.run(&format!("nft -a list table netdev {table}"));
     let drops = rules.lines().find(|line| line.contains("drop #")).unwrap();
     let handle = drops.rsplit(' ').next().unwrap();
-    machine.run(&format!(
-        "nft delete rule netdev {table} egress handle {handle}"
-    ));
-    machine.run(&format!(
-        "iperf3 -c {} -u -b 1600K -l 200 -k 4000",
-        peer.data_address
-    ));
+    machine.run(&format!("nft delete rule netdev {table} egress handle {handle}"));
+    machine.run(&format!("iperf3 -c {} -u -b 1600K -l 200 -k 4000", peer.data_address));
     assert_eq!(machine.dose(&id, false)["measured"], 0.0);
     machine.undo(&id);
 }

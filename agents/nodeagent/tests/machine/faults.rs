@@ -51,9 +51,7 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
     let health = machine.call("GET", "/v1/health?check=now", None).1;
     assert_eq!(health["ready"], false);
     let differences = machine.differences();
-    assert!(differences
-        .iter()
-        .all(|line| line.ends_with("is new: stopped")));
+    assert!(differences.iter().all(|line| line.ends_with("is new: stopped")));
     machine.dose(&id, true);
     machine.revert(&id);
     assert!(!machine.role_processes().iter().any(is_stopped));
@@ -79,10 +77,7 @@ pub fn iperf(
 /// Datagrams so far that a container's sockets had no room for.
 fn unread(container: &Container) -> Option<f64> {
     let text = docker(&["exec", &container.name, "cat", "/proc/net/snmp"]).ok()?;
-    let figures = text
-        .lines()
-        .filter(|line| line.starts_with("Udp:"))
-        .nth(1)?;
+    let figures = text.lines().filter(|line| line.starts_with("Udp:")).nth(1)?;
     figures.split_whitespace().nth(5)?.parse().ok()
 }
 
@@ -109,12 +104,7 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
     // 10 % of 4,000: the standard error is 0.47 points, so six of them are 2.9.
     let asked = json!({ "percent": 10.0, "direction": "egress" });
     let id = machine.inject("net.loss", asked);
-    let both_ways = || {
-        (
-            udp_loss(&machine, &peer, false),
-            udp_loss(&machine, &peer, true),
-        )
-    };
+    let both_ways = || (udp_loss(&machine, &peer, false), udp_loss(&machine, &peer, true));
     let (out, back) = both_ways();
     assert!((out - 10.0).abs() < 2.9 && back < 1.0, "{out} %, {back} %");
     // Of what left the machine; the 4,000 packets and a few of TCP.
@@ -122,10 +112,7 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
     machine.revert(&id);
     let id = machine.inject("net.loss", json!({ "percent": 10.0 }));
     let (out, back) = both_ways();
-    assert!(
-        (out - 10.0).abs() < 2.9 && (back - 10.0).abs() < 2.9,
-        "{out} %, {back} %"
-    );
+    assert!((out - 10.0).abs() < 2.9 && (back - 10.0).abs() < 2.9, "{out} %, {back} %");
     machine.revert(&id);
     assert!(udp_loss(&machine, &peer, false) < 1.0);
     machine.assert_clean();
@@ -135,9 +122,7 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
 fn throughput_mbps(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     let direction = if reversed { "--reverse" } else { "" };
     let words = format!("-t 3 {direction} --connect-timeout 5000");
-    iperf(machine, peer, &words, |end| {
-        Some(end["sum_received"]["bits_per_second"].as_f64()? / 1e6)
-    })
+    iperf(machine, peer, &words, |end| Some(end["sum_received"]["bits_per_second"].as_f64()? / 1e6))
 }
 
 /// The rate that arrives of 1 Mbit/s offered as UDP for 4 s: TCP would take minutes to find it.
@@ -153,10 +138,7 @@ fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let peer = Container::peer();
     let out = throughput_mbps(&machine, &peer, false);
-    assert!(
-        out < NIC_MBPS * 1.1 && out > NIC_MBPS / 4.0,
-        "nominal: {out} Mbit/s"
-    );
+    assert!(out < NIC_MBPS * 1.1 && out > NIC_MBPS / 4.0, "nominal: {out} Mbit/s");
     for (factor, rate_bytes_per_s) in [(10, 2_500_000), (100, 250_000), (1000, 25_000)] {
         let id = machine.inject("net.limp", json!({ "factor": factor }));
         let qdiscs = machine.run("tc -j qdisc show");
@@ -178,10 +160,7 @@ fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
         }
         if factor == 1000 {
             let seen = udp_throughput_mbps(&machine, &peer);
-            assert!(
-                seen < 0.2 * 1.35 && seen > 0.2 / 3.0,
-                "factor 1000: {seen} Mbit/s of 0.2"
-            );
+            assert!(seen < 0.2 * 1.35 && seen > 0.2 / 3.0, "factor 1000: {seen} Mbit/s of 0.2");
         }
         machine.undo(&id);
     }
@@ -194,10 +173,7 @@ fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let peer = Container::peer();
     let interface = machine.data_interface();
-    machine.run(&format!(
-        "ip route add 198.51.100.0/24 via {} dev {interface}",
-        peer.data_address
-    ));
+    machine.run(&format!("ip route add 198.51.100.0/24 via {} dev {interface}", peer.data_address));
     assert_eq!(door(&machine, &peer), "open");
     let routes = machine.run("ip route");
     let id = machine.inject("net.link_down", json!({}));
@@ -225,9 +201,7 @@ fn a_jumbo_frame_passes_a_limping_card() {
     };
     let sent = || bucket()["bytes"].as_u64().unwrap();
     let (before, to) = (sent(), &peer.data_address);
-    machine.run(&format!(
-        "bash -c 'dd if=/dev/zero bs=8900 count=1 2>/dev/null >/dev/udp/{to}/9'"
-    ));
+    machine.run(&format!("bash -c 'dd if=/dev/zero bs=8900 count=1 2>/dev/null >/dev/udp/{to}/9'"));
     wait_until("a frame of 8.9 kB", || sent() - before > 8_900);
     assert_eq!(bucket()["drops"], 0);
 }
@@ -252,27 +226,16 @@ fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
     wait_until("ten throttled periods", || look().0 > before.1 .0 + 10.0);
     let after = (look(), before.0.elapsed());
     let dose = machine.dose(&id, true);
-    assert!(
-        (dose["asked"].as_f64().unwrap() - 0.06).abs() < 1e-4,
-        "{dose}"
-    );
+    assert!((dose["asked"].as_f64().unwrap() - 0.06).abs() < 1e-4, "{dose}");
     machine.revert(&id);
     // 0.06 cores are 6 ticks a second, and one for each edge. A busy host only makes it less.
     let (ticks, seconds) = (after.0 .1 - before.1 .1, after.1.as_secs_f64());
-    assert!(
-        ticks <= 6.0 * seconds * 1.1 + 2.0,
-        "{ticks} ticks in {seconds} s while limping"
-    );
+    assert!(ticks <= 6.0 * seconds * 1.1 + 2.0, "{ticks} ticks in {seconds} s while limping");
     let throttled = look().0;
     wait_until("progress without a limit", || look().1 > after.0 .1 + 20.0);
     assert_eq!(look().0, throttled, "throttled after the undo");
     machine.assert_clean();
-    machine.refuses(
-        "cpu.limp",
-        json!({ "factor": 1000 }),
-        422,
-        "1 ms in each 1 s",
-    );
+    machine.refuses("cpu.limp", json!({ "factor": 1000 }), 422, "1 ms in each 1 s");
 }
 
 #[test]
@@ -284,9 +247,7 @@ fn disk_limp_divides_the_rate_of_direct_writes_and_reads() {
                 [ -e $f ] && echo 0 > $f; done";
     machine.run("dd if=/dev/zero of=/var/tmp/f bs=1M count=8 oflag=direct 2>&1");
     let rate = |operands: &str| -> f64 {
-        let text = machine.run(&format!(
-            "{join}; LC_ALL=C dd bs=64k count=48 {operands} 2>&1"
-        ));
+        let text = machine.run(&format!("{join}; LC_ALL=C dd bs=64k count=48 {operands} 2>&1"));
         let seconds = text.split(", ").find_map(|part| part.strip_suffix(" s"));
         48.0 * 65_536.0 / seconds.unwrap().parse::<f64>().unwrap()
     };
@@ -298,10 +259,7 @@ fn disk_limp_divides_the_rate_of_direct_writes_and_reads() {
     assert_eq!(machine.dose(&id, true)["asked"], limit / 1e6);
     for operands in [write, read] {
         let seen = rate(operands);
-        assert!(
-            seen < limit * 1.3 && seen > limit / 3.0,
-            "{operands}: {seen} B/s of {limit}"
-        );
+        assert!(seen < limit * 1.3 && seen > limit / 3.0, "{operands}: {seen} B/s of {limit}");
     }
     machine.revert(&id);
     assert!(rate(write) > limit * 2.0);

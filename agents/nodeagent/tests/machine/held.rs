@@ -10,19 +10,13 @@ pub const ROLE: &str = "exec sleep \"10000${LAST:-3}\"\n";
 /// Returns when the role runs with this setting; 3 is its default.
 pub fn runs_with(machine: &Machine, last: u8) {
     let wanted = format!("sleep 10000{last}");
-    wait_until(&wanted, || {
-        machine.is_running(&wanted) && machine.service() == "running"
-    });
+    wait_until(&wanted, || machine.is_running(&wanted) && machine.service() == "running");
 }
 
 fn stop_for(machine: &Machine, lease_s: f64) -> String {
     let lease = json!({ "lease_s": lease_s });
     let (status, answer) = machine.call("POST", "/v1/service/stop", Some(lease));
-    assert_eq!(
-        (status, &answer["service"]),
-        (200, &json!("stopped")),
-        "{answer}"
-    );
+    assert_eq!((status, &answer["service"]), (200, &json!("stopped")), "{answer}");
     answer["held"].as_str().unwrap().to_owned()
 }
 

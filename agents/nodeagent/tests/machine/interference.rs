@@ -27,16 +27,10 @@ fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
     });
     // One of five equal tasks: a fifth, far from the whole and from nothing.
     let share = gained[0] / gained.iter().sum::<f64>();
-    assert!(
-        (0.08..0.45).contains(&share),
-        "the role got {share} of the CPU time: {gained:?}"
-    );
+    assert!((0.08..0.45).contains(&share), "the role got {share} of the CPU time: {gained:?}");
     assert_eq!(machine.dose(&id, true)["asked"], 0.6);
     machine.revert(&id);
-    assert_eq!(
-        machine.run("ps -C nodeagent -o args= | grep -c neighbour || true"),
-        "0"
-    );
+    assert_eq!(machine.run("ps -C nodeagent -o args= | grep -c neighbour || true"), "0");
     machine.assert_clean();
 }
 
@@ -61,10 +55,7 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     client.revert(&near);
     server.revert(&far);
     let count = "ps -C iperf3 -o pid= | wc -l";
-    assert_eq!(
-        (client.run(count), server.run(count)),
-        ("0".into(), "0".into())
-    );
+    assert_eq!((client.run(count), server.run(count)), ("0".into(), "0".into()));
     client.assert_clean();
     server.assert_clean();
 }
@@ -78,22 +69,13 @@ fn an_iperf_client_without_a_server_is_an_injection_that_failed_and_left_nothing
         machine.refused("interference.iperf", request, 9.0)
     };
     let (status, reason) = ask(&other.container.data_address);
-    assert!(
-        status == 500 && reason.contains("is undone"),
-        "{status} {reason}"
-    );
+    assert!(status == 500 && reason.contains("is undone"), "{status} {reason}");
     // A machine of the fleet has another's data address, and none outside.
     for peer in ["192.0.2.1", &machine.container.data_address, "198.18.242.1"] {
         let (status, reason) = ask(peer);
-        assert!(
-            status == 422 && reason.contains("peer"),
-            "{status} {reason}"
-        );
+        assert!(status == 422 && reason.contains("peer"), "{status} {reason}");
     }
-    assert_eq!(
-        machine.call("GET", "/v1/health", None).1["faults_active"],
-        0
-    );
+    assert_eq!(machine.call("GET", "/v1/health", None).1["faults_active"], 0);
     assert_eq!(machine.run("ls /var/lib/sparecraft/journal"), "");
     machine.assert_clean();
 }

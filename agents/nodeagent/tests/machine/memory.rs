@@ -58,10 +58,7 @@ fn ballast_goes_when_the_agent_that_brought_it_is_killed() {
     let id = machine.inject("memory.pin", json!({ "free_mb": 30 }));
     machine.dose(&id, true);
     machine.kill_agent();
-    assert_eq!(
-        machine.run("grep -c sparecraft_ballast /proc/mounts; true"),
-        "0"
-    );
+    assert_eq!(machine.run("grep -c sparecraft_ballast /proc/mounts; true"), "0");
     machine.assert_clean();
 }
 
@@ -74,16 +71,10 @@ fn threads_that_stream_over_memory_do_so_in_the_roles_cgroup_and_are_gone_after(
     let count = format!("ls /proc/{pid}/task | wc -l");
     wait_until("three threads", || machine.run(&count) == "3");
     let groups = machine.run(&format!("cat /proc/{pid}/cgroup"));
-    assert!(
-        groups.lines().any(|line| line.ends_with("/sparecraft")),
-        "{groups}"
-    );
+    assert!(groups.lines().any(|line| line.ends_with("/sparecraft")), "{groups}");
     let dose = machine.dose(&id, true);
     assert!(dose["measured"].as_f64() > Some(10.0), "{dose}");
     machine.revert(&id);
-    assert_eq!(
-        machine.run("pgrep -fxc '/opt/sparecraft/bin/nodeagent stream .*'; true"),
-        "0"
-    );
+    assert_eq!(machine.run("pgrep -fxc '/opt/sparecraft/bin/nodeagent stream .*'; true"), "0");
     machine.assert_clean();
 }

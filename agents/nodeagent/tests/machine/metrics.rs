@@ -36,17 +36,10 @@ impl Influx {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let influx = Influx {
-            child,
-            _directory: directory,
-        };
+        let influx = Influx { child, _directory: directory };
         let (user, password) = LOGIN.split_once(':').unwrap();
         let first = format!("CREATE USER {user} WITH PASSWORD '{password}' WITH ALL PRIVILEGES");
-        wait_for("InfluxDB", || {
-            query(&first, "")
-                .ok()
-                .filter(|text| text.contains("results"))
-        });
+        wait_for("InfluxDB", || query(&first, "").ok().filter(|text| text.contains("results")));
         influx
     }
 }
@@ -83,19 +76,14 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
     let address =
         format!("influxdb = \"http://198.18.242.129:{PORT}\"\ninfluxdb_login = \"/test/login\"");
     let machine = machine_or_skip!(with BUSY_ROLE, &address);
-    let count = |name: &str| {
-        machine.call("GET", "/v1/health", None).1["metrics"][name]
-            .as_u64()
-            .unwrap()
-    };
+    let count =
+        |name: &str| machine.call("GET", "/v1/health", None).1["metrics"][name].as_u64().unwrap();
     wait_until("three samples in the buffer", || count("buffered") >= 3);
     assert_eq!(count("delivered"), 0);
     let _influx = Influx::start();
     // The database itself is still missing: that is waited for too.
     query("CREATE DATABASE sparecraft", "").unwrap();
-    wait_until("delivery", || {
-        count("delivered") >= 4 && count("buffered") == 0
-    });
+    wait_until("delivery", || count("delivered") >= 4 && count("buffered") == 0);
     assert_eq!((count("dropped"), count("rejected")), (0, 0));
     let text = query("SELECT count(cpu_percent) FROM host", "sparecraft").unwrap();
     assert!(text.contains("\"count\""), "{text}");
@@ -115,10 +103,7 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
         "throttled_percent",
         "faults_active",
     ] {
-        assert!(
-            fields.contains(&format!("[\"{field}\"")),
-            "{field} in {fields}"
-        );
+        assert!(fields.contains(&format!("[\"{field}\"")), "{field} in {fields}");
     }
     // A role that spins is seen, never above its cap of 0.6 cores; when its CPU limps it is
     // throttled.
@@ -128,12 +113,8 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
         machine.inject("cpu.limp", serde_json::json!({ "factor": 10 }));
         let throttled =
             "SELECT count(cpu_cores) FROM host WHERE throttled_percent > 0 AND faults_active = 1";
-        let counted = || {
-            query(throttled, "sparecraft")
-                .unwrap()
-                .contains("\"count\"")
-                .then_some(())
-        };
+        let counted =
+            || query(throttled, "sparecraft").unwrap().contains("\"count\"").then_some(());
         wait_for("a throttled sample", counted);
     }
 }

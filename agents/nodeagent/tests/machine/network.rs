@@ -43,9 +43,7 @@ impl Host {
 /// `open` if a TCP connection to the peer's iperf3 comes about, else `shut`.
 pub fn door(machine: &Machine, peer: &Container) -> String {
     let to = format!("/dev/tcp/{}/5201", peer.data_address);
-    machine.run(&format!(
-        "timeout 2 bash -c '<{to}' 2>/dev/null && echo open || echo shut"
-    ))
+    machine.run(&format!("timeout 2 bash -c '<{to}' 2>/dev/null && echo open || echo shut"))
 }
 
 #[test]
@@ -87,12 +85,7 @@ fn peers_that_are_no_other_machines_are_refused() {
         machine.refuses("net.partition", json!({ "peers": peers }), 422, "peers");
     }
     machine.run("nft add table netdev sparecraft_partition_of_nobody");
-    machine.refuses(
-        "net.partition",
-        json!({ "peers": "198.18.1.1" }),
-        409,
-        "of_nobody",
-    );
+    machine.refuses("net.partition", json!({ "peers": "198.18.1.1" }), 409, "of_nobody");
     machine.run("nft delete table netdev sparecraft_partition_of_nobody");
     machine.assert_clean();
 }
@@ -105,10 +98,7 @@ fn net_flaky_takes_the_link_down_and_up_as_its_schedule_says() {
     let id = machine.inject("net.flaky", asked);
     let steady = "for n in $(seq 100); do echo $n > TO 2>/dev/null || true; sleep 0.05; done";
     let heard = host.hears(&machine, steady).len();
-    assert!(
-        (20..=80).contains(&heard),
-        "{heard} of 100 arrived, of a link down half the time"
-    );
+    assert!((20..=80).contains(&heard), "{heard} of 100 arrived, of a link down half the time");
     let dose = machine.dose(&id, true);
     assert!(dose["samples"].as_u64().unwrap() >= 6, "{dose}");
     let (asked, measured) = (&dose["asked"], dose["measured"].as_f64().unwrap());
@@ -133,10 +123,7 @@ fn a_flaky_link_is_clean_after_an_undo_at_any_moment() {
 fn a_flaky_link_is_where_its_schedule_is_that_began_before() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
     let peer = Container::peer();
-    let now_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as u64;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let up = json!({ "law": "fixed", "outage_s": 1.0, "gap_s": 600, "epoch_ms": now_ms - 60_000 });
     let id = machine.inject("net.flaky", up.clone());
     assert_eq!(door(&machine, &peer), "open");
@@ -156,9 +143,7 @@ fn a_flip_that_takes_its_time_is_no_link_in_another_state() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
     let slow = r#"#!/bin/sh
 /usr/sbin/nft "$@" && case $1 in -f) sleep 2 ;; esac"#;
-    machine.run(&format!(
-        "echo '{slow}' >/usr/local/sbin/nft; chmod +x /usr/local/sbin/nft"
-    ));
+    machine.run(&format!("echo '{slow}' >/usr/local/sbin/nft; chmod +x /usr/local/sbin/nft"));
     let down = json!({ "law": "fixed", "outage_s": 600, "gap_s": 600 });
     let id = machine.inject("net.flaky", down);
     machine.dose(&id, true);
@@ -194,10 +179,7 @@ fn net_delay_holds_every_packet_in_the_asked_directions() {
         let asked = json!({ "delay_ms": 30.0, "direction": direction });
         let id = machine.inject("net.delay", asked);
         let seen = round_trip_ms(&machine, &peer);
-        assert!(
-            before < 30.0 && seen >= least,
-            "{direction}: {seen} ms, {before} ms before"
-        );
+        assert!(before < 30.0 && seen >= least, "{direction}: {seen} ms, {before} ms before");
         machine.doses(&id, 30.0..1e6);
         machine.undo(&id);
     }
@@ -265,11 +247,7 @@ fn net_corrupt_flips_one_bit_and_the_checksum_says_whether_the_receiver_sees_it(
     let id = machine.inject("net.corrupt", asked("repaired"));
     let heard = host.hears(&machine, &send);
     let right = heard.iter().filter(|text| **text == sent).count();
-    assert!(
-        heard.len() == 200 && (55..=145).contains(&right),
-        "{right} of {}",
-        heard.len()
-    );
+    assert!(heard.len() == 200 && (55..=145).contains(&right), "{right} of {}", heard.len());
     let bits = wrong_bits(&heard, &sent);
     assert!(bits.get(&1).is_some_and(|count| *count > 30), "{bits:?}");
     machine.undo(&id);
@@ -309,10 +287,7 @@ fn packets_that_are_led_past_the_agent_were_not_delayed() {
     let id = machine.inject("net.delay", json!({ "delay_ms": 5.0 }));
     machine.run(&format!("nft delete table netdev sparecraft_passage_{id}"));
     let dose: Value = wait_for("a dose", || {
-        machine.run(&format!(
-            "iperf3 -c {} -u -b 200K -l 200 -t 2",
-            peer.data_address
-        ));
+        machine.run(&format!("iperf3 -c {} -u -b 200K -l 200 -t 2", peer.data_address));
         let dose = machine.fault(&id)["dose"].clone();
         (dose["bit"] == false).then_some(dose)
     });

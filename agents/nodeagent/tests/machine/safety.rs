@@ -33,9 +33,7 @@ fn the_end_of_a_lease_undoes_the_fault() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 1.5);
     assert!(!machine.differences().is_empty());
-    wait_until("the lease's end", || {
-        machine.fault(&id)["state"] == "reverted"
-    });
+    wait_until("the lease's end", || machine.fault(&id)["state"] == "reverted");
     machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
@@ -60,9 +58,7 @@ fn an_agent_that_is_stopped_in_mid_fault_goes_on_and_ends_the_lease() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 3.0);
     machine.run(&format!("kill -STOP {}", machine.agent_pid()));
-    wait_until("the lease's end", || {
-        machine.fault(&id)["state"] == "reverted"
-    });
+    wait_until("the lease's end", || machine.fault(&id)["state"] == "reverted");
     machine.assert_reverted(&id, "lease");
     machine.assert_clean();
 }
@@ -112,9 +108,7 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
          setpriv --reuid=nobody --regid=nogroup --clear-groups /tmp/id -u >/tmp/became\n\
          exec sleep 100003\n"
     );
-    wait_until("the end of all tries", || {
-        machine.is_running("sleep 100003")
-    });
+    wait_until("the end of all tries", || machine.is_running("sleep 100003"));
     assert_eq!(machine.run("cat /tmp/could"), "chown\nchown");
     assert_eq!(machine.run("cat /tmp/became"), "65534");
     let pid = machine.role_pids().swap_remove(0);
@@ -126,10 +120,7 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
     // chown, dac_override, fowner, kill, setgid, setuid, net_bind_service
     assert_eq!(line("CapBnd:"), "00000000000004eb");
     assert_eq!(line("CapPrm:"), "00000000000004eb");
-    assert_eq!(
-        (line("CapInh:"), line("CapAmb:")),
-        ("0".repeat(16), "0".repeat(16))
-    );
+    assert_eq!((line("CapInh:"), line("CapAmb:")), ("0".repeat(16), "0".repeat(16)));
     assert_eq!(line("NoNewPrivs:"), "1");
     // The agent keeps what faults take.
     let tables = machine.run("nft list tables");
@@ -137,7 +128,6 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
 }
 
 /// Each a way from a role to what its agent is, to the host or to a neighbour, and what it is called.
-#[rustfmt::skip] // a table
 const WAYS_OUT: [(&str, &str); 26] = [
     ("touch /opt/sparecraft/bin/x", "a program beside the agent's"),
     ("rm /opt/sparecraft/bin/nodeagent", "the agent's program away"),
@@ -218,12 +208,7 @@ fn foreign_state_is_refused_and_left_alone() {
             "test -e {quota} && echo 5000 > {quota} || echo '5000 100000' > \
             /run/sparecraft/cgroup/unified/sparecraft/cpu.max"
         ));
-        machine.refuses(
-            "cpu.limp",
-            json!({ "factor": 10 }),
-            409,
-            "no active fault set",
-        );
+        machine.refuses("cpu.limp", json!({ "factor": 10 }), 409, "no active fault set");
     }
     machine.run(&format!("ip link set {interface} down"));
     machine.refuses("net.link_down", json!({}), 409, "down already");
@@ -253,9 +238,8 @@ fn an_undo_of_what_somebody_undid_already_succeeds() {
             machine.run(&format!("nft delete table netdev sparecraft_loss_{id}"));
         }
         if machine.fault(&id)["kind"] == "net.limp" {
-            machine.run(&format!(
-                "ip link del sc-{id}; nft delete table netdev sparecraft_limp_{id}"
-            ));
+            machine
+                .run(&format!("ip link del sc-{id}; nft delete table netdev sparecraft_limp_{id}"));
         }
     }
     machine.run(&format!("ip link set {interface} up; kill -CONT -1"));

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::{json, Value};
+use testkit::mtls::{Authority, Identity};
 
-use crate::client::{request, Authority};
+use crate::client::request;
 
 const IMAGE: &str = "sparecraft/base:bookworm";
 const DATA_NETWORK: &str = "tst-agent-data";
@@ -38,19 +38,13 @@ static LIVE: Mutex<usize> = Mutex::new(0);
 
 /// Runs `docker` and returns what it printed, or what it complained about.
 pub fn docker(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker")
-        .args(arguments)
-        .output()
-        .map_err(|error| error.to_string())?;
+    let output =
+        Command::new("docker").args(arguments).output().map_err(|error| error.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));
     }
-    Err(format!(
-        "docker {}: {}",
-        arguments.join(" "),
-        text(&output.stderr)
-    ))
+    Err(format!("docker {}: {}", arguments.join(" "), text(&output.stderr)))
 }
 
 /// False, with a printed reason, where these tests cannot run.
@@ -71,11 +65,7 @@ pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(
-            Instant::now() < until,
-            "{what} did not come within {} s",
-            WAIT_LIMIT.as_secs()
-        );
+        assert!(Instant::now() < until, "{what} did not come within {} s", WAIT_LIMIT.as_secs());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -97,10 +87,7 @@ impl Networks {
                 (CONTROL_NETWORK, format!("{DATA}.128/25")),
             ] {
                 let made = docker(&["network", "create", "--subnet", &subnet, name]);
-                assert!(
-                    made.is_ok() || format!("{made:?}").contains("already exists"),
-                    "{made:?}"
-                );
+                assert!(made.is_ok() || format!("{made:?}").contains("already exists"), "{made:?}");
             }
         }
         *live += 1;
@@ -142,14 +129,8 @@ impl Container {
         let mut words = vec!["run", "-d", "--name", &name, "--network", DATA_NETWORK];
         words.extend(["--ip", &data_address, IMAGE, "iperf3", "-s"]);
         docker(&words).unwrap();
-        let peer = Container {
-            name,
-            data_address,
-            _networks: networks,
-        };
-        wait_until("the peer's iperf3", || {
-            peer.run("ss -ltn").contains(":5201")
-        });
+        let peer = Container { name, data_address, _networks: networks };
+        wait_until("the peer's iperf3", || peer.run("ss -ltn").contains(":5201"));
         peer
     }
 }
@@ -187,7 +168,7 @@ pub struct Machine {
     pub container: Container,
     pub authority: Authority,
     pub control: IpAddr,
-    client: (String, String),
+    client: Identity,
     _files: tempfile::TempDir,
 }
 
@@ -206,30 +187,13 @@ impl Machine {
         let files = write_files(&authority, &data, &control, role, more);
         let name = format!("tst-agent-{}-{host}", std::process::id());
         create(&name, &data, files.path());
-        let container = Container {
-            name,
-            data_address: data,
-            _networks: networks,
-        };
-        let words = [
-            "network",
-            "connect",
-            "--ip",
-            &control,
-            CONTROL_NETWORK,
-            &container.name,
-        ];
+        let container = Container { name, data_address: data, _networks: networks };
+        let words = ["network", "connect", "--ip", &control, CONTROL_NETWORK, &container.name];
         docker(&words).unwrap();
         docker(&["start", &container.name]).unwrap();
         let client = authority.client();
         let control = control.parse().unwrap();
-        let machine = Machine {
-            container,
-            authority,
-            control,
-            client,
-            _files: files,
-        };
+        let machine = Machine { container, authority, control, client, _files: files };
         machine.wait_until_ready();
         Some(machine)
     }
@@ -248,8 +212,7 @@ impl Machine {
 
     /// Calls the API as the controller; panics if there is no answer.
     pub fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
-        self.try_call(method, path, body)
-            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        self.try_call(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     pub fn try_call(
@@ -265,27 +228,16 @@ impl Machine {
     /// Calls the API with a certificate of the caller's choice, or none.
     pub fn try_call_as(
         &self,
-        client: Option<&(String, String)>,
+        client: Option<&Identity>,
         method: &str,
         path: &str,
         body: String,
     ) -> Result<(u16, Value), String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let call = request(
-            (self.control, AGENT_PORT).into(),
-            &self.authority.pem,
-            client,
-            method,
-            path,
-            body,
-        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let call =
+            request((self.control, AGENT_PORT).into(), &self.authority, client, method, path, body);
         let limited = async { tokio::time::timeout(Duration::from_secs(20), call).await };
-        runtime
-            .block_on(limited)
-            .map_err(|_| "no answer within 20 s".to_owned())?
+        runtime.block_on(limited).map_err(|_| "no answer within 20 s".to_owned())?
     }
 
     /// False, with a printed reason, if this machine cannot inject the kind.
@@ -402,11 +354,7 @@ impl Machine {
 
     pub fn fault(&self, id: &str) -> Value {
         let (_, faults) = self.call("GET", "/v1/faults", None);
-        let found = faults
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|fault| fault["id"] == id);
+        let found = faults.as_array().unwrap().iter().find(|fault| fault["id"] == id);
         let found = found.unwrap_or_else(|| panic!("no fault {id} in {faults}"));
         found.clone()
     }
@@ -415,18 +363,13 @@ impl Machine {
     pub fn role_processes(&self) -> Vec<String> {
         let all = self.run("ps -eo pid=,stat=,args=");
         let of_role = |line: &&str| line.contains("sleep 10000") || line.contains("start.sh");
-        let lines = all
-            .lines()
-            .filter(of_role)
-            .filter(|line| !line.contains("exec-role"));
+        let lines = all.lines().filter(of_role).filter(|line| !line.contains("exec-role"));
         lines.map(|line| line.trim().to_owned()).collect()
     }
 
     /// True if one of the role's processes has `words` in its arguments.
     pub fn is_running(&self, words: &str) -> bool {
-        self.role_processes()
-            .iter()
-            .any(|line| line.contains(words))
+        self.role_processes().iter().any(|line| line.contains(words))
     }
 
     /// Their pids.
@@ -471,9 +414,7 @@ impl Machine {
     /// The interface with the data address.
     pub fn data_interface(&self) -> String {
         let data = &self.container.data_address;
-        self.run(&format!(
-            "ip -br -4 address show to {data}/32 | cut -d@ -f1"
-        ))
+        self.run(&format!("ip -br -4 address show to {data}/32 | cut -d@ -f1"))
     }
 
     /// The pid of the agent proper, the child of process 1.
@@ -494,7 +435,7 @@ fn write_files(
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    let (certificate, key) = authority.sign(control, ExtendedKeyUsagePurpose::ServerAuth);
+    let own = authority.server(control);
     let config = format!(
         "experiment = \"test\"\nmachine = \"web-1\"\ntier = \"web\"\nrole = \"sleeper\"\n\
          listen = \"{control}:{AGENT_PORT}\"\ndata_address = \"{data}\"\n\
@@ -504,8 +445,8 @@ fn write_files(
     std::fs::create_dir(at("role")).unwrap();
     for (name, text) in [
         ("ca.pem", authority.pem.as_str()),
-        ("cert.pem", &certificate),
-        ("key.pem", &key),
+        ("cert.pem", &own.cert),
+        ("key.pem", &own.key),
         ("agent.toml", &config),
         ("login", LOGIN),
         ("role/start.sh", &format!("#!/bin/sh\n{role}")),

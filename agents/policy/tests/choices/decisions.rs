@@ -16,10 +16,7 @@ fn selector(policy: &str, servers: usize, tokens_per_server: usize) -> Selector 
         tokens_per_server,
         observation_age_us_max: 1_000,
         waiting_max: 8,
-        guardrails: Guardrails {
-            ejection: None,
-            ..Guardrails::default()
-        },
+        guardrails: Guardrails { ejection: None, ..Guardrails::default() },
         ..Settings::new(named(policy), servers)
     })
 }
@@ -29,18 +26,12 @@ fn servers(grants: &[Grant]) -> Vec<ServerId> {
 }
 
 fn granted(request: u64, server: ServerId) -> Grant {
-    Grant {
-        request,
-        server,
-        probes: false,
-    }
+    Grant { request, server, probes: false }
 }
 
 fn acquire(selector: &mut Selector, now: u64, request: u64, r: usize) -> Vec<ServerId> {
     let mut grants = vec![];
-    selector
-        .acquire(&Ask::new(now, request, r), &mut grants)
-        .unwrap();
+    selector.acquire(&Ask::new(now, request, r), &mut grants).unwrap();
     servers(&grants)
 }
 
@@ -75,16 +66,8 @@ fn tad_takes_the_fastest_when_last_observed() {
         tad.observe(0, server, Observation::LatencyUs(us));
     }
     assert_eq!(acquire(&mut tad, 1, 1, 2), [3, 1]);
-    assert_eq!(
-        acquire(&mut tad, 1, 2, 2),
-        [3, 1],
-        "each had a second token"
-    );
-    assert_eq!(
-        acquire(&mut tad, 1, 3, 2),
-        [2, 0],
-        "only the slow have tokens left"
-    );
+    assert_eq!(acquire(&mut tad, 1, 2, 2), [3, 1], "each had a second token");
+    assert_eq!(acquire(&mut tad, 1, 3, 2), [2, 0], "only the slow have tokens left");
 }
 
 #[test]
@@ -93,14 +76,7 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let mut grants = vec![];
     let got = tad.acquire(&Ask::new(0, 2, 2), &mut grants);
-    assert_eq!(
-        got,
-        Ok(Acquired {
-            granted: 1,
-            waiting: 1,
-            hedge: None
-        })
-    );
+    assert_eq!(got, Ok(Acquired { granted: 1, waiting: 1, hedge: None }));
     assert_eq!(servers(&grants), [1]);
     assert_eq!(release(&mut tad, 1, 1), [], "2 had server 1 already");
     assert_eq!(release(&mut tad, 2, 0), [granted(2, 0)]);
@@ -110,11 +86,7 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
 fn tad_skips_tokens_of_a_server_already_looked_at() {
     let mut tad = selector("tad", 2, 3);
     assert_eq!(acquire(&mut tad, 0, 1, 2), [0, 1]);
-    assert_eq!(
-        acquire(&mut tad, 0, 2, 5),
-        [0, 1],
-        "r is cut to the servers"
-    );
+    assert_eq!(acquire(&mut tad, 0, 2, 5), [0, 1], "r is cut to the servers");
 }
 
 #[test]
@@ -122,11 +94,7 @@ fn tokens_return_at_the_tail() {
     let mut tad = selector("tad", 3, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     assert_eq!(release(&mut tad, 0, 0), []);
-    assert_eq!(
-        acquire(&mut tad, 0, 2, 3),
-        [1, 2, 0],
-        "all unseen: in the pool's order"
-    );
+    assert_eq!(acquire(&mut tad, 0, 2, 3), [1, 2, 0], "all unseen: in the pool's order");
 }
 
 #[test]
@@ -183,11 +151,7 @@ fn of_two_drawn_the_one_with_the_lower_peak_times_load_is_chosen() {
     release(&mut peak, 0, 0);
     release(&mut peak, 0, 0);
     release(&mut peak, 0, 1);
-    assert_eq!(
-        acquire(&mut peak, 0, 4, 1),
-        [1],
-        "the peak is not forgotten"
-    );
+    assert_eq!(acquire(&mut peak, 0, 4, 1), [1], "the peak is not forgotten");
     peak.observe(3_000, 1, Observation::LatencyUs(250));
     assert_eq!(acquire(&mut peak, 3_000, 5, 1), [0], "e^-3 of it is");
 }
@@ -209,11 +173,7 @@ fn the_fastest_that_is_not_hot_is_chosen() {
         prequal.observe(0, server, Observation::LatencyUs(us));
     }
     let got: Vec<_> = (0..4).map(|n| acquire(&mut prequal, 0, n, 1)[0]).collect();
-    assert_eq!(
-        got,
-        [0, 1, 0, 1],
-        "0 is hot while the median of the three is below it"
-    );
+    assert_eq!(got, [0, 1, 0, 1], "0 is hot while the median of the three is below it");
 }
 
 #[test]
@@ -225,11 +185,7 @@ fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
     (1..=100).for_each(|us| hedge.observe(0, 0, Observation::LatencyUs(us)));
     let got = hedge.acquire(&Ask::new(0, 2, 3), &mut grants).unwrap();
     assert_eq!(got.granted, 1);
-    let Some(Hedge {
-        after_us,
-        extras: 2,
-    }) = got.hedge
-    else {
+    let Some(Hedge { after_us, extras: 2 }) = got.hedge else {
         panic!("{got:?}");
     };
     assert!((55..=103).contains(&after_us), "{after_us}");
@@ -243,9 +199,7 @@ fn hedging_begins_with_the_fastest_at_its_present_load() {
     hedge.observe(0, 0, Observation::LatencyUs(100));
     hedge.observe(0, 1, Observation::LatencyUs(450));
     assert_eq!(
-        (1..=3)
-            .map(|request| acquire(&mut hedge, 1, request, 2))
-            .collect::<Vec<_>>(),
+        (1..=3).map(|request| acquire(&mut hedge, 1, request, 2)).collect::<Vec<_>>(),
         [[0], [0], [1]],
         "100 and 400 are less than 450, 900 is not"
     );
@@ -295,9 +249,7 @@ fn no_read_waits_for_a_probe_alone() {
 #[test]
 fn round_robin_has_no_tokens_and_never_waits() {
     let mut turns = selector("round-robin", 3, 1);
-    let got: Vec<_> = (0..5)
-        .map(|request| acquire(&mut turns, 0, request, 2))
-        .collect();
+    let got: Vec<_> = (0..5).map(|request| acquire(&mut turns, 0, request, 2)).collect();
     assert_eq!(got, [[0, 1], [2, 0], [1, 2], [0, 1], [2, 0]]);
     assert_eq!(turns.in_use(0), 4);
 }
@@ -310,11 +262,7 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
         selector.server_down(0, 0, &mut vec![]);
         assert_eq!(acquire(&mut selector, 0, 2, 2), [1]);
         assert_eq!(release(&mut selector, 0, 0), []);
-        assert_eq!(
-            selector.tokens_free(0),
-            0,
-            "a dead server's token does not return"
-        );
+        assert_eq!(selector.tokens_free(0), 0, "a dead server's token does not return");
         selector.server_down(0, 1, &mut vec![]);
         let refused = selector.acquire(&Ask::new(0, 3, 1), &mut vec![]);
         assert_eq!(refused, Err(Refused::NoServer));
@@ -343,24 +291,11 @@ fn who_waits_at_a_server_that_goes_out_goes_on_without_a_token() {
 
 #[test]
 fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
-    let mut tad = Selector::new(Settings {
-        waiting_max: 0,
-        ..Settings::new(named("tad"), 2)
-    });
+    let mut tad = Selector::new(Settings { waiting_max: 0, ..Settings::new(named("tad"), 2) });
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let got = tad.acquire(&Ask::new(0, 2, 2), &mut vec![]);
-    assert_eq!(
-        got,
-        Ok(Acquired {
-            granted: 1,
-            waiting: 0,
-            hedge: None
-        })
-    );
-    assert_eq!(
-        tad.acquire(&Ask::new(0, 3, 1), &mut vec![]),
-        Err(Refused::QueueFull)
-    );
+    assert_eq!(got, Ok(Acquired { granted: 1, waiting: 0, hedge: None }));
+    assert_eq!(tad.acquire(&Ask::new(0, 3, 1), &mut vec![]), Err(Refused::QueueFull));
 }
 
 #[test]
@@ -388,10 +323,7 @@ fn an_avoided_server_is_taken_only_where_nothing_else_is() {
         selector.acquire(&ask, &mut grants).unwrap();
         let mut got = servers(&grants);
         got.sort_unstable();
-        assert!(
-            policy.name() == "hedge" || got == [1, 2],
-            "{policy:?}: {got:?}"
-        );
+        assert!(policy.name() == "hedge" || got == [1, 2], "{policy:?}: {got:?}");
         assert!(!got.contains(&0), "{policy:?}: {got:?}");
         ask.exclude = &[1, 2];
         grants.clear();
@@ -406,16 +338,10 @@ fn a_hedge_takes_another_server_at_once_or_none() {
         let mut selector = selector(policy.name(), 2, 1);
         let first = acquire(&mut selector, 0, 1, 1);
         let mut grants = vec![];
-        let ask = Ask {
-            exclude: &first,
-            ..Ask::new(1, 1, 1)
-        };
+        let ask = Ask { exclude: &first, ..Ask::new(1, 1, 1) };
         assert!(selector.hedge(&ask, &mut grants), "{policy:?}");
         assert_eq!(servers(&grants), [1 - first[0]], "{policy:?}");
-        let ask = Ask {
-            exclude: &[0, 1],
-            ..ask
-        };
+        let ask = Ask { exclude: &[0, 1], ..ask };
         assert!(!selector.hedge(&ask, &mut grants), "{policy:?}");
         assert_eq!(selector.waiting(), 0, "{policy:?}");
     }
@@ -446,20 +372,15 @@ fn decide(selector: &mut Selector, line: &str) -> String {
         "tokens" => selector.set_tokens(now, number(2) as usize, &mut grants),
         other => panic!("unknown word {other} in {line}"),
     }
-    let grants: Vec<_> = grants
-        .iter()
-        .map(|grant| format!("{}@{}", grant.request, grant.server))
-        .collect();
+    let grants: Vec<_> =
+        grants.iter().map(|grant| format!("{}@{}", grant.request, grant.server)).collect();
     grants.join(" ")
 }
 
 #[test]
 fn a_recorded_trace_gives_the_same_decisions() {
     let mut tad = selector("tad", 3, 2);
-    for line in include_str!("tad.trace")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
+    for line in include_str!("tad.trace").lines().filter(|line| !line.starts_with('#')) {
         let (what, expected) = line.split_once("->").unwrap();
         assert_eq!(decide(&mut tad, what), expected.trim(), "at: {line}");
     }

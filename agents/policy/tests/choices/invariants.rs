@@ -12,26 +12,11 @@ const SERVERS: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Acquire {
-        r: usize,
-        probes: bool,
-        exclude: Vec<ServerId>,
-        avoid: Vec<ServerId>,
-    },
-    Again {
-        server: ServerId,
-        waits: bool,
-    },
-    Hedge {
-        pick: usize,
-    },
-    Release {
-        pick: usize,
-        latency_us: Option<u64>,
-    },
-    Cancel {
-        pick: usize,
-    },
+    Acquire { r: usize, probes: bool, exclude: Vec<ServerId>, avoid: Vec<ServerId> },
+    Again { server: ServerId, waits: bool },
+    Hedge { pick: usize },
+    Release { pick: usize, latency_us: Option<u64> },
+    Cancel { pick: usize },
     Down(ServerId),
     Up(ServerId),
     Tokens(usize),
@@ -47,10 +32,7 @@ fn policy() -> impl Strategy<Value = Policy> {
 /// Strict ones, so that small histories meet them.
 fn guardrails(strict: bool) -> Guardrails {
     if !strict {
-        return Guardrails {
-            ejection: None,
-            ..Guardrails::default()
-        };
+        return Guardrails { ejection: None, ..Guardrails::default() };
     }
     Guardrails {
         extra_load_max: Some(0.3),
@@ -130,14 +112,8 @@ impl Driver {
             );
             self.check_probe(grant);
             let had = self.had.entry(grant.request).or_default();
-            assert!(
-                had.insert(grant.server),
-                "{grant:?}: had it already or excluded it"
-            );
-            let wants = self
-                .wants
-                .get_mut(&grant.request)
-                .expect("only who asked is granted");
+            assert!(had.insert(grant.server), "{grant:?}: had it already or excluded it");
+            let wants = self.wants.get_mut(&grant.request).expect("only who asked is granted");
             // A probe comes besides.
             let wanted = usize::from(!grant.probes);
             *wants = wants.checked_sub(wanted).expect("never more than asked");
@@ -148,9 +124,7 @@ impl Driver {
 
     /// No request is given a server that is out, and nothing else, while there is another for it.
     fn check_probe(&self, grant: Grant) {
-        let Grant {
-            request, server, ..
-        } = grant;
+        let Grant { request, server, .. } = grant;
         let is_out = |server| self.selector.is_ejected(server);
         assert!(is_out(server) || !grant.probes, "{grant:?}: it is not out");
         if !is_out(server) || self.bound.contains_key(&request) {
@@ -174,12 +148,7 @@ impl Driver {
         self.had.insert(request, exclude.iter().copied().collect());
         self.wants.insert(request, r);
         let got = self.selector.acquire(
-            &Ask {
-                probes,
-                exclude: &exclude,
-                avoid,
-                ..Ask::new(self.now, request, r)
-            },
+            &Ask { probes, exclude: &exclude, avoid, ..Ask::new(self.now, request, r) },
             &mut grants,
         );
         match got {
@@ -229,10 +198,7 @@ impl Driver {
         let request = self.held[pick % self.held.len()].request;
         let used: Vec<_> = self.had[&request].iter().copied().collect();
         let mut grants = vec![];
-        let ask = Ask {
-            exclude: &used,
-            ..Ask::new(self.now, request, 1)
-        };
+        let ask = Ask { exclude: &used, ..Ask::new(self.now, request, 1) };
         let found = self.selector.hedge(&ask, &mut grants);
         assert_eq!(grants.len(), usize::from(found));
         let wanted = grants.iter().filter(|grant| !grant.probes).count();
@@ -260,12 +226,9 @@ impl Driver {
         self.now += 7;
         let mut grants = vec![];
         match step {
-            Step::Acquire {
-                r,
-                probes,
-                exclude,
-                avoid,
-            } => self.acquire((r, probes), exclude, &avoid),
+            Step::Acquire { r, probes, exclude, avoid } => {
+                self.acquire((r, probes), exclude, &avoid)
+            }
             Step::Again { server, waits } => self.again(server, waits),
             Step::Hedge { pick } => self.hedge(pick),
             Step::Release { pick, latency_us } => self.release(pick, latency_us),
@@ -294,25 +257,13 @@ impl Driver {
     fn check(&self) {
         let selector = &self.selector;
         for server in 0..SERVERS {
-            let held = self
-                .held
-                .iter()
-                .filter(|grant| grant.server == server)
-                .count();
-            assert_eq!(
-                selector.in_use(server),
-                held,
-                "in use = granted and not released"
-            );
+            let held = self.held.iter().filter(|grant| grant.server == server).count();
+            assert_eq!(selector.in_use(server), held, "in use = granted and not released");
             let free = selector.tokens_free(server);
             let c = selector.tokens_per_server();
             let out = !selector.is_alive(server) || selector.is_ejected(server);
             if selector.policy().uses_tokens() && !out {
-                assert_eq!(
-                    free,
-                    c.saturating_sub(held),
-                    "tokens of {server} are conserved"
-                );
+                assert_eq!(free, c.saturating_sub(held), "tokens of {server} are conserved");
             } else {
                 assert_eq!(free, 0);
             }
@@ -331,10 +282,7 @@ impl Driver {
         let alive = (0..SERVERS).filter(|&server| selector.is_alive(server));
         let out = alive.clone().filter(|&server| selector.is_ejected(server));
         assert!(2 * out.count() <= alive.count(), "at most half are ejected");
-        assert!(
-            selector.waiting() <= self.waiting_max,
-            "the queue is bounded"
-        );
+        assert!(selector.waiting() <= self.waiting_max, "the queue is bounded");
     }
 }
 

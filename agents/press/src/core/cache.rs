@@ -17,11 +17,7 @@ pub struct Cache {
 impl Cache {
     /// An empty one.
     pub fn new(bytes_max: u64) -> Self {
-        Self {
-            pages: LruCache::unbounded(),
-            bytes: 0,
-            bytes_max,
-        }
+        Self { pages: LruCache::unbounded(), bytes: 0, bytes_max }
     }
 
     /// A page, which is then the most recently used.

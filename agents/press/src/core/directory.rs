@@ -13,10 +13,7 @@ pub struct Directory {
 
 impl Default for Directory {
     fn default() -> Self {
-        Self {
-            holders: HashMap::new(),
-            keys_of: [0; NODES_MAX],
-        }
+        Self { holders: HashMap::new(), keys_of: [0; NODES_MAX] }
     }
 }
 
@@ -61,10 +58,7 @@ impl Directory {
 
     /// All that `peer` has.
     pub fn pages_of(&self, peer: usize) -> impl Iterator<Item = &Key> {
-        let its = self
-            .holders
-            .iter()
-            .filter(move |(_, holders)| holders.contains(peer));
+        let its = self.holders.iter().filter(move |(_, holders)| holders.contains(peer));
         its.map(|(key, _)| key)
     }
 }

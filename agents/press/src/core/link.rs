@@ -154,12 +154,7 @@ mod tests {
     #[test]
     fn a_lost_change_is_asked_for_once() {
         let mut link = Link::new(1, 2, NOW);
-        let change = |number, is_reset| Change {
-            number,
-            is_reset,
-            added: vec![],
-            evicted: vec![],
-        };
+        let change = |number, is_reset| Change { number, is_reset, added: vec![], evicted: vec![] };
         assert_eq!(link.expects(&change(1, true)), Ok(()));
         assert_eq!(link.expects(&change(3, false)), Err(Some(Message::Resend)));
         assert_eq!(link.expects(&change(4, false)), Err(None));

@@ -69,12 +69,7 @@ pub struct Formed {
 impl Formed {
     /// Node `me` of `nodes`, none of which it knows yet.
     pub fn new(me: usize, nodes: usize) -> Self {
-        Self {
-            me,
-            nodes,
-            linked: Members::default(),
-            is_formed: nodes == 1,
-        }
+        Self { me, nodes, linked: Members::default(), is_formed: nodes == 1 }
     }
 
     fn linked(&mut self, peer: usize) {

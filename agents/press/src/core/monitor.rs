@@ -48,19 +48,13 @@ pub struct Monitor {
 impl Monitor {
     /// Node `me` of `nodes`, alone and its own master.
     pub fn new(me: usize, nodes: usize, times: Times) -> Self {
-        let id = ViewId {
-            epoch: 0,
-            master: me,
-        };
+        let id = ViewId { epoch: 0, master: me };
         let zero = Duration::ZERO;
         Self {
             me,
             nodes,
             times,
-            view: View {
-                id,
-                members: Members::only(me),
-            },
+            view: View { id, members: Members::only(me) },
             newest: id,
             now: zero,
             present: vec![None; nodes],
@@ -107,8 +101,7 @@ impl Monitor {
         if self.is_master() {
             self.query = None;
         } else if self.view.members.contains(peer) && self.is_member() {
-            self.out
-                .push((self.view.id.master, Datagram::Suspect(peer)));
+            self.out.push((self.view.id.master, Datagram::Suspect(peer)));
         }
     }
 
@@ -158,8 +151,7 @@ impl Monitor {
             self.adopt(view);
         }
         let others = (0..self.nodes).filter(|&node| node != self.me);
-        self.out
-            .extend(others.map(|node| (node, Datagram::Present)));
+        self.out.extend(others.map(|node| (node, Datagram::Present)));
     }
 
     /// Somebody's predecessor is silent: the master believes it unless it has just heard from it.
@@ -173,9 +165,7 @@ impl Monitor {
     }
 
     fn master(&mut self) {
-        let is_due = !self
-            .query
-            .is_some_and(|at| self.now - at < self.times.query);
+        let is_due = !self.query.is_some_and(|at| self.now - at < self.times.query);
         if is_due {
             self.ask();
         }
@@ -188,8 +178,7 @@ impl Monitor {
         }
         self.query = Some(self.now);
         let others = (0..self.nodes).filter(|&node| node != self.me);
-        self.out
-            .extend(others.map(|node| (node, Datagram::Query(self.view))));
+        self.out.extend(others.map(|node| (node, Datagram::Query(self.view))));
     }
 
     fn alive(&self) -> Members {
@@ -214,10 +203,7 @@ impl Monitor {
     /// A new view, of which this node is the master.
     fn make(&mut self, members: Members) {
         let epoch = self.newest.epoch + 1;
-        let id = ViewId {
-            epoch,
-            master: self.me,
-        };
+        let id = ViewId { epoch, master: self.me };
         self.newest = id;
         self.adopt(View { id, members });
     }
@@ -244,8 +230,7 @@ impl Monitor {
         } else if self.is_master() {
             self.suspected(before);
         } else {
-            self.out
-                .push((self.view.id.master, Datagram::Suspect(before)));
+            self.out.push((self.view.id.master, Datagram::Suspect(before)));
         }
     }
 

@@ -255,10 +255,7 @@ impl Node {
         self.now = now;
         if let Membership::Monitored(monitor) = &mut self.membership {
             if monitor.tick(now) {
-                self.links
-                    .iter_mut()
-                    .flatten()
-                    .for_each(|link| link.progressed(now));
+                self.links.iter_mut().flatten().for_each(|link| link.progressed(now));
             }
             self.take_monitors_words();
         }
@@ -298,13 +295,7 @@ impl Node {
             Some(peer) => {
                 self.fetches += 1;
                 let id = self.fetches;
-                self.send(
-                    peer,
-                    Message::Fetch {
-                        id,
-                        key: key.clone(),
-                    },
-                );
+                self.send(peer, Message::Fetch { id, key: key.clone() });
                 if let Some(link) = self.links[peer].as_mut() {
                     link.fetches.insert(id, key.clone());
                 }
@@ -342,9 +333,7 @@ impl Node {
             Answer::Missing => self.counters.missing += count,
             Answer::Failed => self.counters.failed += count,
         }
-        let replies = waiting
-            .into_iter()
-            .map(|ticket| Action::Reply(ticket, answer.clone()));
+        let replies = waiting.into_iter().map(|ticket| Action::Reply(ticket, answer.clone()));
         self.actions.extend(replies);
     }
 
@@ -375,12 +364,7 @@ impl Node {
             return;
         };
         let number = link.number();
-        let change = Change {
-            number,
-            is_reset,
-            added,
-            evicted,
-        };
+        let change = Change { number, is_reset, added, evicted };
         self.send(peer, Message::Changed(change));
     }
 
@@ -425,10 +409,7 @@ impl Node {
         let answer = match self.cache.get(key) {
             Some(page) => {
                 self.counters.served += 1;
-                Message::Page {
-                    id,
-                    page: page.clone(),
-                }
+                Message::Page { id, page: page.clone() }
             }
             None => Message::Gone { id },
         };
@@ -537,8 +518,7 @@ impl Node {
         }
         if let Membership::Monitored(monitor) = &mut self.membership {
             let words = monitor.outgoing().into_iter();
-            self.actions
-                .extend(words.map(|(to, datagram)| Action::Tell(to, datagram)));
+            self.actions.extend(words.map(|(to, datagram)| Action::Tell(to, datagram)));
         }
     }
 }

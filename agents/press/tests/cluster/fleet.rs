@@ -68,12 +68,7 @@ impl Fleet {
                 process: None,
             }
         };
-        Self {
-            machines: (0..count).map(machine).collect(),
-            root,
-            mode,
-            extra: extra.to_vec(),
-        }
+        Self { machines: (0..count).map(machine).collect(), root, mode, extra: extra.to_vec() }
     }
 
     /// Nodes that all run and serve.
@@ -148,9 +143,7 @@ impl Fleet {
 
     async fn ask(&self, node: usize, path: &str) -> Option<(u16, String)> {
         // A node that is not there refuses, which the plain client takes for an error of the test.
-        tokio::net::TcpStream::connect(self.machines[node].admin)
-            .await
-            .ok()?;
+        tokio::net::TcpStream::connect(self.machines[node].admin).await.ok()?;
         let reply = web::get(self.machines[node].admin, path).await;
         Some((reply.status, reply.text()))
     }

@@ -227,14 +227,8 @@ async fn bad_requests_get_clear_errors() {
     let fleet = Fleet::up("ha", 1, &[]).await;
     for (request, status) in [
         ("BREW / HTTP/1.1\r\n\r\n", 405),
-        (
-            "GET /page-1.html HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-            400,
-        ),
-        (
-            "GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n",
-            404,
-        ),
+        ("GET /page-1.html HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 400),
+        ("GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", 404),
         ("GET /%2e%2e/x HTTP/1.1\r\nConnection: close\r\n\r\n", 404),
         ("nonsense\r\n\r\n", 400),
     ] {

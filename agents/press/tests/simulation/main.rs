@@ -36,9 +36,7 @@ fn assert_one_cluster(world: &World, members: Members) {
 
 fn assert_one_master(world: &World) {
     let nodes = world.nodes();
-    let masters: Vec<usize> = (0..nodes)
-        .filter(|&n| world.monitor(n).is_master())
-        .collect();
+    let masters: Vec<usize> = (0..nodes).filter(|&n| world.monitor(n).is_master()).collect();
     assert_eq!(masters.len(), 1, "masters: {masters:?}");
     for node in 0..nodes {
         let view = world.monitor(node).view();
@@ -143,10 +141,7 @@ fn a_monitored_cluster_goes_on_without_the_hung_peer_and_takes_it_in_again() {
     world.hang(2, true);
     world.run_ms(2_000);
     for node in [0, 1, 3] {
-        assert_eq!(
-            world.monitor(node).view().members,
-            Members::all(4).without(2)
-        );
+        assert_eq!(world.monitor(node).view().members, Members::all(4).without(2));
         assert_eq!(world.node(node).stall(), None);
     }
     let before: u64 = world.answered.values().sum();
@@ -188,9 +183,7 @@ fn when_the_master_dies_another_takes_its_place() {
     world.run_ms(3_000);
     let rest = Members::all(4).without(master);
     let views: Vec<_> = rest.iter().map(|node| world.monitor(node).view()).collect();
-    assert!(views
-        .iter()
-        .all(|view| *view == views[0] && view.members == rest));
+    assert!(views.iter().all(|view| *view == views[0] && view.members == rest));
     assert_ne!(views[0].id.master, master);
     world.start(master);
     world.run_ms(3_000);

@@ -105,12 +105,8 @@ impl World {
             clients_until_us: 0,
         };
         for _ in 0..nodes {
-            let machine = Machine {
-                node: None,
-                starts: 0,
-                is_hung: false,
-                parked: VecDeque::new(),
-            };
+            let machine =
+                Machine { node: None, starts: 0, is_hung: false, parked: VecDeque::new() };
             world.machines.push(machine);
         }
         for node in 0..nodes {
@@ -125,10 +121,7 @@ impl World {
     }
 
     pub fn node(&self, node: usize) -> &Node {
-        self.machines[node]
-            .node
-            .as_ref()
-            .expect("a node that is up")
+        self.machines[node].node.as_ref().expect("a node that is up")
     }
 
     pub fn monitor(&self, node: usize) -> &Monitor {
@@ -325,10 +318,7 @@ impl World {
     }
 
     fn reply(&mut self, node: usize, ticket: Ticket, answer: &Answer) {
-        let (at, key) = self
-            .tickets
-            .remove(&ticket)
-            .expect("each request is answered once");
+        let (at, key) = self.tickets.remove(&ticket).expect("each request is answered once");
         assert_eq!(at, node);
         let kind = match answer {
             Answer::Page(page, source) => {
@@ -467,11 +457,7 @@ impl World {
             assert!(link.unacknowledged() <= LIMITS.window);
             // Bounds: the stall, requests let in before, answers, and all of its memory, twice.
             let most = LIMITS.queue + 2 * LIMITS.awaited + 2 * all;
-            assert!(
-                link.waiting() <= most,
-                "{} wait of at most {most}",
-                link.waiting()
-            );
+            assert!(link.waiting() <= most, "{} wait of at most {most}", link.waiting());
         }
     }
 }

@@ -53,66 +53,26 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
             json!({"correlated": 1.5}),
             "tiers[0].copies.correlated: expected 0 to 1 (got 1.5)",
         ),
-        (
-            "/tiers/0/pieces",
-            json!(0),
-            "tiers[0].pieces: expected 1 to",
-        ),
-        (
-            "/tiers/0/after_s",
-            json!(-1.0),
-            "tiers[0].after_s: expected",
-        ),
-        (
-            "/host",
-            json!({"cores": 0}),
-            "host.cores: expected a finite number above 0 (got 0)",
-        ),
-        (
-            "/host",
-            json!({"cores": 2, "busy_cores": -1}),
-            "host.busy_cores: expected",
-        ),
+        ("/tiers/0/pieces", json!(0), "tiers[0].pieces: expected 1 to"),
+        ("/tiers/0/after_s", json!(-1.0), "tiers[0].after_s: expected"),
+        ("/host", json!({"cores": 0}), "host.cores: expected a finite number above 0 (got 0)"),
+        ("/host", json!({"cores": 2, "busy_cores": -1}), "host.busy_cores: expected"),
         (
             "/tiers/0/quota",
             json!({"period_s": 0.0, "burst_cores": 2}),
-            "tiers[0].quota.period_s: expected 1e-6 to 10 s (got 0)",
+            "tiers[0].quota.period_s: expected 0.000001 to 10 s (got 0)",
         ),
         (
             "/tiers/0/quota",
             json!({"period_s": 0.1, "burst_cores": 1}),
             "tiers[0].quota.burst_cores: expected cores (2) to 1024 (got 1)",
         ),
-        (
-            "/tiers/0/servers",
-            json!(0),
-            "tiers[0].servers: expected 1 to 1000000 (got 0)",
-        ),
-        (
-            "/tiers/0/replicas",
-            json!(9),
-            "tiers[0].replicas: expected 1 to 8 (got 9)",
-        ),
-        (
-            "/tiers/1/policy",
-            json!("tda"),
-            "tiers[1].policy: expected one of round-robin,",
-        ),
-        (
-            "/tiers/0/work/cv2",
-            json!(-1.0),
-            "tiers[0].work.cv2: expected a finite number above 0",
-        ),
-        (
-            "/tiers/0/interference/speed",
-            json!(0.0),
-            "tiers[0].interference.speed: expected",
-        ),
-        (
-            "/tiers/0/calls",
-            Value::Null,
-            "tiers[0].calls: expected calls to the next tier",
-        ),
+        ("/tiers/0/servers", json!(0), "tiers[0].servers: expected 1 to 1000000 (got 0)"),
+        ("/tiers/0/replicas", json!(9), "tiers[0].replicas: expected 1 to 8 (got 9)"),
+        ("/tiers/1/policy", json!("tda"), "tiers[1].policy: expected one of round-robin,"),
+        ("/tiers/0/work/cv2", json!(-1.0), "tiers[0].work.cv2: expected a finite number above 0"),
+        ("/tiers/0/interference/speed", json!(0.0), "tiers[0].interference.speed: expected"),
+        ("/tiers/0/calls", Value::Null, "tiers[0].calls: expected calls to the next tier"),
         ("/tiers/0/cores", json!("two"), "tiers[0].cores"),
         (
             "/tiers/1/hedge_percentile",
@@ -124,16 +84,8 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
             json!(-1),
             "tiers[1].guardrails.extra_load_max: expected 0 to 1000 extra replicas",
         ),
-        (
-            "/tiers/1/guardrails/extra_load_max",
-            json!("x"),
-            "tiers[1].guardrails",
-        ),
-        (
-            "/arrivals/rate_per_s",
-            json!(0),
-            "arrivals.rate_per_s: expected a finite number above 0",
-        ),
+        ("/tiers/1/guardrails/extra_load_max", json!("x"), "tiers[1].guardrails"),
+        ("/arrivals/rate_per_s", json!(0), "arrivals.rate_per_s: expected a finite number above 0"),
         ("/requests", json!(3), "requests: expected 20 to"),
     ];
     for (place, value, said) in wrong {
@@ -170,10 +122,7 @@ fn a_host_with_cores_enough_changes_nothing_and_one_with_few_slows_all() {
         let mean_s = found.latency.mean_s;
         if cores > 100.0 {
             // Moments are rounded at other places.
-            assert!(
-                (mean_s / before - 1.0).abs() < 0.01,
-                "{mean_s} for {before}"
-            );
+            assert!((mean_s / before - 1.0).abs() < 0.01, "{mean_s} for {before}");
         } else {
             assert!(mean_s > before, "{mean_s} is not above {before}");
         }
@@ -216,10 +165,7 @@ fn recorded_arrivals_are_all_answered_and_the_warm_up_is_not_counted() {
         s["requests"] = Value::Null;
         s["warm_up_requests"] = json!(1000);
     }));
-    assert_eq!(
-        (found.stopped, found.latency.samples, found.failed),
-        (Stopped::Done, 4000, 0)
-    );
+    assert_eq!((found.stopped, found.latency.samples, found.failed), (Stopped::Done, 4000, 0));
     assert!(found.measured_s > 199.0 && found.simulated_s > 249.0);
 }
 
@@ -256,11 +202,7 @@ fn a_crash_costs_nothing_where_a_second_copy_runs_and_fails_requests_where_none_
             s["tiers"][0]["tokens"] = json!(64);
             s["tiers"][tier]["faults"] = json!(crashes);
         }));
-        assert!(
-            (1..40).contains(&found.failed),
-            "tier {tier}: {}",
-            found.failed
-        );
+        assert!((1..40).contains(&found.failed), "tier {tier}: {}", found.failed);
         assert_eq!(found.latency.samples + found.failed, 20_000);
     }
 }
@@ -272,11 +214,7 @@ fn all_servers_dead_is_a_fast_failure_and_they_come_back() {
         .collect();
     let found = run(&scenario(|s| s["tiers"][1]["faults"] = json!(crashes)));
     let expected = 20.0 * 100.0;
-    assert!(
-        (found.failed as f64 / expected - 1.0).abs() < 0.1,
-        "{}",
-        found.failed
-    );
+    assert!((found.failed as f64 / expected - 1.0).abs() < 0.1, "{}", found.failed);
     assert!(found.tiers[1].refused > 0);
     assert_eq!(found.latency.samples + found.failed, 20_000);
 }
@@ -294,12 +232,7 @@ fn a_limping_server_holds_up_round_robin_and_not_tad() {
     };
     let (turns, tad) = (limps("round-robin"), limps("tad"));
     let p95 = |report: &Report| report.latency.percentile_s(95.0).unwrap();
-    assert!(
-        p95(&turns) > 3.0 * p95(&tad),
-        "{} {}",
-        p95(&turns),
-        p95(&tad)
-    );
+    assert!(p95(&turns) > 3.0 * p95(&tad), "{} {}", p95(&turns), p95(&tad));
 }
 
 #[test]
@@ -316,12 +249,7 @@ fn each_call_of_a_connection_may_be_hedged_and_the_connection_goes_on_with_who_a
     };
     let (alone, hedged) = (limping(1), limping(2));
     let p99 = |report: &Report| report.tiers[1].latency.percentile_s(99.0).unwrap();
-    assert!(
-        p99(&alone) > 2.0 * p99(&hedged),
-        "{} {}",
-        p99(&alone),
-        p99(&hedged)
-    );
+    assert!(p99(&alone) > 2.0 * p99(&hedged), "{} {}", p99(&alone), p99(&hedged));
     let below = &hedged.tiers[1];
     // More than the first call of each of the 20,000 connections could account for, and one copy
     // for each call but those.
@@ -376,10 +304,8 @@ fn a_quota_lets_short_work_burst_and_carries_no_more_than_its_share() {
     };
     let p50 = |report: &Report| report.latency.percentile_s(50.0).unwrap();
     let quota = json!({"period_s": 0.1, "burst_cores": 2});
-    let (burst, shared) = (
-        p50(&capped(0.002, 5.0, quota.clone())),
-        p50(&capped(0.002, 5.0, Value::Null)),
-    );
+    let (burst, shared) =
+        (p50(&capped(0.002, 5.0, quota.clone())), p50(&capped(0.002, 5.0, Value::Null)));
     assert!((burst - 0.002).abs() < 1e-4, "{burst}");
     assert!((shared - 0.008).abs() < 1e-4, "{shared}");
     // 0.24 of 0.25 cores are carried, twice that are not.
@@ -488,10 +414,7 @@ fn each_latency_is_listed_where_it_is_asked_for_and_what_failed_has_none() {
     good_s.sort_by(f64::total_cmp);
     let middle_s = good_s[good_s.len() / 2 - 1];
     let said_s = found.latency.percentile_s(50.0).expect("a median");
-    assert!(
-        (said_s / middle_s - 1.0).abs() < 0.01,
-        "{said_s} {middle_s}"
-    );
+    assert!((said_s / middle_s - 1.0).abs() < 0.01, "{said_s} {middle_s}");
     let without = run(&scenario(|s| s["requests"] = json!(2_000)));
     assert_eq!(without.each_s, None);
 }
@@ -507,11 +430,8 @@ fn correlated_copies_lie_between_the_same_and_independent_ones() {
         .latency
         .mean_s
     };
-    let (same, half, none) = (
-        mean_s(json!("same")),
-        mean_s(json!({"correlated": 0.5})),
-        mean_s(json!("independent")),
-    );
+    let (same, half, none) =
+        (mean_s(json!("same")), mean_s(json!({"correlated": 0.5})), mean_s(json!("independent")));
     assert!(none < half && half < same, "{none} {half} {same}");
     assert_eq!(mean_s(json!({"correlated": 1.0})), same);
     assert_eq!(mean_s(json!({"correlated": 0.0})), none);

@@ -32,10 +32,7 @@ fn mean_s(change: impl FnOnce(&mut Value)) -> f64 {
 
 #[track_caller]
 fn is_about(found: f64, expected: f64, part: f64) {
-    assert!(
-        (found / expected - 1.0).abs() < part,
-        "{found}, not {expected}"
-    );
+    assert!((found / expected - 1.0).abs() < part, "{found}, not {expected}");
 }
 
 /// Of 0.15 cores a page whose calls are spread over its work needs 0.09, two copies more than all.

@@ -18,27 +18,13 @@ fn acquired(
         exclude: exclude.into(),
         avoid: Default::default(),
     };
-    let answer = Answer::Acquired(Acquired {
-        granted: r,
-        waiting: 0,
-        hedge: None,
-    });
+    let answer = Answer::Acquired(Acquired { granted: r, waiting: 0, hedge: None });
     let grants = got.iter().map(|&server| (request, server)).collect();
-    Line::Call(Call {
-        now_us,
-        step,
-        answer,
-        grants,
-    })
+    Line::Call(Call { now_us, step, answer, grants })
 }
 
 fn told(now_us: u64, step: Step<'static>) -> Line<'static> {
-    Line::Call(Call {
-        now_us,
-        step,
-        answer: Answer::Nothing,
-        grants: vec![],
-    })
+    Line::Call(Call { now_us, step, answer: Answer::Nothing, grants: vec![] })
 }
 
 /// A whole trace but for its last line.
@@ -46,10 +32,7 @@ fn trace() -> String {
     let settings = Settings::new(Policy::default(), 3);
     let seen = Observation::LatencyUs(900);
     let lines = [
-        Line::Begin(Header {
-            version: VERSION,
-            settings,
-        }),
+        Line::Begin(Header { version: VERSION, settings }),
         acquired(1_000, 0, 1, &[], &[0]),
         told(2_000, Step::Observe { server: 0, seen }),
         told(2_001, Step::Release { server: 0 }),
@@ -91,79 +74,34 @@ fn what_is_not_a_trace_is_refused_with_the_line_what_was_expected_and_what_came(
     let good = trace();
     let begin = good.split_inclusive('\n').next().unwrap();
     for (text, message) in [
-        (
-            String::new(),
-            "1: expected the first line of a trace (got an empty file)",
-        ),
+        (String::new(), "1: expected the first line of a trace (got an empty file)"),
         ("{}\n".into(), "1: expected a line of a trace (got "),
-        (
-            "trace version=3 kind=tad\n".into(),
-            "1: expected a line of a trace (got ",
-        ),
-        (
-            end(0),
-            "1: expected the first line of a trace (got {\"end\"",
-        ),
-        (
-            good.replace("\"version\":4", "\"version\":2"),
-            "1: version: expected 4 (got 2)",
-        ),
-        (
-            good.replace("\"servers\":3", "\"servers\":0"),
-            "1: servers: expected 1 to 1000 (got 0)",
-        ),
-        (
-            good.replace("round-robin", "fair"),
-            "1: expected a line of a trace (got expected one of",
-        ),
+        ("trace version=3 kind=tad\n".into(), "1: expected a line of a trace (got "),
+        (end(0), "1: expected the first line of a trace (got {\"end\""),
+        (good.replace("\"version\":4", "\"version\":2"), "1: version: expected 4 (got 2)"),
+        (good.replace("\"servers\":3", "\"servers\":0"), "1: servers: expected 1 to 1000 (got 0)"),
+        (good.replace("round-robin", "fair"), "1: expected a line of a trace (got expected one of"),
         (
             good.replace("\"extra_load_max\":null", "\"extra_load_max\":-1"),
             "1: extra_load_max: expected 0 to",
         ),
-        (
-            good[..good.len() - 30].into(),
-            "6: expected a whole line (got the beginning of one)",
-        ),
+        (good[..good.len() - 30].into(), "6: expected a whole line (got the beginning of one)"),
         (
             good.replace("\"answer\"", "\"answr\""),
             "2: expected a line of a trace (got unknown field",
         ),
-        (
-            good.replace("release", "relase"),
-            "4: expected a line of a trace (got unknown variant",
-        ),
-        (
-            good.replace("[0],", "[3],"),
-            "5: exclude: expected 0 to 2 (got 3)",
-        ),
+        (good.replace("release", "relase"), "4: expected a line of a trace (got unknown variant"),
+        (good.replace("[0],", "[3],"), "5: exclude: expected 0 to 2 (got 3)"),
         (
             good.replace("\"release\":{\"server\":0", "\"release\":{\"server\":2"),
             "4: expected a release of a server that is in use",
         ),
-        (
-            good.replace(":900", ":-9"),
-            "3: expected a line of a trace (got invalid value",
-        ),
-        (
-            good.replace("2001", "18446744073709551615"),
-            "4: now_us: expected 0 to 9007199254740992",
-        ),
-        (
-            good.replace(begin, &format!("{begin}\n")),
-            "2: expected a line of a trace (got EOF",
-        ),
-        (
-            good.clone() + begin,
-            "7: expected one first line of a trace (got another one)",
-        ),
-        (
-            good.clone() + &end(6),
-            "7: expected 6 calls before this line (got 5)",
-        ),
-        (
-            good.clone() + &end(5) + &end(5),
-            "8: expected nothing after the last line (got {\"end\"",
-        ),
+        (good.replace(":900", ":-9"), "3: expected a line of a trace (got invalid value"),
+        (good.replace("2001", "18446744073709551615"), "4: now_us: expected 0 to 9007199254740992"),
+        (good.replace(begin, &format!("{begin}\n")), "2: expected a line of a trace (got EOF"),
+        (good.clone() + begin, "7: expected one first line of a trace (got another one)"),
+        (good.clone() + &end(6), "7: expected 6 calls before this line (got 5)"),
+        (good.clone() + &end(5) + &end(5), "8: expected nothing after the last line (got {\"end\""),
     ] {
         let (refused, message) = (refusal(&text), format!("web.trace:{message}"));
         assert!(refused.starts_with(&message), "{refused}\nnot: {message}");

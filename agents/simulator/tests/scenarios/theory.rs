@@ -21,14 +21,8 @@ fn queue(rate_per_s: f64, requests: u64, mut tier: Value) -> Report {
 #[track_caller]
 fn agrees(found: f64, half_width: Option<f64>, exact: f64, narrow: f64) {
     let half_width = half_width.expect("batches");
-    assert!(
-        half_width < narrow * exact,
-        "{half_width} is too wide for {exact}"
-    );
-    assert!(
-        (found - exact).abs() < 1.5 * half_width,
-        "{found} +- {half_width}, exactly {exact}"
-    );
+    assert!(half_width < narrow * exact, "{half_width} is too wide for {exact}");
+    assert!((found - exact).abs() < 1.5 * half_width, "{found} +- {half_width}, exactly {exact}");
 }
 
 #[track_caller]
@@ -39,9 +33,7 @@ fn mean_agrees(report: &Report, exact: f64, narrow: f64) {
 
 fn percentile(report: &Report, q: f64) -> &Percentile {
     let all = &report.latency.percentiles;
-    all.iter()
-        .find(|percentile| percentile.q == q)
-        .expect("it is reported")
+    all.iter().find(|percentile| percentile.q == q).expect("it is reported")
 }
 
 /// Whoever has jobs gets an equal share of the host: with work of one law, as one queue of as many
@@ -59,11 +51,7 @@ fn servers_of_one_host_together_do_what_its_cores_can() {
                        "work": {"kind": "exponential", "mean_s": 1.0}}],
         }));
         // M/M/c: Erlang C for one core and for two.
-        let waits = if cores > 1.0 {
-            2.0 * rho * rho / (1.0 + rho)
-        } else {
-            rho
-        };
+        let waits = if cores > 1.0 { 2.0 * rho * rho / (1.0 + rho) } else { rho };
         mean_agrees(&found, 1.0 + waits / (cores * (1.0 - rho)), 0.05);
     }
 }
@@ -98,10 +86,7 @@ fn a_shared_processor_is_as_solved_at_three_loads() {
         let mean = 1.0 / (1.0 - rho);
         mean_agrees(&found, mean, 0.05);
         let variance = (2.0 + rho) / (2.0 - rho) * mean * mean;
-        assert!(
-            (found.latency.variance_s2 / variance - 1.0).abs() < 0.1,
-            "{rho}"
-        );
+        assert!((found.latency.variance_s2 / variance - 1.0).abs() < 0.1, "{rho}");
         assert!((found.tiers[0].utilisation - rho).abs() < 0.01, "{rho}");
     }
 }
@@ -221,10 +206,7 @@ fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
             assert!(near(value_s, exact), "{r} {load} {q}: {value_s} {exact}");
         }
         let utilisation = found.tiers[0].utilisation;
-        assert!(
-            near(utilisation, f64::from(r) * load),
-            "{r} {load}: {utilisation}"
-        );
+        assert!(near(utilisation, f64::from(r) * load), "{r} {load}: {utilisation}");
         means.push(all.mean_s);
     }
     assert!(means[1] < means[0] && means[4] > means[3]);
@@ -248,11 +230,7 @@ fn a_page_takes_its_own_time_and_that_of_its_calls() {
     let below = 1.0 / (1.0 / 0.8 - 0.5);
     mean_agrees(&found, 2.0 + below, 0.02);
     let db = &found.tiers[1];
-    assert!(
-        (db.latency.mean_s / below - 1.0).abs() < 0.02,
-        "{}",
-        db.latency.mean_s
-    );
+    assert!((db.latency.mean_s / below - 1.0).abs() < 0.02, "{}", db.latency.mean_s);
     assert!((db.request_per_s - 0.5).abs() < 0.005);
 }
 

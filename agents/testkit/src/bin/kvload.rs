@@ -33,9 +33,7 @@ fn main() -> Result<()> {
         keys: keys.parse().context("KEYS")?,
         bytes: bytes.parse().context("BYTES")?,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         fill(&load).await?;
         let started = Instant::now();

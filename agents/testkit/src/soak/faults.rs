@@ -9,7 +9,7 @@ use anyhow::Result;
 use tokio::time::sleep;
 
 use super::subject::Subject;
-use super::{behaviour, Plan, SERVERS};
+use super::{behaviour, SERVERS};
 use crate::keyed::Server;
 use crate::load::Tally;
 use crate::random::Random;
@@ -35,6 +35,12 @@ pub const POLICIES: [&str; 9] = [
 pub const BASELINE: &str =
     "policy = \"tad\"\nreplicas = 2\ntokens = 32\nrequest_timeout_ms = 500\n\
      [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
+/// The same by the admin API, where they were changed.
+const BASELINE_PUTS: [(&str, &str); 3] = [
+    ("/v1/policy", r#"{"policy": "tad", "tokens": 32}"#),
+    ("/v1/replicas", r#"{"replicas": 2}"#),
+    ("/v1/guardrails", r#"{"ejected_ms_first": 200, "ejected_ms_max": 1000}"#),
+];
 
 /// Servers, and the faults that they had so far.
 pub struct Faults {
@@ -47,7 +53,6 @@ pub struct Faults {
     pub hangs: u64,
     pub all_down: u64,
     pub changes: u64,
-    pub reloads: u64,
     /// How often each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
 }
@@ -67,13 +72,12 @@ impl Faults {
             hangs: 0,
             all_down: 0,
             changes: 0,
-            reloads: 0,
             policies: BTreeMap::new(),
         })
     }
 
     /// One fault, of less than a second unless all servers die; before it, the next policy.
-    pub async fn inject(&mut self, plan: &Plan, subject: &Subject, tally: &Tally) -> Result<()> {
+    pub async fn inject(&mut self, subject: &Subject, tally: &Tally) -> Result<()> {
         self.heal()?;
         self.injected += 1;
         let (policy, tokens) = (self.policy(), 4 + self.random.below(60));
@@ -84,7 +88,7 @@ impl Faults {
             return self.all_die(subject, tally).await;
         }
         let victim = self.random.below(SERVERS as u64) as usize;
-        match self.random.below(5) {
+        match self.random.below(4) {
             0 => {
                 self.servers[victim] = None;
                 self.kills += 1;
@@ -101,13 +105,7 @@ impl Faults {
                 sleep(Duration::from_millis(300)).await;
                 self.hang(victim, false);
             }
-            3 => self.change(subject).await?,
-            _ => {
-                let settings = self.settings();
-                subject.reload(plan, &self.addresses, &settings).await?;
-                self.changes += 1;
-                self.reloads += 1;
-            }
+            _ => self.change(subject).await?,
         }
         Ok(())
     }
@@ -125,9 +123,11 @@ impl Faults {
     }
 
     /// The settings of every quiet point, with all servers in use.
-    pub async fn baseline(&mut self, plan: &Plan, subject: &Subject) -> Result<()> {
+    pub async fn baseline(&mut self, subject: &Subject) -> Result<()> {
         self.heal()?;
-        subject.reload(plan, &self.addresses, BASELINE).await?;
+        for (path, body) in BASELINE_PUTS {
+            subject.put(path, body).await?;
+        }
         subject.all_back().await
     }
 
@@ -152,7 +152,8 @@ impl Faults {
         let replicas = self.replicas();
         let body = format!("{{\"replicas\":{replicas}}}");
         subject.put("/v1/replicas", &body).await?;
-        let (extra_load_max, ejection) = self.guardrails();
+        let extra_load_max = [0.2, 1.0, 10.0][self.random.below(3) as usize];
+        let ejection = self.random.below(4) > 0;
         let body = format!(
             "{{\"extra_load_max\":{extra_load_max},\"ejection\":{ejection},\
              \"ejected_ms_first\":200,\"ejected_ms_max\":1000}}"
@@ -174,24 +175,5 @@ impl Faults {
         let policy = POLICIES[(drawn % POLICIES.len() as u64) as usize];
         *self.policies.entry(policy).or_default() += 1;
         policy
-    }
-
-    /// `extra_load_max` and `ejection`.
-    fn guardrails(&mut self) -> (f64, bool) {
-        let extra_load_max = [0.2, 1.0, 10.0][self.random.below(3) as usize];
-        (extra_load_max, self.random.below(4) > 0)
-    }
-
-    fn settings(&mut self) -> String {
-        let (extra_load_max, ejection) = self.guardrails();
-        format!(
-            "policy = \"{}\"\nreplicas = {}\ntokens = {}\nrequest_timeout_ms = {}\n\
-             [guardrails]\nextra_load_max = {extra_load_max:.1}\nejection = {ejection}\n\
-             ejected_ms_first = 200\nejected_ms_max = 1000",
-            self.policy(),
-            self.replicas(),
-            4 + self.random.below(60),
-            400 + self.random.below(400),
-        )
     }
 }

@@ -112,11 +112,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     subject.all_free().await?;
     subject.end().await?;
     let counts = tally.counts();
-    Ok(Beside {
-        counts,
-        kills,
-        hangs,
-    })
+    Ok(Beside { counts, kills, hangs })
 }
 
 /// A page's number; one of them is large.
@@ -202,12 +198,10 @@ impl Session<'_> {
 
     async fn keep_a_setting(&mut self, random: &mut Random) -> Option<()> {
         let length = 1_024 + random.below(1_000);
-        self.tell(&format!("SET group_concat_max_len = {length}"))
-            .await?;
+        self.tell(&format!("SET group_concat_max_len = {length}")).await?;
         for _ in 0..4 {
             self.read(random).await?;
-            self.expect("SELECT @@group_concat_max_len", Some(length))
-                .await?;
+            self.expect("SELECT @@group_concat_max_len", Some(length)).await?;
         }
         Some(())
     }
@@ -281,8 +275,7 @@ impl Session<'_> {
         }
         let short = |value: &Option<T>| format!("{value:?}").chars().take(100).collect::<String>();
         let (value, got) = (short(&value), short(&got));
-        self.tally
-            .wrong(format!("{sql}: expected {value} (got {got})"));
+        self.tally.wrong(format!("{sql}: expected {value} (got {got})"));
         None
     }
 }

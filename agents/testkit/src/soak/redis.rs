@@ -92,11 +92,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     clients.join_all().await;
     subject.end().await?;
     let counts = tally.counts();
-    Ok(Beside {
-        counts,
-        kills,
-        hangs,
-    })
+    Ok(Beside { counts, kills, hangs })
 }
 
 /// A checking client, until the tally says stop.

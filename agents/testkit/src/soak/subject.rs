@@ -1,7 +1,7 @@
 //! The arbiter under test: its process, its configuration file and its admin API.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,8 +24,6 @@ pub struct Subject {
     pub pid: u32,
     pub clients: SocketAddr,
     admin: SocketAddr,
-    protocol: &'static str,
-    config: PathBuf,
 }
 
 impl Subject {
@@ -48,10 +46,7 @@ impl Subject {
         let pid = child.id().context("no process")?;
         let stderr = child.stderr.take().context("no stderr")?;
         let mut lines = BufReader::new(stderr).lines();
-        let line = lines
-            .next_line()
-            .await?
-            .context("the arbiter said nothing")?;
+        let line = lines.next_line().await?.context("the arbiter said nothing")?;
         let mut addresses = line.split(" on ").skip(1).map(|text| {
             let address = text.split(',').next().unwrap_or_default();
             address.parse().with_context(|| line.clone())
@@ -61,19 +56,10 @@ impl Subject {
         // Its later lines are shown, and never fill the pipe.
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                if !line.ends_with("is in force") {
-                    eprintln!("soak: the arbiter says: {line}");
-                }
+                eprintln!("soak: the arbiter says: {line}");
             }
         });
-        Ok(Self {
-            child,
-            pid,
-            clients,
-            admin,
-            protocol,
-            config,
-        })
+        Ok(Self { child, pid, clients, admin })
     }
 
     pub async fn put(&self, path: &str, body: &str) -> Result<()> {
@@ -101,8 +87,7 @@ impl Subject {
 
     /// Waits until nobody holds a token.
     pub async fn all_free(&self) -> Result<()> {
-        self.until("no token in use", |stats| stats["tokens"]["in_use"] == 0)
-            .await
+        self.until("no token in use", |stats| stats["tokens"]["in_use"] == 0).await
     }
 
     async fn until(&self, expected: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
@@ -118,12 +103,6 @@ impl Subject {
             );
             sleep(Duration::from_millis(50)).await;
         }
-    }
-
-    /// Another file, and SIGHUP.
-    pub async fn reload(&self, plan: &Plan, servers: &[SocketAddr], settings: &str) -> Result<()> {
-        write(&self.config, plan, self.protocol, (servers, settings))?;
-        signal(self.pid, "HUP").await
     }
 
     pub fn cpu_s(&self) -> Result<f64> {
@@ -151,10 +130,7 @@ impl Subject {
 /// Sends a signal to a process.
 pub async fn signal(pid: u32, name: &str) -> Result<()> {
     let pid = pid.to_string();
-    let sent = Command::new("kill")
-        .args(["-s", name, &pid])
-        .status()
-        .await?;
+    let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
     ensure!(sent.success(), "process {pid} takes no signal");
     Ok(())
 }
@@ -181,8 +157,5 @@ fn write(
     for (number, address) in servers.iter().enumerate() {
         text += &format!("[[servers]]\nname = \"s{number}\"\naddress = \"{address}\"\n");
     }
-    // Renamed into place, so that nobody reads half of it.
-    let fresh = path.with_extension("new");
-    std::fs::write(&fresh, text)?;
-    Ok(std::fs::rename(&fresh, path)?)
+    Ok(std::fs::write(path, text)?)
 }

@@ -29,7 +29,7 @@ FROM_THE_ROOT = ["ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING.md", "docs/sty
 READMES = ["README.md", "docs/concepts.md", "docs/testing.md", "docs/security.md"]
 NO_FILES = {
     "agents/nodeagent/README.md": {"journal/broken/"},  # in a machine
-    "agents/lots/README.md": {"core/call", "core/phi", "core/recent", "core/rounds",
+    "agents/parking_lot/README.md": {"core/call", "core/phi", "core/recent", "core/rounds",
                               "lots/manager"},
     "agents/press/README.md": {"._-/"},
     "docs/reference/README.md": {"sparecraft/fleet"},

@@ -45,17 +45,9 @@ fn a_reply_s_body_ends_as_its_head_and_the_request_say() {
     for (fields, to_head, expected) in [
         (of_length, false, Framing::Length(7)),
         (of_length, true, Framing::Empty),
-        (
-            "304 Not Modified\r\nContent-Length: 7",
-            false,
-            Framing::Empty,
-        ),
+        ("304 Not Modified\r\nContent-Length: 7", false, Framing::Empty),
         ("204 No Content", false, Framing::Empty),
-        (
-            "200 OK\r\nTransfer-Encoding: chunked",
-            false,
-            Framing::Chunked,
-        ),
+        ("200 OK\r\nTransfer-Encoding: chunked", false, Framing::Chunked),
         ("200 OK", false, Framing::UntilClose),
     ] {
         assert_eq!(framing(fields, to_head), Ok(expected), "{fields}");

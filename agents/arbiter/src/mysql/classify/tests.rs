@@ -167,10 +167,7 @@ fn writes_are_told_and_those_that_leave_something_in_the_session() {
 fn a_write_that_takes_locks_is_told() {
     all(
         &Class::Write(Left::Locks),
-        &[
-            "INSERT INTO t VALUES (GET_LOCK('a', 1))",
-            "LOCK TABLES t WRITE; DELETE FROM t",
-        ],
+        &["INSERT INTO t VALUES (GET_LOCK('a', 1))", "LOCK TABLES t WRITE; DELETE FROM t"],
     );
 }
 
@@ -190,10 +187,7 @@ fn session_statements_go_to_every_server() {
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         ],
     );
-    all(
-        &Class::Session(Effect::Use(b"wi ki".to_vec())),
-        &["USE `wi ki`"],
-    );
+    all(&Class::Session(Effect::Use(b"wi ki".to_vec())), &["USE `wi ki`"]);
     all(
         &Class::Session(Effect::Begin(Access::Any)),
         &[
@@ -203,14 +197,8 @@ fn session_statements_go_to_every_server() {
         ],
     );
     let begin = |access| Class::Session(Effect::Begin(access));
-    all(
-        &begin(Access::Read),
-        &["/* f */ START TRANSACTION READ ONLY"],
-    );
-    all(
-        &begin(Access::Snapshot),
-        &["START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"],
-    );
+    all(&begin(Access::Read), &["/* f */ START TRANSACTION READ ONLY"]);
+    all(&begin(Access::Snapshot), &["START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"]);
     all(
         &Class::Session(Effect::End),
         &[
@@ -221,10 +209,7 @@ fn session_statements_go_to_every_server() {
             "COMMIT AND NO CHAIN NO RELEASE",
         ],
     );
-    all(
-        &Class::Session(Effect::Within),
-        &["SAVEPOINT a", "ROLLBACK TO SAVEPOINT a"],
-    );
+    all(&Class::Session(Effect::Within), &["SAVEPOINT a", "ROLLBACK TO SAVEPOINT a"]);
     all(
         &Class::Session(Effect::Unrepeatable),
         &[

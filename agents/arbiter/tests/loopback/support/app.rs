@@ -40,9 +40,7 @@ async fn serve(database: SocketAddr) -> SocketAddr {
 /// The stamp of the request, and the title of a page.
 async fn page(head: HeaderMap, database: SocketAddr) -> String {
     let mut stamps = head.get_all("x-sparecraft-replica").iter();
-    let stamp = stamps
-        .next()
-        .map_or("none", |stamp| stamp.to_str().unwrap());
+    let stamp = stamps.next().map_or("none", |stamp| stamp.to_str().unwrap());
     assert_eq!(stamps.next(), None, "one stamp");
     let mut conn = Conn::new(options(database)).await.unwrap();
     let sql = format!("SELECT /* app sparecraft-replica={stamp} */ title FROM page WHERE id = 2");

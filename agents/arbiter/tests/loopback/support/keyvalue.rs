@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testkit::stream::Buffered;
+use testkit::stream::{Buffered, Served};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::upstream::nobody;
 use super::{eventually, settings, start, Running};
@@ -37,10 +37,7 @@ impl Server {
         let of = format!("127.0.0.1 {}", primary.port());
         let replica = Self::start(|port| redis(port, &["--replicaof", &of])).await;
         eventually("a replica in step", || async {
-            let info = Client::open(replica.address)
-                .await
-                .redis("INFO replication")
-                .await;
+            let info = Client::open(replica.address).await.redis("INFO replication").await;
             info.contains("master_link_status:up").then_some(())
         })
         .await;
@@ -62,12 +59,7 @@ impl Server {
         let address = nobody();
         let directory = tempfile::tempdir().unwrap();
         let command = command(address.port());
-        let server = Self {
-            address,
-            child: spawn(&command, &directory),
-            command,
-            directory,
-        };
+        let server = Self { address, child: spawn(&command, &directory), command, directory };
         server.ready().await;
         server
     }
@@ -165,8 +157,7 @@ fn is_stopped(pid: u32) -> bool {
     !threads.flatten().any(|thread| {
         // A thread that has just ended has no stat; it does not run either.
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| !rest.starts_with('T'))
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))
     })
 }
 
@@ -184,40 +175,20 @@ pub enum Fault {
 /// A server that answers probes and nothing else well.
 pub struct FaultyServer {
     pub address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl FaultyServer {
     pub async fn start(fault: Fault) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let serving = async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer_faultily(stream, fault));
-            }
-        };
-        Self {
-            address,
-            task: tokio::spawn(serving),
-        }
-    }
-}
-
-impl Drop for FaultyServer {
-    fn drop(&mut self) {
-        self.task.abort();
+        let server = Served::start(move |stream| answer_faultily(stream, fault));
+        Self { address: server.address, _server: server }
     }
 }
 
 async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     let mut bytes = [0; 65536];
     loop {
-        let asked = stream
-            .read(&mut bytes)
-            .await
-            .ok()
-            .filter(|&read| read > 0)?;
+        let asked = stream.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
         match (&bytes[..asked], fault) {
             (b"PING\r\n", _) => stream.write_all(b"+PONG\r\n").await.ok()?,
             (b"flush_all\r\n", _) => stream.write_all(b"OK\r\n").await.ok()?,
@@ -233,30 +204,23 @@ async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
 }
 
 /// A server that answers one command after the other, each after this time.
-pub async fn steady(each: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut bytes, mut due) = (vec![0; 65536], 0);
-                loop {
-                    if let Ok(read) = stream.try_read(&mut bytes) {
-                        if read == 0 {
-                            return;
-                        }
-                        due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
-                    }
-                    tokio::time::sleep(each).await;
-                    if due > 0 {
-                        due -= 1;
-                        stream.write_all(b"$1\r\nx\r\n").await.unwrap();
-                    }
+pub fn steady(each: Duration) -> Served {
+    Served::start(move |mut stream| async move {
+        let (mut bytes, mut due) = (vec![0; 65536], 0);
+        loop {
+            if let Ok(read) = stream.try_read(&mut bytes) {
+                if read == 0 {
+                    return;
                 }
-            });
+                due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
+            }
+            tokio::time::sleep(each).await;
+            if due > 0 {
+                due -= 1;
+                stream.write_all(b"$1\r\nx\r\n").await.unwrap();
+            }
         }
-    });
-    address
+    })
 }
 
 /// A plain client, independent of the arbiter's parsers.

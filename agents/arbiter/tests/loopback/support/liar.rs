@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
+use testkit::stream::{Buffered, Served};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// The behaviour of a server for one request.
 pub struct Answer {
@@ -19,37 +20,22 @@ pub struct Answer {
 
 impl Answer {
     pub fn whole(bytes: Vec<u8>) -> Self {
-        Self {
-            after: Duration::ZERO,
-            bytes,
-            closes: false,
-        }
+        Self { after: Duration::ZERO, bytes, closes: false }
     }
 }
 
 /// An HTTP server without bodies in its requests.
 pub struct Told {
     pub address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl Told {
     /// `answer` has the request's head.
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let answer = Arc::new(answer);
-        let serving = async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let answer = Arc::clone(&answer);
-                connections.spawn(async move { talk(stream, &*answer).await });
-            }
-        };
-        Self {
-            address,
-            task: tokio::spawn(serving),
-        }
+        let server = Served::start(move |stream| talk(stream, Arc::clone(&answer)));
+        Self { address: server.address, _server: server }
     }
 
     /// One that always says the same.
@@ -58,35 +44,15 @@ impl Told {
     }
 }
 
-impl Drop for Told {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn talk(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync)) -> Option<()> {
-    let mut read = vec![];
+async fn talk(stream: TcpStream, answer: Arc<impl Fn(&str) -> Answer>) -> Option<()> {
+    let mut client = Buffered::new(stream);
     loop {
-        let end = loop {
-            let end = read.windows(4).position(|four| four == b"\r\n\r\n");
-            match end {
-                Some(end) => break end + 4,
-                None => {
-                    let more = stream.read_buf(&mut read).await.ok()?;
-                    (more > 0).then_some(())?;
-                }
-            }
-        };
-        let head: Vec<u8> = read.drain(..end).collect();
-        let Answer {
-            after,
-            bytes,
-            closes,
-        } = answer(&String::from_utf8_lossy(&head));
+        let head = client.head().await?;
+        let Answer { after, bytes, closes } = answer(&head);
         tokio::time::sleep(after).await;
-        stream.write_all(&bytes).await.ok()?;
+        client.stream.write_all(&bytes).await.ok()?;
         if closes {
-            return stream.shutdown().await.ok();
+            return client.stream.shutdown().await.ok();
         }
     }
 }
@@ -96,7 +62,7 @@ async fn talk(mut stream: TcpStream, answer: &(impl Fn(&str) -> Answer + Sync)) 
 pub struct Altering {
     pub address: SocketAddr,
     pub altered: Arc<AtomicU64>,
-    task: tokio::task::JoinHandle<()>,
+    _server: Served,
 }
 
 impl Altering {
@@ -107,29 +73,15 @@ impl Altering {
         alters: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         assert_eq!(text.len(), lie.len());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let altered = Arc::new(AtomicU64::new(0));
-        let (count, alters) = (Arc::clone(&altered), Arc::new(alters));
-        let serving = async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((client, _)) = listener.accept().await {
-                let (count, alters) = (Arc::clone(&count), Arc::clone(&alters));
-                connections.spawn(async move {
-                    pass(client, server, (text, lie), || {
-                        let alters = alters();
-                        count.fetch_add(u64::from(alters), SeqCst);
-                        alters
-                    })
-                    .await
-                });
-            }
-        };
-        Self {
-            address,
-            altered,
-            task: tokio::spawn(serving),
-        }
+        let count = Arc::clone(&altered);
+        let alters = Arc::new(move || {
+            let alters = alters();
+            count.fetch_add(u64::from(alters), SeqCst);
+            alters
+        });
+        let proxy = Served::start(move |client| pass(client, server, (text, lie), alters.clone()));
+        Self { address: proxy.address, altered, _server: proxy }
     }
 }
 
@@ -137,7 +89,7 @@ async fn pass(
     client: TcpStream,
     server: SocketAddr,
     (text, lie): (&str, &str),
-    alters: impl Fn() -> bool,
+    alters: Arc<impl Fn() -> bool>,
 ) -> Option<()> {
     let server = TcpStream::connect(server).await.ok()?;
     let (mut from_client, mut to_client) = client.into_split();
@@ -154,11 +106,5 @@ async fn pass(
             }
         }
         to_client.write_all(piece).await.ok()?;
-    }
-}
-
-impl Drop for Altering {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

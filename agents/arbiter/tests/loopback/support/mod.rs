@@ -3,7 +3,6 @@
 #![allow(dead_code)]
 
 pub mod app;
-pub mod certs;
 pub mod http;
 pub mod keyvalue;
 pub mod liar;
@@ -47,22 +46,13 @@ pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
     for (number, address) in servers.iter().enumerate() {
         text += &format!("[[servers]]\nname = \"s{number}\"\naddress = \"{address}\"\n");
     }
-    let arbiter = Arbiter::bind(Config::parse(&text, "test.toml").unwrap())
-        .await
-        .unwrap();
-    let (clients, admin) = (
-        arbiter.client_address().unwrap(),
-        arbiter.admin_address().unwrap(),
-    );
+    let arbiter = Arbiter::bind(Config::parse(&text, "test.toml").unwrap()).await.unwrap();
+    let (clients, admin) = (arbiter.client_address().unwrap(), arbiter.admin_address().unwrap());
     let (stop, stopped) = oneshot::channel();
     tokio::spawn(arbiter.run(async {
         let _ = stopped.await;
     }));
-    Running {
-        clients,
-        admin,
-        _stop: stop,
-    }
+    Running { clients, admin, _stop: stop }
 }
 
 impl Running {

@@ -53,12 +53,7 @@ impl Program {
         let line = said.find(|line| line.matches(" on ").count() >= 2).unwrap();
         let addresses = line.split(" on ").skip(1);
         let mut addresses = addresses.map(|text| text.split(',').next().unwrap().parse().unwrap());
-        Self {
-            child,
-            lines,
-            clients: addresses.next().unwrap(),
-            admin: addresses.next().unwrap(),
-        }
+        Self { child, lines, clients: addresses.next().unwrap(), admin: addresses.next().unwrap() }
     }
 
     /// Its memory once it grows no more.
