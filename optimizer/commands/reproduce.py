@@ -128,7 +128,10 @@ def spare(
     ends = COPIES if simulation else ()
     simulated = [one for copies in ends for one in outcomes(policy=policy, copies=copies)]
     if as_json:
-        found = [asdict(one) | {"matches": one.matches, "iterations": one.iterations} for one in simulated]
+        found = [
+            asdict(one) | {"matches": one.matches, "iterations": one.iterations}
+            for one in simulated
+        ]
         more = {"policy": policy, "simulated": found, "drawn": drawn}
         print_json(_held_against(claims, grids) | more)
         return

@@ -11,7 +11,6 @@ use axum::routing::{get, put};
 use axum::{Json, Router};
 use policy::impossible::in_range;
 use policy::{Impossible, LOOK_AHEAD};
-use tokio::net::TcpListener;
 use wire::arbiter::{
     Compare, CompareMode, Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas,
     SetServer,
@@ -89,11 +88,7 @@ async fn set_policy(
     }
     let look_ahead_max = LOOK_AHEAD.maximum as usize;
     let look_ahead = wanted.look_ahead.unwrap_or(look_ahead_max);
-    if look_ahead > look_ahead_max {
-        return Err(refuse(format!(
-            "look_ahead: expected 0 to {look_ahead_max} (got {look_ahead})"
-        )));
-    }
+    in_range("look_ahead", look_ahead, 0..=look_ahead_max, "")?;
     tier.set_look_ahead(look_ahead);
     tier.set_policy(wanted.policy, wanted.tokens);
     Ok(Json(stats::config(&tier)))

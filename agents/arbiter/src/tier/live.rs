@@ -39,11 +39,7 @@ impl Tier {
     /// True if a session keeps its servers' tokens until its connection ends. Where a tier has a
     /// primary none does: who waits for that one's token could hold the token that another waits for.
     pub fn holds_connections(&self) -> bool {
-        let has_primary = self
-            .config
-            .mysql
-            .as_ref()
-            .is_some_and(|mysql| mysql.primary.is_some());
+        let has_primary = self.config.mysql.as_ref().is_some_and(|mysql| mysql.primary.is_some());
         !has_primary && self.choices().selector.policy().holds_connections()
     }
 

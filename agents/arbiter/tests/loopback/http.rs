@@ -298,11 +298,7 @@ async fn replicas_and_policy_change_live() {
         ("/v1/replicas", r#"{"replicas": 1, "now": true}"#, "now"),
         ("/v1/policy", r#"{"policy": "fastest"}"#, "fastest"),
         ("/v1/policy", r#"{"policy": "tad", "tokens": 0}"#, "1 to"),
-        (
-            "/v1/policy",
-            r#"{"policy": "tad", "look_ahead": 1001}"#,
-            "0 to 1000",
-        ),
+        ("/v1/policy", r#"{"policy": "tad", "look_ahead": 1001}"#, "0 to 1000"),
     ] {
         arbiter.refuses(path, body, text).await;
     }
