@@ -1,4 +1,8 @@
-"""manifest.json: what was run, with what, on what; and objections to a run."""
+"""manifest.json: what was run, with what, on what; and objections to a run.
+
+Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
+one policy for all. Results from before then are read as if written today.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +73,12 @@ def _adapter() -> TypeAdapter[Manifest]:
 
 def spec_of(manifest: Mapping[str, Any]) -> JsonObject:
     """The specification in a manifest; empty if it has none."""
-    return dict(manifest.get("spec") or {})
+    spec = dict(manifest.get("spec") or {})
+    if "arms" in spec:
+        spec["arms"] = {name: _arm(arm) for name, arm in spec["arms"].items()}
+    if "fleet" in spec:
+        spec["fleet"] = fleet_of(spec["fleet"])
+    return spec
 
 
 COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts
@@ -100,3 +109,34 @@ def against(head: Mapping[str, Any]) -> str:
             first = next(iter(verdict.get("reasons") or ()), "failed")
             found.append(str(first) if verdict.get("disturbed") else f"{name}: {first}")
     return "; ".join(found)
+
+
+def fleet_of(fleet: Mapping[str, Any]) -> JsonObject:
+    """The values of a fleet.tfvars."""
+    tiers, arbiters = fleet.get("tiers") or {}, fleet.get("arbiters") or {}
+    return {
+        **fleet,
+        "tiers": {name: _tier(tier) for name, tier in tiers.items()},
+        "arbiters": {
+            name: {key: value for key, value in one.items() if key not in ("policy", "replicas")}
+            for name, one in arbiters.items()
+        },
+    }
+
+
+def _tier(tier: Mapping[str, Any]) -> JsonObject:
+    today = dict(tier)
+    backend = today.pop("backend", None)
+    return {**today, "calls": [backend]} if backend is not None else today
+
+
+def _arm(arm: Mapping[str, Any]) -> JsonObject:
+    if "replicas" not in arm:
+        return dict(arm)
+    tokens = arm.get("tokens") or {}
+    return {
+        "settings": {
+            tier: {"policy": arm.get("policy"), "replicas": r, "tokens": tokens.get(tier)}
+            for tier, r in arm["replicas"].items()
+        }
+    }
