@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 
 from core.errors import InputError
 from experiments.commands.import_locustfile import make_locust_design
-from experiments.design import load_design
+from experiments.design import load_design, locustfile
 from experiments.design.design_files import copy_design_files
+from experiments.paths import ROOT
 from experiments.tests.called import call, refusal
 from experiments.tests.locust_fixture import ORDINARY
 
@@ -82,29 +85,57 @@ HEAD = "import time\nimport requests\nfrom locust import HttpUser, task\n"
 USER = "class One(HttpUser):\n    @task\n    def one(self):\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "got"),
-    [
-        (HEAD + "1 / 0\n", 4, "ZeroDivisionError"),
-        (HEAD + "def f(:\n", 4, "SyntaxError"),
-        (HEAD + "import no_such_module_at_all\n", 4, "ModuleNotFoundError"),
-        ("from locust import HttpLocust\nclass Old(HttpLocust):\n    pass\n", 2, "ImportError"),
-        (HEAD, 0, "none"),
-        (HEAD + "class One(HttpUser):\n    pass\n", 0, "One"),
-        (HEAD + "raise SystemExit(2)\n", 4, "SystemExit"),
-        (HEAD + "requests.get('http://a.example/')\n" + USER + "        pass\n", 4, "a.example"),
-        (HEAD + USER + "        self.client.get('https://a.example/cart')\n", 7, "a.example"),
-        (HEAD + USER + "        requests.post(f'http://a.example/{self.host}')\n", 7, "a.example"),
-    ],
-    ids=["raises", "syntax", "module", "old", "no-user", "no-task", "exit", "network", "url",
-         "f-string"],
-)  # fmt: skip
+# The text of a file, the line that is named, and a word of the refusal.
+REFUSED = {
+    "raises": (HEAD + "1 / 0\n", 4, "ZeroDivisionError"),
+    "syntax": (HEAD + "def f(:\n", 4, "SyntaxError"),
+    "module": (HEAD + "import no_such_module_at_all\n", 4, "ModuleNotFoundError"),
+    "old": ("from locust import HttpLocust\nclass Old(HttpLocust):\n    pass\n", 2, "ImportError"),
+    "no-user": (HEAD, 0, "none"),
+    "no-task": (HEAD + "class One(HttpUser):\n    pass\n", 0, "One"),
+    "exit": (HEAD + "raise SystemExit(2)\n", 4, "SystemExit"),
+    "network": (
+        HEAD + "requests.get('http://a.example/')\n" + USER + "        pass\n", 4, "a.example",
+    ),
+    "url": (HEAD + USER + "        self.client.get('https://a.example/cart')\n", 7, "a.example"),
+    "f-string": (
+        HEAD + USER + "        requests.post(f'http://a.example/{self.host}')\n", 7, "a.example",
+    ),
+}  # fmt: skip
+INSPECT = """
+import json, os, sys
+from pathlib import Path
+from experiments.load.workers.locust.file_inspector import found_in
+for path in map(Path, sys.argv[1:]):
+    if not (child := os.fork()):
+        path.with_suffix(".json").write_text(json.dumps(found_in(path)))
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def inspected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with REFUSED, and the inspector's answer beside each: Locust, whose import takes a
+    second, is imported once for all."""
+    folder = tmp_path_factory.mktemp("refused")
+    for name, (text, _, _) in REFUSED.items():
+        (folder / f"{name}.py").write_text(text)
+    files = map(str, sorted(folder.iterdir()))
+    subprocess.run([sys.executable, "-c", INSPECT, *files], cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", REFUSED)
 def test_a_file_that_cannot_be_used_is_refused_with_its_line(
-    tmp_path: Path, text: str, line: int, got: str
+    inspected: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    path = tmp_path / "locustfile.py"
-    path.write_text(text)
+    monkeypatch.setattr(
+        locustfile, "_run_child", lambda path: (path.with_suffix(".json").read_bytes(), "")
+    )
+    path = inspected / f"{name}.py"
     refused = refusal("import", "locustfile", str(path))
+    _, line, got = REFUSED[name]
     assert refused.place == (f"{path}:{line}" if line else str(path))
     assert got in refused.got
 

@@ -7,8 +7,9 @@ import json
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -51,11 +52,46 @@ def _code(top: str) -> Iterator[Path]:
             yield path
 
 
-def _imports(path: Path) -> set[str]:
-    """The modules that a file imports, at its top or in a function."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    plain = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
-    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+class Told(NamedTuple):
+    """What a file tells the rules: the modules that it imports, its docstrings by their line,
+    and the lines that start a module by -m, and not by -P before."""
+
+    imports: frozenset[str]
+    docstrings: dict[int, str]
+    without_p: list[int]
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def _told(path: Path) -> Told:
+    """Read once for all rules."""
+    imports: set[str] = set()
+    docstrings: dict[int, str] = {}
+    without_p: list[int] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import():
+                imports |= {one.name for one in node.names}
+            case ast.ImportFrom():
+                imports.add(node.module or "")
+            case ast.List() | ast.Tuple():
+                without_p += [node.lineno] * _starts_without_p(node.elts)
+            case ast.Call():
+                without_p += [node.lineno] * _starts_without_p(node.args)
+        if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+            docstrings[getattr(node, "lineno", 1)] = text
+    return Told(frozenset(imports), docstrings, without_p)
+
+
+def _starts_without_p(words: list[ast.expr]) -> bool:
+    # sys.executable, and a list that begins with -m, have no word before it.
+    said = [str(word.value) if isinstance(word, ast.Constant) else "" for word in words]
+    return any(
+        word == "-m" and (not before or "python" in before)
+        for before, word in zip(["", *said], said, strict=False)
+    )
 
 
 def _folder(module: str) -> str:
@@ -74,7 +110,7 @@ def test_imports_go_one_way(folder: str) -> None:
     against = {
         f"{path.relative_to(ROOT)}: {module}"
         for path in files
-        for module in _imports(path)
+        for module in _told(path).imports
         if _folder(module) not in allowed
     }
     assert against == set()
@@ -90,7 +126,7 @@ def test_every_folder_has_its_place_in_the_order() -> None:
 @pytest.mark.parametrize("top", ["core", "experiments", "optimizer", "grafana", "infra"])
 def test_no_test_imports_another(top: str) -> None:
     tests = [path for path in (ROOT / top).rglob("test_*.py") if "tests" in path.parts]
-    against = {path.name: [m for m in _imports(path) if ".test_" in m] for path in tests}
+    against = {path.name: [m for m in _told(path).imports if ".test_" in m] for path in tests}
     assert {name: modules for name, modules in against.items() if modules} == {}
 
 
@@ -102,7 +138,7 @@ def test_a_wing_imports_only_what_lies_below_it(top: str, below: set[str]) -> No
     against = {
         f"{path.relative_to(ROOT)}: {module}"
         for path in _code(top)
-        for module in _imports(path)
+        for module in _told(path).imports
         if module.split(".")[0] in wings - below
     }
     assert against == set()
@@ -114,7 +150,7 @@ def test_no_kind_knows_another_but_the_one_it_is_a_special_case_of() -> None:
         f"{path.relative_to(ROOT)}: {module}"
         for kind in kinds
         for path in _code(f"experiments/kinds/{kind}")
-        for module in _imports(path)
+        for module in _told(path).imports
         if re.match(
             rf"experiments\.kinds\.({'|'.join(kinds - {kind, SPECIAL_OF.get(kind)})})\b", module
         )
@@ -168,26 +204,10 @@ _STARTS = re.compile(r"python3? -m (experiments|optimizer|grafana)")
 
 
 def _without_p(path: Path) -> list[int]:
-    """The lines of a file that start a module by -m, and not by -P before."""
-    if path.suffix != ".py":
-        lines = enumerate(path.read_text().splitlines(), 1)
-        return [number for number, line in lines if _STARTS.search(line)]
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.List | ast.Tuple):
-            words = node.elts
-        elif isinstance(node, ast.Call):
-            words = node.args
-        else:
-            continue
-        # sys.executable, and a list that begins with -m, have no word before it.
-        said = [str(word.value) if isinstance(word, ast.Constant) else "" for word in words]
-        found += [
-            node.lineno
-            for before, word in zip(["", *said], said, strict=False)
-            if word == "-m" and (not before or "python" in before)
-        ]
-    return found
+    if path.suffix == ".py":
+        return _told(path).without_p
+    lines = enumerate(path.read_text().splitlines(), 1)
+    return [number for number, line in lines if _STARTS.search(line)]
 
 
 def test_no_module_is_started_from_the_working_directory() -> None:
@@ -206,19 +226,15 @@ def test_no_module_is_started_from_the_working_directory() -> None:
 TOPS = ("bench", "ci", "core", "docs", "experiments", "grafana", "infra", "optimizer", "sparecraft")
 START = re.compile(r"(What|Who|Whose|Whether|Where|How)\b")
 SHARE_MAX = 0.01
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _docstrings(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
-        if text:
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
 
 
 def _all() -> dict[str, str]:
-    files = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
-    return dict(found for path in files for found in _docstrings(path))
+    return {
+        f"{path.relative_to(ROOT)}:{line}": text
+        for top in TOPS
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for line, text in _told(path).docstrings.items()
+    }
 
 
 def test_hardly_any_docstring_begins_with_a_question_word_and_none_sends_to_the_module() -> None:

@@ -16,8 +16,8 @@ from core.runfiles.result import VERDICTS, Result, read_result
 from experiments.commands.compare import column
 from experiments.commands.list import _row, _shown
 from experiments.design.experiment import Interference
+from experiments.kinds.compare import page
 from experiments.kinds.compare.folder import read_folder
-from experiments.kinds.compare.page import page_values
 from experiments.kinds.compare.retry import spoiled_by
 from experiments.kinds.compare.terminal import _valid
 from experiments.kinds.compare.verdict import verdict
@@ -118,9 +118,13 @@ def disturbed_run(folder: Path) -> Path:
     return run.write(folder)
 
 
-def test_page_and_terminal_of_a_disturbed_run_blame_no_fleet(tmp_path: Path) -> None:
+def test_page_and_terminal_of_a_disturbed_run_blame_no_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for figures in ("all_figures", "fronts", "rate_figure"):  # seconds, and they judge nothing
+        monkeypatch.setattr(page, figures, lambda run: [])
     run = read_folder(disturbed_run(tmp_path / "run"))
-    said = page_values(run)
+    said = page.page_values(run)
     assert said["validity"] == "disturbed"
     assert said["headline"] == verdict(run)
     assert "74% of the cores" in said["headline"]
