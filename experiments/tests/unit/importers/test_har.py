@@ -16,7 +16,7 @@ from experiments.importers import har
 from experiments.importers.har import read_har
 from experiments.importers.load_section import operations_toml, with_operations
 from experiments.importers.traffic import Imported, operations_of
-from experiments.tests.called import sparecraft
+from experiments.tests.called import call
 
 
 def entry(url: str, method: str = "GET", status: int = 200, **request: Any) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def test_a_design_made_of_a_har_is_checked_and_keeps_text_to_the_letter(tmp_path
                  entry("https://shop/items/2?q=d"),
                  entry("https://shop/notes", "PUT", 204, postData=body))  # fmt: skip
     design = tmp_path / "new-shop"
-    done = sparecraft("import", "har", str(file), "--to", str(design), "--json")
-    assert done.returncode == 0, done.stderr
+    done = call("import", "har", str(file), "--to", str(design), "--json")
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["columns"] == ["items", "q"]
     load = tomllib.loads((design / "experiment.toml").read_text())["load"]
     assert "user" not in load
@@ -113,10 +113,10 @@ def test_a_design_made_of_a_har_is_checked_and_keeps_text_to_the_letter(tmp_path
 def test_a_design_that_is_there_gets_the_operations_and_keeps_the_rest(tmp_path: Path) -> None:
     design = tmp_path / "new-shop"
     file = saved(tmp_path, entry("https://shop/a"))
-    assert sparecraft("import", "har", str(file), "--to", str(design)).returncode == 0
+    assert call("import", "har", str(file), "--to", str(design)).exit_code == 0
     before = (design / "experiment.toml").read_text()
     saved(tmp_path, entry("https://shop/b"))
-    assert sparecraft("import", "har", str(file), "--to", str(design)).returncode == 0
+    assert call("import", "har", str(file), "--to", str(design)).exit_code == 0
     after = (design / "experiment.toml").read_text()
     assert after == before.replace("GET /a", "GET /b").replace('"/a"', '"/b"')
 
@@ -249,6 +249,6 @@ def test_a_content_type_that_cannot_be_sent_is_not_kept(tmp_path: Path) -> None:
 
 def test_no_name_in_the_file_reaches_the_terminal_as_a_control_sequence(tmp_path: Path) -> None:
     path = saved(tmp_path, entry("https://shop/"), entry("https://\x1b[31mred/"))
-    done = sparecraft("import", "har", str(path))
-    assert done.returncode == 0
-    assert "\x1b" not in done.stdout + done.stderr
+    done = call("import", "har", str(path))
+    assert done.exit_code == 0
+    assert "\x1b" not in done.output

@@ -385,9 +385,8 @@ def test_a_run_that_its_guard_ends_is_kept_not_valid_and_says_why(tmp_path: Path
     assert "stopped by guard" in reason
 
 
-@pytest.mark.parametrize("named", [(), ("tst-small",), ("small",)])
-def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path, named: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "experiments.cli", "halt", *named, "--reason", "too hot"]
+def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.cli", "halt", "--reason", "too hot"]
     others: list[subprocess.Popen[str]] = []
 
     def from_another_terminal() -> None:
@@ -402,6 +401,17 @@ def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path, named: tuple[str
     assert (result["stopped"]["by"], result["stopped"]["reason"]) == ("halt", "too hot")
     assert 0 <= result["stopped"]["at_s"] < PATIENCE_S
     assert runs.active() == []
+
+
+@pytest.mark.parametrize("named", [(), ("tst-small",), ("small",)])
+def test_a_run_is_halted_by_its_experiment_or_its_design(
+    monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(runs, "halt", lambda run, reason: told.append(run.pid))
+    with runs.registered(runs.Active(1, "tst-small", "small", "", "")):
+        assert CliRunner().invoke(app, ["halt", *named]).exit_code == 0
+    assert told == [1]
 
 
 def test_halting_a_name_that_does_not_run_is_wrong_usage(own_runs: Path) -> None:
