@@ -163,7 +163,10 @@ def _serves(port: int) -> Callable[[], bool]:
 
 @contextmanager
 def nginx(work: Path) -> Iterator[int]:
-    """nginx on all of `SERVERS`, with a body of `BODY_BYTES` at /body; the process that answers."""
+    """Run nginx on all of `SERVERS`, with a body of `BODY_BYTES` at /body.
+
+    Yields the id of the process that answers.
+    """
     site = work / "www"
     site.mkdir(exist_ok=True)
     site.chmod(0o755)

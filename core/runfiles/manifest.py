@@ -1,8 +1,4 @@
-"""manifest.json: what was run, with what, on what; and objections to a run.
-
-Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
-one policy for all. Results from before then are read as if written today.
-"""
+"""manifest.json: the conditions of a run; and objections to a run."""
 
 from __future__ import annotations
 
@@ -72,13 +68,8 @@ def _adapter() -> TypeAdapter[Manifest]:
 
 
 def spec_of(manifest: Mapping[str, Any]) -> JsonObject:
-    """The specification in a manifest; empty if it has none."""
-    spec = dict(manifest.get("spec") or {})
-    if "arms" in spec:
-        spec["arms"] = {name: _arm(arm) for name, arm in spec["arms"].items()}
-    if "fleet" in spec:
-        spec["fleet"] = fleet_of(spec["fleet"])
-    return spec
+    """Return the specification in a manifest; empty if it has none."""
+    return dict(manifest.get("spec") or {})
 
 
 COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts

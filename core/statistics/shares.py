@@ -77,8 +77,9 @@ def effect(beyond: Mask, block: Ints, stretch: Ints) -> Effect:
 
 
 def slowest(latency_ms: Floats, share: float) -> Mask:
-    """Of a sample its slowest requests: `share` of them, ten at least, at most half, and those that
-    were as slow.
+    """Mark the slowest requests of a sample: `share` of them, at least ten, at most half, and ties.
+
+    Parameters: latency_ms (n,) [ms]; share in [0, 1]. Returns: (n,) true for the slowest.
     """
     size = latency_ms.size
     rank = size - max(1, int(min(size / 2.0, max(_HITS_MIN, share * size))))

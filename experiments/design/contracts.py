@@ -72,7 +72,7 @@ class Policy(_Contract):
 
     @property
     def takes_tokens(self) -> bool:
-        """True where it hands out tokens."""
+        """True if it hands out tokens."""
         return self.takes("tokens")
 
     def takes(self, parameter: str) -> bool:

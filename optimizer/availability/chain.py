@@ -57,7 +57,7 @@ class Shape:
     free_max: int
 
     def holds(self, down: Ints, limping: Ints, consumed: Ints) -> Mask:
-        """True where the states are inside the cut."""
+        """Mark the states inside the cut: (n,) of (n,) each."""
         inside = (down <= self.down_max) & (limping <= self.limping_max)
         if self.pool is not None:
             inside &= (down <= self.body_max) | (self.pool - consumed <= self.free_max)
@@ -81,7 +81,10 @@ class Chain:
         return len(self.down)
 
     def shortfall(self, limp_capacity: float) -> Ints:
-        """Active places that are missing, limping ones counted by what they lack, rounded up."""
+        """Return the number of missing active places (n,), rounded up.
+
+        Parameters: limp_capacity in [0, 1]; a limping node counts as missing by 1 - limp_capacity.
+        """
         missing = self.down + (1.0 - limp_capacity) * self.limping
         return np.ceil(missing - CAPACITY).astype(np.int64)
 
@@ -133,7 +136,7 @@ def _at(values: Any, here: Ints) -> Ints:
 
 
 def _dead(shape: Shape, rates: FailureRates, goal: tuple[Ints, ...]) -> Mask:
-    """Places that stay empty: the pool is used up, or there never was a replacement."""
+    """Mark states with a place that stays empty: the pool is used up, or nothing is replaced."""
     down, _, consumed = goal
     if rates.repair_s is not None or (shape.failover and shape.pool is None):
         return np.zeros(len(down), dtype=bool)
@@ -237,7 +240,7 @@ def _shocks(
 
 
 def _hypergeometric(table: Floats, sizes: tuple[Ints, ...], drawn: tuple[int, ...]) -> Floats:
-    """P(`drawn` of the classes of these `sizes` when as many are drawn from all without return)."""
+    """Probability (n,) of drawing `drawn` from classes of these `sizes`, without replacement."""
     total, number = sum(sizes), sum(drawn)
     log = np.zeros(len(sizes[0]))
     possible = np.ones(len(sizes[0]), dtype=bool)

@@ -58,7 +58,7 @@ def time_course(
 
 
 def _course(chain: Chain, rates: FailureRates, to_lose: int, points: int) -> tuple[Floats, float]:
-    """P(enough) (points + 1,) and its numerical error; what leaves the chain is not enough."""
+    """P(enough) (points + 1,) and its numerical error; outside of the chain is not enough."""
     laws, error = law_over_time(chain.flow(None), points)
     enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return np.clip(laws[:, enough].sum(axis=1), 0.0, 1.0), error

@@ -46,7 +46,10 @@ def stands_in(mechanism: str, scheme: str) -> bool:
 def short_by_lit(
     needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
 ) -> Floats:
-    """P(too few up | m machines are lit), for m = 0..needed + extra: (needed + extra + 1,)."""
+    """Return P(too few up | m machines are lit) (needed + extra + 1,), for m = 0..needed + extra.
+
+    Raises: InputError for limping machines.
+    """
     if rates.limps:
         raise InputError(
             "domains",
@@ -61,7 +64,7 @@ def short_by_lit(
 
 
 def moving_by_size(needed: int, machines: int, rates: FailureRates, level: Level) -> Floats:
-    """Share of the year in which standbys are still being brought up for one domain's machines.
+    """Share of the year [-] in which standbys for one domain's machines are still starting.
 
     Returns: for a domain of 0..machines of the tier's machines: (machines + 1,).
     """

@@ -119,7 +119,7 @@ def _size(domain: Any) -> int:
 
 
 def lit_law(levels: Sequence[Level], placement: Placement) -> Floats:
-    """P(so many machines are in domains that are up), for 0..machines: (machines + 1,)."""
+    """Return the law of the number of machines in domains that are up: (machines + 1,), from 0."""
     law = np.ones(1)
     for domain in placement:
         law = np.convolve(law, _domain_law(levels, domain))

@@ -43,7 +43,7 @@ def steady_state(
 
 
 def stationary(chain: Chain) -> Floats:
-    """pi with Q pi = 0, summing to 1: inverse iteration, which errs far below the flows."""
+    """Return pi (n,) with Q pi = 0 and sum 1, by inverse iteration."""
     from scipy.sparse import eye_array
     from scipy.sparse.linalg import splu
 

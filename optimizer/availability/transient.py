@@ -119,7 +119,11 @@ def expected_rewards(flow: Flow) -> Rewards:
 
 
 def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
-    """Laws (points + 1, n) at equidistant times from 0 to the horizon, and their absolute error."""
+    """Return laws (points + 1, n) at equidistant times from 0 to the horizon, and their absolute
+    error.
+
+    Raises: PlannerError if the checks never pass.
+    """
     per_point = _substeps(flow.crash_per_horizon / points)
     coarse = _laws(flow, points, per_point)
     for _ in range(HALVINGS_MAX):

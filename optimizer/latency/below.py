@@ -46,7 +46,7 @@ _AT_ONCE = 1024  # laws
 
 
 def waits(station: Station, below: Floats | None = None) -> Floats:
-    """The bins [s] of the visits to a tier, for each law of what a visit waits for below it.
+    """Return the bins [s] of the visits to a tier, for each law of the waits below it.
 
     Parameters: station; below (n, BINS) [s], or None for the last tier.
     Returns: (n, BINS) [s], n = 1 without below.  Raises: as `stays`.
@@ -58,20 +58,23 @@ def waits(station: Station, below: Floats | None = None) -> Floats:
 
 
 def mean_of(laws: Floats) -> Floats:
-    """The mean [s] of each law."""
+    """Return the mean [s] of each law, (n,) of (n, BINS)."""
     found: Floats = laws @ WEIGHTS
     return found
 
 
 def variance_of(laws: Floats) -> Floats:
-    """The variance [s^2] of each law, but for that within its bins."""
+    """Return the variance [s^2] of each law, (n,) of (n, BINS), without that within its bins."""
     found: Floats = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
     return np.maximum(found, 0.0)
 
 
 @lru_cache(maxsize=1024)
 def gamma_bins(shape: float, *, fine: bool = False) -> Floats:
-    """The bins of a gamma law with mean 1, or of finer ones."""
+    """Return the bins of a gamma law with mean 1 [-], (BINS,); with `fine` three per bin.
+
+    Parameters: shape > 0, the inverse of the squared coefficient of variation.
+    """
     from scipy.special import gammainc, gammaincinv
 
     edges = _FINE if fine else _EDGES
@@ -112,7 +115,7 @@ def _of_part(station: Station, below: Floats) -> Floats:
 
 
 def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
-    """The first of r copies, each with its own below; q visits on the same servers."""
+    """The first of r copies, each with its own wait below; q visits to the same servers."""
     used = sorted({kind for _, counts in state.mixes for kind, n in enumerate(counts) if n})
     unit, size = gamma_bins(1.0 / station.tier.cv2, fine=True), len(_FINE_PAIRS)
     atoms = np.concatenate([_sums(state.means_s[kind] * unit, below) for kind in used], axis=1)
@@ -140,7 +143,7 @@ def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
 
 
 def _beyond(masses: Floats) -> Floats:
-    """P(X > atom) at each of the atoms."""
+    """P(X > atom) at each atom."""
     found: Floats = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
     found[:, -1] = 0.0
     return found
@@ -159,7 +162,7 @@ def _sums(own: Floats, below: Floats) -> Floats:
 
 
 def _summed(laws: Floats, visits: float) -> Floats:
-    """The sum of `visits` >= 1 independent ones: doublings of s visits, 1 <= s < 2."""
+    """The law of the sum of `visits` >= 1 independent visits: doublings of s visits, 1 <= s < 2."""
     doublings = math.floor(math.log2(visits))
     some = visits / 2.0**doublings
     if some > 1.0:
@@ -172,7 +175,7 @@ def _summed(laws: Floats, visits: float) -> Floats:
 
 
 def _thinned(laws: Floats, chance: float) -> Floats:
-    """The same, with that chance; else nothing."""
+    """The laws with that probability, otherwise 0."""
     if chance >= 1.0:
         return laws
     atoms = np.concatenate([np.zeros((len(laws), 1)), laws], axis=1)
@@ -180,13 +183,13 @@ def _thinned(laws: Floats, chance: float) -> Floats:
 
 
 def _binned(atoms: Floats, weights: Floats) -> Floats:
-    """The means of the quantile bins of discrete laws with these weights in common."""
+    """The means of the quantile bins of discrete laws with common weights."""
     order = np.argsort(atoms, axis=1)
     return _of_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
 
 
 def _of_sorted(atoms: Floats, weights: Floats) -> Floats:
-    """The same of atoms in ascending order, with a weight each: steps of the Lorenz curve."""
+    """The same for atoms in ascending order, with a weight each: steps of the Lorenz curve."""
     n, size = atoms.shape
     reached = np.cumsum(weights, axis=1)
     reached /= reached[:, -1:]

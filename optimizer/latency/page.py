@@ -111,7 +111,7 @@ class PageLatency:
         return self._spectrum(self._binned_short(below_of(stations)[0]))
 
     def _spectrum(self, short: Floats) -> Spectrum:
-        """Of the mass at the grid's times; what lies beyond the horizon is cut off.
+        """The spectrum of the mass at the grid's times; mass beyond the horizon is cut off.
 
         Parameters: short, G at the grid's times and one step more.
         """
@@ -198,8 +198,8 @@ def zero_load_s(
 
 @lru_cache(maxsize=16 * _KEPT)
 def below_of(stations: tuple[Station, ...]) -> Floats:
-    """The bins (1, n) of all the visits of one upstream copy to the first of `stations`, and to the
-    tiers below it."""
+    """Return the bins (1, BINS) [s] of all visits of one upstream copy to the first of `stations`,
+    with the waits for the tiers below it. Raises: as `stays`."""
     return waits(stations[0], below_of(stations[1:]) if len(stations) > 1 else None)
 
 
@@ -213,6 +213,6 @@ def _reach_s(stations: tuple[Station, ...]) -> float:
 
 
 def _survival_of(mass: Floats) -> Floats:
-    """P(X > t) at the grid's times: half of the mass that sits at t is beyond it."""
+    """P(X > t) at the grid's times: half of the mass at t is beyond it."""
     survival: Floats = np.clip(1.0 - np.cumsum(mass) + mass / 2.0, 0.0, 1.0)
     return survival

@@ -138,8 +138,10 @@ class Station:
 
 @dataclass(frozen=True)
 class Stays:
-    """Mean stay [s] on each kind of server, in the order of the module, and the probability of each
-    way in which the r copies are spread over the kinds."""
+    """Mean stay [s] on each kind of server, in the order of the module.
+
+    `mixes` has the probability of each distribution of the r copies over the kinds.
+    """
 
     means_s: tuple[float, ...]
     mixes: tuple[tuple[float, tuple[int, ...]], ...]

@@ -151,7 +151,7 @@ def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scen
         place,
         expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
         got=f"{len(found)} of them" if found else f"none of them: {_text(asked.choice)}",
-        hint="Name row and scenario, and arm and part where there are several.",
+        hint="Name row and scenario, and arm and part if there are several.",
     )
 
 

@@ -119,7 +119,7 @@ def _trials(
 
 
 def _requests(cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int) -> Floats:
-    """1.0 where one of the requests goes to a limping node: those are 0, 1, ..., m - 1."""
+    """1.0 if one of the requests goes to a limping node; those are 0, 1, ..., m - 1."""
     drawn = _distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
     return (drawn < cluster.limping).any(axis=(1, 2)).astype(float)
 
@@ -163,7 +163,7 @@ def _in_turn(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[M
 
 
 def _in_queue(waits: Mask) -> Iterator[NDArray[np.intp]]:
-    """Each trial's next waiting block; one that does not wait where a trial has no more."""
+    """Each trial's next waiting block, or without one a block that does not wait."""
     behind = np.argsort(~waits, axis=1, kind="stable")
     for index in range(int(waits.sum(axis=1).max())):
         yield behind[:, index]

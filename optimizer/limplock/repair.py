@@ -61,7 +61,7 @@ class _Level:
 def hours_until_loss(
     store: Store, crashed_max: int, rewards: Floats, lost_past_cut: bool
 ) -> Floats:
-    """Expected hours from j = l = 0 until data are lost, by what is the case.
+    """Return the expected hours from j = l = 0 until data are lost, by state.
 
     Parameters: crashed_max J >= 1; rewards (levels, k) of an hour with l limping nodes;
     lost_past_cut: True if the crash after J is a loss (lower bound), False if it does not happen
@@ -95,7 +95,7 @@ def loss_share(cluster: Cluster, crashed: int) -> float:
 
 
 def _states(crashed_max: int) -> Floats:
-    """1 where a regeneration is under way, 1 where it is in limplock."""
+    """1 for a regeneration under way, 1 for one in limplock."""
     crashed = np.concatenate([np.arange(crashed_max + 1), np.arange(1, crashed_max + 1)])
     return np.column_stack([crashed > 0, np.arange(len(crashed)) > crashed_max]).astype(float)
 

@@ -59,9 +59,9 @@ class _CurrentTier:
 def against_present(
     asked: PlanRequest, planned: Path, deadline: Deadline
 ) -> dict[str, object] | None:
-    """For plan.json: the present fleet beside the plan; None where nobody says what is there.
+    """Return the present fleet beside the plan, for plan.json; None if it is unknown.
 
-    `predicted` is None where it could not be looked at, and `keeps_all_limits` then too.
+    `predicted` and `keeps_all_limits` are None if the fleet could not be evaluated.
     """
     there = _present(asked)
     if there is None:
@@ -186,7 +186,7 @@ def _broken(case: Case, path: Path) -> list[str]:
 
 
 def _ways(case: Case, there: Sequence[_CurrentTier], deadline: Deadline) -> list[list[Option]]:
-    """By tier, from the fewest machines that count as needed to all of them."""
+    """Return the options of each tier, from the fewest machines that count as needed to all."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
         pool = one.standby and demand.state.spare_serves

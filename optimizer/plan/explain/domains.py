@@ -1,6 +1,6 @@
 """Placement of a plan's machines, their service without a domain, and the cost of the rules.
 
-What is left is looked at for the worst domain of each level, gone for all tiers at once.
+The service is evaluated without the worst domain of each level, for all tiers at once.
 """
 
 from __future__ import annotations

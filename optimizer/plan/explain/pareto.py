@@ -48,7 +48,7 @@ class Front:
     cut: str
 
     def body(self, problem: Problem, chosen: Path) -> dict[str, object]:
-        """For plan.json."""
+        """Return the front for plan.json."""
         points = [
             {
                 **_point(self.axis, problem, stretch),

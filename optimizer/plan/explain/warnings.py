@@ -26,7 +26,7 @@ _SURE = 0.9  # a limit that is kept with less has no margin
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
-    """Said where the prices are old."""
+    """Warn of old prices."""
     if today is None:
         return ()
     days = (today - datetime.date.fromisoformat(book.as_of)).days
@@ -76,7 +76,7 @@ def of_state(service: ServiceFit, tiers: Sequence[TierDemand], path: Path) -> tu
 
 
 def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
-    """Said where the law had to be multiplied by so much that it cannot be the whole story.
+    """Warn of a large calibration factor, which shows that the latency model lacks a cause.
 
     Parameters: factors, measured / modelled of the plan's replicas, by percentile.
     """

@@ -1,11 +1,11 @@
 """A planned fleet as scenarios: runs of it under newly drawn neighbours and faults.
 
 Run number n has the same arrivals, the same figures of the service and the same neighbours at the
-same machine for every fleet (common random numbers). Neighbours and faults come to each machine of
-a tier as a Poisson process, as often and for as long as in the measured run, whose count of them is
-taken at random too: Gamma(count + 1/2) over its machine seconds. What disturbed two machines at
-once in the run, as a pair of iperf does, disturbs two at once here: the fewer machines a tier has,
-the larger is the part of it that one pair takes. The host is as fast as in one of the run's blocks.
+same machine for every fleet (common random numbers). Neighbours and faults arrive at each machine
+of a tier as a Poisson process, with the rate and durations of the measured run; their count is
+drawn too: Gamma(count + 1/2) over its machine seconds. A disturbance of two machines at once in the
+run, as by a pair of iperf, disturbs two at once here, so one pair takes a larger part of a smaller
+tier. The speed of the host is that of a random block of the run.
 """
 
 from __future__ import annotations

@@ -110,11 +110,10 @@ def front(
     check: Check = unbounded,
     paid: Sequence[Floats | Ints] | None = None,
 ) -> Pool:
-    """Without options that another one of the same group matches or beats.
+    """Remove options that another one of the same group matches or beats.
 
-    All that is left keeps the limits of its own tier, so only cost (or what is `paid` in its place)
-    and what the coupled limits look at still tell options apart: the loss, and what makes a tier
-    fast.
+    All remaining options keep the limits of their own tier, so only cost (or `paid` in its place)
+    and the coupled limits tell them apart: the loss, and the terms of the latency.
     """
     c = pool.columns
     table = np.stack([*(paid or [c.usd]), *_what_counts(problem, c)], axis=1).astype(np.float64)
