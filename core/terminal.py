@@ -30,7 +30,7 @@ def plain_table(first: str, *columns: str, left: int = 1) -> Table:
 
 
 def bare_table(*columns: str, left: int = 1, gap: int = 2) -> Table:
-    """The same without a rule below its head, and so many spaces between its columns."""
+    """Return a table without a rule below its head, with this many spaces between columns."""
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for number, name in enumerate(columns):
         table.add_column(name, justify="left" if number < left else "right")

@@ -188,7 +188,7 @@ def _adapter() -> TypeAdapter[Event]:
 
 
 def _identity(event: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key of a window: its id, or without one its other tags."""
+    """Return the key of a window: its id, or without one its other tags."""
     if event.get("id"):
         return (event.get("what"), event.get("machine"), event["id"])
     return tuple(event.get(key) for key in ("what", "kind", "machine", "arm", "repeat"))

@@ -31,7 +31,7 @@ _Form = TypeVar("_Form", bound=Part)
 
 
 def part_of(folder: Path, kind: str, form: type[_Form], place: str) -> _Form:
-    """The result of a run of that kind, as far as `form` has its keys.
+    """Return the result of a run of that kind, as far as `form` has its keys.
 
     Raises: InputError at `place` for a folder without one, by file and key for a wrong value.
     """

@@ -82,7 +82,7 @@ def rank_of(quantile: float, samples: int) -> int:
 
 
 def percentile(ordered: Floats, quantile: float) -> float | None:
-    """The order statistic at `quantile` of an ascending sample; None of an empty one.
+    """Return the order statistic at `quantile` of an ascending sample; None of an empty one.
 
     Parameters: ordered (n,), ascending, in any unit; quantile in [0, 1]. Returns the same unit.
 

@@ -67,7 +67,7 @@ def look_levels(shares: Sequence[float], error: float, *, ends: bool = False) ->
 
 
 def _bound(step: float, at: Floats, density: Floats, spread: float, root: float) -> float:
-    """The c beyond which S lies with probability `step`, given its density at the last look."""
+    """Return the c that S exceeds with probability `step`, from its density at the last look."""
 
     def too_often(bound: float) -> float:
         above = stats.norm.sf((bound * root - at) / spread)

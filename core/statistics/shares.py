@@ -41,7 +41,7 @@ class Effect:
 
 
 def effect(beyond: Mask, block: Ints, stretch: Ints) -> Effect:
-    """The design effect of a share.
+    """Return the design effect of a share.
 
     Parameters: beyond (n,), true for a request beyond the limit; block (n,) and stretch (n,), the
     numbers of the block and of the stretch of each request, from 0. A stretch is of one block.

@@ -171,7 +171,7 @@ def _states(shape: Shape) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _count(shape: Shape, down: range, consumed: range) -> int:
-    """The number of states of `_grid`, or a lower bound if that exceeds STATES_MAX."""
+    """Return the number of states of `_grid`, or a lower bound if that exceeds STATES_MAX."""
     if len(down) > STATES_MAX:
         return len(down) * len(consumed)
     limping = (min(shape.limping_max, shape.slots - d) + 1 for d in down)
@@ -179,7 +179,7 @@ def _count(shape: Shape, down: range, consumed: range) -> int:
 
 
 def _grid(shape: Shape, down: range, consumed: range) -> tuple[Ints, ...]:
-    """All (d, l, k) with d in `down`, l up to its cut, k in `consumed`."""
+    """Return all (d, l, k) with d in `down`, l up to its cut, k in `consumed`."""
     axes = np.meshgrid(
         np.fromiter(down, np.int64),
         np.arange(shape.limping_max + 1),
@@ -282,7 +282,7 @@ def _sparse(values: Floats) -> Any:
 
 
 def _drift(shape: Shape, rates: FailureRates, crash: float, horizon_s: float) -> float:
-    """The largest rate [1/horizon] at which the chain passes through many states in a row.
+    """Return the largest rate [1/horizon] at which the chain passes through many states in a row.
 
     Fail-over is included if it cannot keep up: many places are then empty at once.
     """

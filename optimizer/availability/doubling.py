@@ -83,7 +83,7 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
 
 
 def _reached(rates: Matrix) -> NDArray[np.intp]:
-    """The states that state 0 leads to; the others would only shorten the steps."""
+    """Return the states reachable from state 0; others would only shorten the steps."""
     reached = np.zeros(len(rates), dtype=bool)
     new = np.arange(len(rates)) == 0
     while new.any():

@@ -208,7 +208,7 @@ def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]
 
 
 def _first_cut(per_year: float, recovery_s: float) -> int:
-    """The level at which a geometric law of the load rate x recovery falls below _TAIL."""
+    """Return the level at which a geometric law with ratio load rate x recovery is below _TAIL."""
     load = per_year * recovery_s / YEAR_S
     if load >= 0.3:
         return max(40, min(400, math.ceil(load + 8 * math.sqrt(load))))

@@ -113,7 +113,9 @@ def require_target(place: str, target: float) -> float:
 
 
 def shown(unavailability: float, digits: int = 3) -> str:
-    """The availability with up to so many digits of what is missing to one, never rounded up."""
+    """Return the availability with up to so many digits of what is missing to one, never rounded
+    up.
+    """
     lost = max(unavailability, U_FLOOR)
     decimals = digits - 1 - math.floor(math.log10(lost))
     value = math.floor((1.0 - lost) * 10**decimals * (1 + 1e-15)) / 10**decimals

@@ -223,7 +223,9 @@ def _least(search: _Search) -> Sizing:
 def _in_turn(
     values: Iterator[Availability], target: float, horizon_s: float, what: str, most: int
 ) -> Sizing:
-    """The first size that meets the target, trying each; fewer than `most` if more do not help."""
+    """Return the first size that meets the target, trying each; fewer than `most` if more do not
+    help.
+    """
     known: list[Availability] = []
     search = _Search(known.__getitem__, target, most, horizon_s, what)
     _check(search)

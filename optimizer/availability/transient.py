@@ -200,7 +200,7 @@ def _propagate(flow: Flow, substeps: int) -> _Propagated:
 
 
 def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float] | None:
-    r"""The state at the horizon's end if the law is settled, and the error of taking it so.
+    """Return the state at the horizon's end if the law is settled, and the error of taking it so.
 
     p' = (I - Q)^{-1} p has Q p' = p' - p, so |p(t) - p'|_1 <= (1 + t) |p' - p|_1 from here on. The
     difference is what is solved for, from the net flows, which sum to what leaves.
@@ -284,7 +284,9 @@ def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
 
 
 def _order(matrix: Any) -> tuple[Ints, int, int]:
-    """Each state's rank in an order with a narrow band, and the band's lower and upper width."""
+    """Return each state's rank in an order with a narrow band, and the band's lower and upper
+    width.
+    """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     order = np.asarray(reverse_cuthill_mckee(matrix.tocsr()), dtype=np.int64)

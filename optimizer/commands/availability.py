@@ -300,7 +300,7 @@ def _figures(found: Availability) -> JsonObject:
 
 
 def _rates(path: Path | None, given: Mapping[str, Any], asked: _ModelRequest) -> UncertainRates:
-    """The file's [rates], with the options in the place of its figures."""
+    """Return the [rates] of the file, replaced by options where given."""
     from optimizer.availability import FailureRates
     from optimizer.availability.unused_rates import unused_rates
     from optimizer.uncertainty import rates_from

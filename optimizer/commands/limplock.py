@@ -129,7 +129,7 @@ def limplock(
 
 
 def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates | None:
-    """The rates that were given, if any; all of `needed` or none."""
+    """Return the rates that were given, if any; all of `needed` or none."""
     from optimizer.limplock import LimpRates
 
     given = {name: value for name, value in (needed | more).items() if value is not None}
@@ -150,7 +150,7 @@ def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates |
 def _measured(
     run: Path | None, choice: dict[str, str | None], slowdown: float | None
 ) -> MeasuredSlowdown | None:
-    """The slowdown that the run measured; None where none is asked for."""
+    """Return the slowdown that the run measured; None if none is requested."""
     from optimizer.limplock import COPYING, LimpRun, measured_slowdown
 
     given = {name: value for name, value in choice.items() if value is not None}
@@ -189,7 +189,7 @@ def _measured(
 def _year(
     cluster: Cluster, rates: LimpRates | None, slower: MeasuredSlowdown | None
 ) -> tuple[Year | None, Range | None]:
-    """The year, and where the slowdown was measured that at its bounds too."""
+    """Return the year; with a measured slowdown also at its bounds."""
     from optimizer import limplock as model
 
     if rates is None:
@@ -267,7 +267,7 @@ def _print_year(
 
 
 def _slower(found: MeasuredSlowdown) -> str:
-    """The slowdown that was measured, and what it may be."""
+    """Return the measured slowdown with its bounds."""
     least = "at least " if found.at_least else ""
     high = "no upper bound, for waits were cut short"
     ends = f"{found.low:.3g} to {found.high:.3g}" if found.high else f"from {found.low:.3g}; {high}"
@@ -281,7 +281,7 @@ def _slower(found: MeasuredSlowdown) -> str:
 
 
 def _between(ends: Range | None, name: str) -> str:
-    """The hours at both ends of the slowdown."""
+    """Return the hours at both ends of the slowdown."""
     if ends is None:
         return ""
     low = _hours(getattr(ends.low, name))
@@ -291,7 +291,7 @@ def _between(ends: Range | None, name: str) -> str:
 
 
 def _years_between(ends: Range | None) -> str:
-    """The same of the time to data loss: the slower the fewer."""
+    """Return the time to data loss at both ends of the slowdown; a slower card means less time."""
     if ends is None:
         return ""
     most = _years(ends.low.mttdl_years)

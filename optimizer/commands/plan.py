@@ -157,7 +157,7 @@ def plan(
 
 
 def _records(from_run: Path | None, law_only: bool) -> tuple[Results | None, str]:
-    """The run to simulate, or why there is none."""
+    """Return the run to simulate, or the reason that there is none."""
     from optimizer.fit import read_results
 
     if law_only:
@@ -187,7 +187,7 @@ def _asked_of_capacity(
 
 
 def _read_request(from_run: Path | None, input_: Path | None, over: Overrides) -> PlanRequest:
-    """The question, from the folder, the file or both, with what the command line overrules."""
+    """Return the request from folder and file, with the options of the command line."""
     from optimizer.plan.inputs.overrides import request_from_file, request_from_run
 
     if input_ is not None:
@@ -214,7 +214,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
-    """The fronts and the schedule as figures in `folder`."""
+    """Return the fronts and the schedule as figures in `folder`."""
     drawn: list[Path] = []
     for one in body.get("pareto", []) if folder is not None else []:
         from optimizer.plan.explain.figures import front_svg

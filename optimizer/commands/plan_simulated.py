@@ -46,7 +46,7 @@ def _words(found: Mapping[str, Any], shown: Distribution | None) -> Iterator[str
 
 
 def _distribution(shown: Distribution) -> Table:
-    """Each figure of one run with its interval, without faults beside it where they differ."""
+    """Return each figure of one run with its interval, also without faults if that differs."""
     faults, calm = shown["with_faults"], shown["without_faults"]
     both = faults != calm
     head = f"of a run of {shown['pages']} requests"

@@ -101,7 +101,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
 
 
 def _data(tiers: Mapping[str, Any]) -> Iterable[str]:
-    """A line for each consequence of a tier's data and writes."""
+    """Yield a line for each consequence of a tier's data and writes."""
     for name, one in tiers.items():
         parts = []
         if one["carries_per_s_most"] is not None:
@@ -131,7 +131,7 @@ def _paid(tier: Mapping[str, Any]) -> str:
 
 
 def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The meanings of the columns' short words, as far as they are in the table."""
+    """Return the meanings of abbreviations in column heads, for those in the table."""
     used = sorted({Mechanism(tier["mechanism"]) for tier in tiers})
     return [
         *(f"by {one}, {one.meaning}" for one in used),
@@ -141,7 +141,7 @@ def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def predicted_table(body: Mapping[str, Any]) -> Table:
-    """Each figure beside its limit; with the law's probabilities where the law predicts."""
+    """Return each figure beside its limit; with the law's probabilities where the law predicts."""
     slo, found = body["inputs"]["slo"], body["predicted"]
     by_law = found["evidence"] != "simulated"
     sure = (body["margin"] or {}) if by_law else {}  # the law's error is not the simulator's
@@ -203,7 +203,7 @@ def _percent_up(share: float) -> str:
 
 
 def _load(load: Mapping[str, Any]) -> list[str]:
-    """The load that the fleet is planned for, and up to where and until when it holds."""
+    """Return the planned load, with the load and the time up to which the fleet suffices."""
     planned, most = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
     text = f"Planned for {planned} requests/s, holds up to {most} ({load['headroom']:+.0%})"
     text += f": then {load['gives_way']} gives way."
@@ -225,13 +225,13 @@ def _hour(hour: Mapping[str, Any]) -> str:
 
 
 def _margin(key: str, asked: float, value: float) -> str:
-    """The used share of the SLO: of the unavailability, or of the time."""
+    """Return the used share of the SLO: of the unavailability, or of the time."""
     used = (1.0 - value) / (1.0 - asked) if key == "availability" else value / asked
     return f"{used:.0%}"
 
 
 def _marginal(prices: Mapping[str, Prices]) -> Table:
-    """The exact steps of the least cost next to the plan, limit by limit."""
+    """Return the exact steps of the minimal cost next to the plan, by limit."""
     table = plain_table("marginal prices", "limit", "USD a month", "slope", left=2)
     for key, price in prices.items():
         name = _name(key)
@@ -276,7 +276,7 @@ def _slope(step: Step) -> str:
 
 
 def _more(usd: float | None) -> str:
-    """A difference with its sign; none where there is no difference."""
+    """Return a difference with its sign; none where there is no difference."""
     if usd is None:
         return "not feasible"
     return f"{usd:+.2f}" if round(usd, 2) else "0.00"

@@ -158,7 +158,7 @@ def _arm(results: Results, name: str) -> ArmMeasure:
 
 
 def _percentile(all_ms: Array, blocks: Sequence[Array], q: int) -> Estimate:
-    """A percentile [ms] of the pooled requests, ascending; it needs ten samples beyond it."""
+    """Return a percentile [ms] of pooled ascending requests; needs ten samples beyond it."""
     least = math.ceil(_LEAST_BEYOND / (1 - q / 100) - 1e-9)
     of_blocks = [percentile(block, q / 100) for block in blocks]
     spread = _standard_error([value for value in of_blocks if value is not None])
@@ -327,8 +327,9 @@ class _TierRecords:
         return replace(mbit, value=1e3 * mbit.value, spread=spread)
 
     def _per_executed(self, use: str) -> Estimate:
-        """The hosts' use, a column of theirs over time, over executed copies, on undisturbed
-        machines; blocks are the replicates."""
+        """Return the hosts' use, a column of theirs over time, over executed copies, on undisturbed
+        machines; blocks are the replicates.
+        """
         import polars as pl
 
         ratios, used, executed = [], 0.0, 0.0
@@ -354,7 +355,9 @@ class _TierRecords:
         return Estimate(value, int(executed), _standard_error(ratios), _LEAST)
 
     def _with_cap(self) -> TierSpec:
-        """The tier with its CPU cap, from the hosts' metrics if the manifest does not say it."""
+        """Return the tier with its CPU cap, from the hosts' metrics if the manifest does not say
+        it.
+        """
         import polars as pl
 
         if self.tier.cpus is not None:

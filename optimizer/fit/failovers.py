@@ -35,7 +35,7 @@ class Failovers:
         }
 
     def thin(self) -> list[str]:
-        """The events that were too rare to be used."""
+        """Return the events that were too rare to be used."""
         found = {"fail-over": self.crash_recovery_s, "repair": self.pool_repair_s}
         return [
             f"{name} time: {len(samples)} seen, {SAMPLES_LEAST} needed; not used"

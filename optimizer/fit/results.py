@@ -129,7 +129,7 @@ def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _events(path: Path) -> list[Event]:
-    """The run's events. Without any, disturbed time would count as undisturbed."""
+    """Return the run's events. Without any, disturbed time would count as undisturbed."""
     events = read_events(path)
     if not events:  # a run without neighbours has events too: its arms and phases
         hint = "Run the design again: without them nobody knows what was undisturbed."

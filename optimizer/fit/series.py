@@ -60,7 +60,7 @@ class TierSeries:
 
 
 def _cumulative(counter: Array) -> Array:
-    """A counter without its resets; a lower value means that it restarted from zero."""
+    """Return a counter without its resets; a lower value means that it restarted from zero."""
     if not len(counter):
         return counter
     steps = np.diff(counter)
@@ -92,7 +92,7 @@ def tier_series(arbiters: pl.DataFrame, tier: str) -> TierSeries:
 
 
 def _if_any(frame: pl.DataFrame, name: str) -> Array:
-    """A column, or zeros in older runs without it."""
+    """Return a column, or zeros in older runs without it."""
     return column(frame, name) if name in frame.columns else np.zeros(frame.height)
 
 

@@ -115,7 +115,7 @@ def _default_roles() -> JsonObject:
 
 
 def _entry(fleet: Mapping[str, Any]) -> str | None:
-    """The tier with the load: stated, or the one whose arbiter has the endpoint's address."""
+    """Return the tier with the load: the stated one, or that of the endpoint's address."""
     endpoints = fleet.get("endpoints") or {}
     if endpoints.get("entries"):
         return str(endpoints["entries"][0]["tier"])

@@ -128,7 +128,7 @@ def _injections(result: _Result, variant: str) -> int:
 
 
 def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
-    """The shares of corruption, crashes and retries."""
+    """Return the shares of corruption, crashes and retries."""
     found = result.bitflips.outcomes_for_planner[variant]
     corrupt, crash, retry = (one.p for one in (found.corrupt, found.crash, found.retry))
     if corrupt is None or crash is None or retry is None:

@@ -161,7 +161,7 @@ def _check_pool(pool: int | None, repair_s: float | None) -> None:
 def _node_rates(
     outcomes: FaultOutcomes, fault_per_s: float, recovery: Recovery, hardware_per_s: float
 ) -> Matrix:
-    """The rates of Fig. 2 without the transition out of Crash."""
+    """Return the rates of Fig. 2 without the transition out of Crash."""
     rates = np.zeros((4, 4))
     rates[_CORRECT, _CORRUPT] = fault_per_s * outcomes.corrupt_p
     rates[_CORRECT, _CRASH] = fault_per_s * outcomes.crash_p + hardware_per_s
@@ -183,7 +183,7 @@ def _more_than(pool: int, crashes: float) -> float:
 def _with_pool(
     node: Matrix, replaced: Matrix, horizon_s: float, pool: int, repair_s: float | None
 ) -> tuple[Occupancy, float]:
-    """The chain of node and pool, cut below an improbable pool, and the cut's error.
+    """Return the chain of node and pool, cut below an improbable pool, and the cut's error.
 
     A path with a smaller pool is the path with a larger one plus the waits at the empty pool, so no
     share differs by more than the time that is spent in Crash with the pool empty.
@@ -252,7 +252,7 @@ def _eliminate(rates: Matrix, least: int) -> None:
 
 
 def _weights(known: Matrix, columns: Matrix) -> Matrix:
-    """The stationary weights of the eliminated states behind those of the known ones."""
+    """Return the stationary weights of the eliminated states behind those of the known ones."""
     for column in columns.T:
         known = np.append(known, known @ column[: len(known)])
     return known

@@ -94,7 +94,7 @@ def _waits(station: Station, below: Floats) -> Floats:
 
 
 def _thinner(station: Station, share: float) -> Station:
-    """The station with that share of its visits."""
+    """Return the station with that share of its visits."""
     if share == 1.0:
         return station
     tier = station.tier
@@ -115,7 +115,7 @@ def _of_part(station: Station, below: Floats) -> Floats:
 
 
 def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
-    """The first of r copies, each with its own wait below; q visits to the same servers."""
+    """Return the first of r copies, each with its own wait below; q visits to the same servers."""
     used = sorted({kind for _, counts in state.mixes for kind, n in enumerate(counts) if n})
     unit, size = gamma_bins(1.0 / station.tier.cv2, fine=True), len(_FINE_PAIRS)
     atoms = np.concatenate([_sums(state.means_s[kind] * unit, below) for kind in used], axis=1)
@@ -150,19 +150,21 @@ def _beyond(masses: Floats) -> Floats:
 
 
 def _masses(survival: Floats) -> Floats:
-    """The mass of each atom."""
+    """Return the mass of each atom."""
     found: Floats = -np.diff(survival, axis=1, prepend=1.0)
     return found
 
 
 def _sums(own: Floats, below: Floats) -> Floats:
-    """All sums of an atom of each: (n, atoms of the own stay * BINS)."""
+    """Return all sums of an atom of each: (n, atoms of the own stay * BINS)."""
     found: Floats = (own[None, :, None] + below[:, None, :]).reshape(len(below), -1)
     return found
 
 
 def _summed(laws: Floats, visits: float) -> Floats:
-    """The law of the sum of `visits` >= 1 independent visits: doublings of s visits, 1 <= s < 2."""
+    """Return the law of the sum of `visits` >= 1 independent visits: doublings of s visits, 1 <= s
+    < 2.
+    """
     doublings = math.floor(math.log2(visits))
     some = visits / 2.0**doublings
     if some > 1.0:
@@ -175,7 +177,7 @@ def _summed(laws: Floats, visits: float) -> Floats:
 
 
 def _thinned(laws: Floats, chance: float) -> Floats:
-    """The laws with that probability, otherwise 0."""
+    """Return the laws with that probability, otherwise 0."""
     if chance >= 1.0:
         return laws
     atoms = np.concatenate([np.zeros((len(laws), 1)), laws], axis=1)
@@ -183,13 +185,13 @@ def _thinned(laws: Floats, chance: float) -> Floats:
 
 
 def _binned(atoms: Floats, weights: Floats) -> Floats:
-    """The means of the quantile bins of discrete laws with common weights."""
+    """Return the means of the quantile bins of discrete laws with common weights."""
     order = np.argsort(atoms, axis=1)
     return _of_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
 
 
 def _of_sorted(atoms: Floats, weights: Floats) -> Floats:
-    """The same for atoms in ascending order, with a weight each: steps of the Lorenz curve."""
+    """Return the same for ascending atoms with weights: steps of the Lorenz curve."""
     n, size = atoms.shape
     reached = np.cumsum(weights, axis=1)
     reached /= reached[:, -1:]

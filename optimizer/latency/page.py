@@ -111,7 +111,7 @@ class PageLatency:
         return self._spectrum(self._binned_short(below_of(stations)[0]))
 
     def _spectrum(self, short: Floats) -> Spectrum:
-        """The spectrum of the mass at the grid's times; mass beyond the horizon is cut off.
+        """Return the spectrum of the mass at the grid's times; mass beyond the horizon is cut off.
 
         Parameters: short, G at the grid's times and one step more.
         """
@@ -204,8 +204,9 @@ def below_of(stations: tuple[Station, ...]) -> Floats:
 
 
 def _reach_s(stations: tuple[Station, ...]) -> float:
-    """A time [s] that hardly any page exceeds: the mean of one copy with its waits below, plus 15
-    standard deviations."""
+    """Return a time [s] that hardly any page exceeds: the mean of one copy with its waits below,
+    plus 15 standard deviations.
+    """
     front = stations[0]
     one = replace(front, replicas=1, tier=replace(front.tier, visits=1.0))
     law = below_of((one, *stations[1:]))

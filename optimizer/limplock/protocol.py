@@ -68,7 +68,7 @@ def simulate(
     order: str = "in_turn",
     confidence: float = 0.95,
 ) -> Simulated:
-    """The six probabilities from `trials` crashes in independently drawn clusters.
+    """Return the six probabilities from `trials` crashes in independently drawn clusters.
 
     Parameters: trials >= 2; order average or in_turn; confidence in (0, 1), of each interval alone.
     Returns: Simulated.  An interval is Student's of the trials' shares; if all are equal, and for
@@ -163,7 +163,7 @@ def _in_turn(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[M
 
 
 def _in_queue(waits: Mask) -> Iterator[NDArray[np.intp]]:
-    """Each trial's next waiting block, or without one a block that does not wait."""
+    """Yield each trial's next waiting block, or without one a block that does not wait."""
     behind = np.argsort(~waits, axis=1, kind="stable")
     for index in range(int(waits.sum(axis=1).max())):
         yield behind[:, index]

@@ -119,7 +119,7 @@ def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
-    """The number of limping nodes that is exceeded with probability below 1e-12."""
+    """Return the number of limping nodes that is exceeded with probability below 1e-12."""
     share = rates.limping_share
     mean = cluster.nodes * share
     return min(cluster.nodes - 2, math.ceil(mean + 8 * math.sqrt(mean * (1 - share)) + 12))
@@ -160,7 +160,7 @@ def _locks(at: list[Cluster]) -> Floats:
 
 
 def _rewards(cluster: Cluster) -> tuple[float, float, float, float]:
-    """The weight of an hour with so many limping nodes: 1, whether one limps, P_rl, P_wl."""
+    """Return the weight of an hour with so many limping nodes: 1, whether one limps, P_rl, P_wl."""
     found = limplock(cluster)
     return 1.0, float(cluster.limping > 0), found.read, found.write
 

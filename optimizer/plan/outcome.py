@@ -94,7 +94,7 @@ class Plan:
         return body
 
     def to_tfvars(self) -> str:
-        """A whole fleet.tfvars of the plan; empty if there is no plan."""
+        """Return a whole fleet.tfvars of the plan; empty if there is no plan."""
         if not self.feasible or self.fleet is None:
             return ""
         assert self.usd_per_month is not None
@@ -125,7 +125,7 @@ class Plan:
 
 
 def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
-    """The schedule as remarks: no stack of Terraform's changes its machines by the hour."""
+    """Yield the schedule as remarks: no stack of Terraform changes machines by the hour."""
     if schedule is None or schedule["usd_per_month"] is None:
         return
     yield (
@@ -143,7 +143,7 @@ def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _shared(hosts: Mapping[str, Any] | None) -> Iterator[str]:
-    """The fleet on servers of one's own, and its places, as remarks."""
+    """Yield the placement of the fleet on own servers, as remarks."""
     if hosts is None or hosts["usd_per_month"] is None:
         return
     yield (

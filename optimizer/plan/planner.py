@@ -88,7 +88,7 @@ class PlanResult:
 def plan_from_results(
     run_dir: FilePath, slo: Mapping[str, Any], **choices: Unpack[Choices]
 ) -> Plan:
-    """The cheapest fleet for the service measured in `run_dir` that meets `slo`.
+    """Return the cheapest fleet for the service measured in `run_dir` that meets `slo`.
 
     Parameters: run_dir a results folder; slo with any of availability (0..1), p95_ms, p99_ms [ms],
     confidence (0..1), degraded.
@@ -100,7 +100,7 @@ def plan_from_results(
 
 
 def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
-    """The plan that a plan.toml asks for; with a results folder, of the service measured there.
+    """Return the plan of a plan.toml; with a results folder, for the service measured there.
 
     Raises: SparecraftError for a file, folder or value that cannot be used.
     """
@@ -113,7 +113,7 @@ def make_plan(
     clock: Clock = time.monotonic,
     simulated: Simulated | None = None,
 ) -> PlanResult:
-    """The cheapest plan for the case, explained; `today` tells how old the prices are.
+    """Return the cheapest plan for the case, explained; `today` tells how old the prices are.
 
     The search ends after LIMIT_S by `clock`, and what is said beside the plan soon after that.
     `simulated` decides between the fleets, in a time of its own; without it the law's fleet stands.
@@ -219,7 +219,7 @@ def _load(asked: PlanRequest, path: Path) -> dict[str, object]:
 
 
 def explained_plan(asked: PlanRequest, wanted: ExplainOptions) -> tuple[Plan, JsonObject]:
-    """The plan, and plan.json with the explanations that were asked for."""
+    """Return the plan, and plan.json with the requested explanations."""
     found = make_plan(asked, wanted.today, wanted.clock, _simulated(asked, wanted))
     body = found.plan.to_json_dict()
     if found.problem is None or found.found is None or found.deadline is None:
@@ -240,7 +240,7 @@ def _law_only(_case: Case, _problem: Problem, _path: Path) -> Decided:
 
 
 def _simulated(asked: PlanRequest, wanted: ExplainOptions) -> Simulated:
-    """The simulator on the run's records, or why there is none."""
+    """Return the simulator for the run's records, or the reason that there is none."""
     records, service = wanted.records, asked.service
     why = wanted.not_simulated
     if records is not None and service.against:
@@ -257,7 +257,7 @@ def _simulated(asked: PlanRequest, wanted: ExplainOptions) -> Simulated:
 
 
 def _of_simulation(law: Path, kept: Path) -> tuple[str, ...]:
-    """The reason that the plan is not the law's."""
+    """Return the reason for another plan than the law's."""
     more = cost(kept) - cost(law)
     if more < 0.0:
         return (f"the law: it had proposed a fleet that costs {-more:.2f} USD a month more",)

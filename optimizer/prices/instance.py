@@ -67,7 +67,7 @@ class MonthlyCost:
         return self.total - self.power
 
     def share(self, share: float) -> MonthlyCost:
-        """The cost of `share` of the machine."""
+        """Return the cost of `share` of the machine."""
         parts = (self.purchase, self.power, self.space, self.staff)
         return MonthlyCost(*(share * part for part in parts))
 

@@ -141,7 +141,7 @@ def owned(source: ConfigFile) -> PriceBook:
 
 
 def _share(source: ConfigFile, name: str, one: Slice, servers: dict[str, Server]) -> float:
-    """The share of its server that a slice takes."""
+    """Return the share of its server that a slice takes."""
     key = ("slices", name)
     if name in servers:
         raise source.error(*key, expected="a name that no server has", got=repr(name))

@@ -178,7 +178,7 @@ def _api(region: str) -> str:
 
 
 def _toml(book: PriceBook) -> str:
-    """The book as `rented` reads it. JSON's strings are TOML's basic strings."""
+    """Return the book as `rented` reads it. JSON's strings are TOML's basic strings."""
     kinds = {one.name: one for region in book.regions.values() for one in region}
     lines = [
         "# Written by `sparecraft prices refresh`.",

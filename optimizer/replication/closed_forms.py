@@ -137,7 +137,7 @@ def token_utilisation(load: TierLoad, replicas: int, upstream: int = 1) -> float
 def least_tokens(
     connection_per_s: float, replicas_max: int, servers: int, token_hold_s: float
 ) -> int:
-    """The smallest integer C > lambda_conn r_max T^K / M.
+    """Return the smallest integer C > lambda_conn r_max T^K / M.
 
     A quotient within rounding of an integer counts as that integer, so that 0.1 + 0.2 does not
     decide: the result is then one more.  Source: sPARE Eq. 6.

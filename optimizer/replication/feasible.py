@@ -24,7 +24,8 @@ _collision = lru_cache(maxsize=65536)(collision_probability)
 def feasible_replicas(
     tiers: Sequence[TierLoad], collision_max: float, replicas_max: int | None = None
 ) -> list[tuple[int, ...]]:
-    """All (r1, ..., rN) that are stable in servers and tokens and within the collision limit.
+    """Return all (r1, ..., rN) that are stable in servers and tokens and within the collision
+    limit.
 
     Eq. 4 and 5 are strict, the collision limit may be reached.
     Parameters: tiers from the front; collision_max in [0, 1] for P_c^{1,j}, j = 2..N; replicas_max
@@ -47,7 +48,7 @@ def _extended(
     collision_max: float,
     replicas_max: int | None,
 ) -> Iterator[tuple[int, ...]]:
-    """All feasible completions of `beginning`, whose replicas amplify by `upstream`."""
+    """Yield all feasible completions of `beginning`, whose replicas amplify by `upstream`."""
     tier = tiers[len(beginning)]
     last = len(beginning) + 1 == len(tiers)
     for r in range(1, min(tier.servers, replicas_max or tier.servers) + 1):

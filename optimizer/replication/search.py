@@ -124,7 +124,9 @@ def _judged(
 def _move(
     left: set[Replicas], current: Replicas, variability: Sequence[float], *, lower: bool
 ) -> tuple[int, Replicas, str] | None:
-    """The tier to change, the candidate and the reason; None when there is no neighbour left."""
+    """Return the tier to change, the candidate and the reason; None when there is no neighbour
+    left.
+    """
     tiers = range(len(current))
     up = [tier for tier in tiers if _changed(current, tier, 1) in left]
     if up:
@@ -190,8 +192,9 @@ def _changed(replicas: Replicas, tier: int, by: int) -> Replicas:
 def _beyond(
     left: set[Replicas], current: Replicas, tier: int, candidate: Replicas
 ) -> tuple[Replicas, ...]:
-    """All points of F in this direction: more of this tier (when it was lowered, fewer), the others
-    equal (line 13)."""
+    """Return all points of F in this direction: more of this tier (when it was lowered, fewer), the
+    others equal (line 13).
+    """
     most = max(point[tier] for point in left)
     ahead = (
         range(current[tier] + 1, most + 1)

@@ -17,7 +17,7 @@ _TICKS = [5, 10, 20, 30, 50, 100, 200, 500, 1000, 10_000]
 
 
 def charts(simulated: Sequence[Compared]) -> Charts:
-    """The figures by file name; `simulated` are drawn as points where there are any."""
+    """Return the figures by file name; `simulated` are drawn as points where there are any."""
     return {
         "limplock-fig3a-read": _figure("read", "a user's reads meet limplock", "Fig. 3a"),
         "limplock-fig3b-write": _figure("write", "a user's writes meet limplock", "Fig. 3b"),

@@ -71,7 +71,7 @@ def _panel(found: list[Row], state: str) -> Any:
 
 
 def _points(row: Row, state: str) -> Rows:
-    """The ways in which a share is known; a share of zero is on no log axis."""
+    """Return the ways in which a share is known; a share of zero is on no log axis."""
     ways = {_PAPER: getattr(row, f"{state}_paper"), _HERE: getattr(row, state)}
     if state == "corrupt" and row.corrupt == 0.0:
         ways[_MOST] = row.corrupt_most

@@ -24,7 +24,7 @@ _STATES = {"correct": BLUE, "corrupt": ORANGE, "down": AXIS}
 
 
 def charts() -> Charts:
-    """The figures by file name."""
+    """Return the figures by file name."""
     return {
         "pcraft-fig5": figure_5(),
         "pcraft-fig6": figure_6(),

@@ -22,7 +22,7 @@ _TICKS = list(range(1, 13))
 
 
 def charts() -> Charts:
-    """The figures by file name."""
+    """Return the figures by file name."""
     return {
         "spare-eq1-collision": equation_1(),
         "spare-eq2-three-tiers": equation_2(),
@@ -97,7 +97,7 @@ def equation_3() -> Any:
 
 
 def capacity() -> Any:
-    """The load that a tier sustains under interference, TAD against round-robin."""
+    """Return the load that a tier sustains under interference, TAD against round-robin."""
     shares = {0.1: "", interference_share(): " (as in the paper)", 0.5: ""}
     gammas = [g / 20 for g in range(1, 21)]
     rows = [

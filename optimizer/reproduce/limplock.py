@@ -68,7 +68,7 @@ def _grid(title: str, varied: str, name: str) -> Grid:
 
 
 def claims() -> list[Claim]:
-    """The paper's text on its formulas and on its slow recovery, held against them."""
+    """Compare the paper's text on its formulas and on its slow recovery with them."""
     said = published("limplock")
     return [*_figures(said), *_users(said), *_regeneration(said), _scale(), _negative()]
 

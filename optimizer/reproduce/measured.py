@@ -41,7 +41,7 @@ class Row:
 
 
 def nodes() -> list[Node]:
-    """The variants that were injected into."""
+    """Return the variants that were injected into."""
     from scipy.special import betaincinv
 
     body = published("bitflips")

@@ -22,7 +22,7 @@ class Claim:
 
 
 def published(name: str) -> JsonObject:
-    """The published figures of one paper, its file's name in `data`, with their source."""
+    """Return the published figures of one paper, its file's name in `data`, with their source."""
     text = resources.files("optimizer.reproduce").joinpath("data", f"{name}.json").read_text()
     found: JsonObject = json.loads(text)
     return found

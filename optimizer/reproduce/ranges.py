@@ -45,7 +45,7 @@ def integrity_nodes() -> dict[str, FaultOutcomes]:
 
 
 def claims() -> list[Claim]:
-    """The text of section V-C on Fig. 5, 6 and 7, held against the models."""
+    """Compare the text of section V-C on Fig. 5, 6 and 7 with the models."""
     data = published("pcraft")
     return [*_figure_5(data["figure_5"]), *_figure_6(data["figure_6"]), *_figure_7(data)]
 

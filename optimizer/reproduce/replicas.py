@@ -44,7 +44,7 @@ def interference_share() -> float:
 
 
 def grids() -> dict[str, Grid]:
-    """The tables by name."""
+    """Return the tables by name."""
     said = published("spare")["mediawiki"]
     db = said["db"]
     return {
@@ -83,7 +83,7 @@ def grids() -> dict[str, Grid]:
 
 
 def claims() -> list[Claim]:
-    """The text on these formulas, held against them."""
+    """Compare the text on these formulas with them."""
     said = published("spare")
     return [
         *_shape(said["mediawiki"]["db"]),

@@ -74,7 +74,9 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _factors(outcomes: Sequence[Outcome], said: dict[str, str]) -> Table:
-    """The range of the tail's factors by pattern and end of the correlation, beside the paper's."""
+    """Return the range of the tail's factors by pattern and end of the correlation, beside the
+    paper's.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     ends = dict.fromkeys(outcome.copies for outcome in outcomes)
     for heading in ("pattern", *(f"{who}, {end}" for who in ("simple", "sPARE") for end in ends)):
@@ -94,7 +96,7 @@ def _range(factors: Iterable[float]) -> str:
 
 
 def _fig_7(walks: Sequence[Outcome]) -> str:
-    """The search of Fig. 7, by each end of the correlation, beside the paper's."""
+    """Return the search of Fig. 7, by each end of the correlation, beside the paper's."""
     paper = [((1, 1), True), ((1, 2), True), ((2, 2), True), ((2, 3), False), ((3, 2), False)]
     rows = [("paper", paper), *((_COPIES[one.copies], one.walk) for one in walks)]
     lines = [f"  {name}: {' '.join(map(_step, walk))}" for name, walk in rows]

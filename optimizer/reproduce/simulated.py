@@ -222,7 +222,7 @@ def _case(
 
 
 def _figure(report: Report, metric: str) -> float:
-    """The target; a service without a steady state is worse than any other."""
+    """Return the target figure; a service without a steady state is worse than any other."""
     if report["stopped"] != "done":
         return 1e9
     latency = report["latency"]

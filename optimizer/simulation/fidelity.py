@@ -222,7 +222,7 @@ def _drawn(law: Law, spreads: Mapping[str, float], rng: np.random.Generator) -> 
 
 
 def _spread_of(name: str, spreads: Mapping[str, float]) -> float:
-    """The spread of a figure; the floor for a kind of neighbour that only some fits have."""
+    """Return the spread of a figure; the minimum for a kind of neighbour of some fits only."""
     return spreads.get(name, _SPREAD_OTHERS)
 
 
@@ -233,7 +233,9 @@ def _count(limits_ms: Sequence[float]) -> int:
 def _compare_arm(
     arm: Arm, law: Law, spreads: Mapping[str, float], limits_ms: Sequence[float], checks: int
 ) -> list[ValueCheck]:
-    """The arm's figures and their predictions, each interval at 1 - (1 - CONFIDENCE) / checks."""
+    """Return the arm's figures and their predictions, each interval at 1 - (1 - CONFIDENCE) /
+    checks.
+    """
     rng = np.random.default_rng(0)
     asked = [arm.scenario(_drawn(law, spreads, rng), seed + 1) for seed in range(_DRAWS)]
     drawn = [np.sort(counted_s(report, arm.time_out_s)) for report in reports(asked)]

@@ -164,7 +164,7 @@ def _copies_per_s(service: ServiceFit, index: int) -> float:
 
 
 def _first(arms: Sequence[Arm]) -> Law:
-    """The initial figures, from the counters."""
+    """Return the initial figures, from the counters."""
     service = arms[0].service
     whole_s = call_s(service, 0)
     slowed: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -245,7 +245,7 @@ def lower(pages: Floats) -> float:
 
 
 def _weighted(values: Sequence[tuple[float, float]]) -> float:
-    """The geometric mean of speeds, each weighted by its number of answers."""
+    """Return the geometric mean of speeds, each weighted by its number of answers."""
     logs, weights = zip(*((math.log(speed), answers) for speed, answers in values), strict=True)
     return math.exp(float(np.average(logs, weights=weights)))
 
@@ -255,6 +255,6 @@ def _within(value: float, least: float, most: float) -> float:
 
 
 def _log_mean(values: Sequence[float | tuple[float, float]]) -> float:
-    """The geometric mean of figures, or of ratios of pairs."""
+    """Return the geometric mean of figures, or of ratios of pairs."""
     ratios = [v[0] / v[1] if isinstance(v, tuple) else v for v in values]
     return math.exp(float(np.mean(np.log(ratios))))

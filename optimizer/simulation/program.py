@@ -48,7 +48,7 @@ def replay(trace: Path) -> Replay:
 def _run(
     arguments: list[str], text: str, place: str, hint: str
 ) -> subprocess.CompletedProcess[str]:
-    """The ended program; `place` and `do` are for one that takes too long."""
+    """Return the ended program; `place` and `do` are for the error if it takes too long."""
     if not PROGRAM.is_file():
         raise EnvironmentMissing(
             str(PROGRAM), expected="the simulator", got="no such file", hint="Run `make setup`."
@@ -79,7 +79,7 @@ def percentile_s(latency: Latency, q: float) -> float:
 
 
 def _refusal(said: str, what: str, wanted: str, hint: str) -> InputError:
-    """The simulator's "place: expected ... (got ...)" as an error of ours."""
+    """Return the simulator's "place: expected ... (got ...)" as an error of ours."""
     line = said.strip().removeprefix("simulator: ")
     place, _, rest = line.partition(": expected ")
     expected, _, got = rest.removesuffix(")").partition(" (got ")

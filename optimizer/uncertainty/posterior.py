@@ -45,7 +45,7 @@ class Posterior(Protocol):
     def mean(self) -> float: ...
 
     def quantile(self, p: float) -> float:
-        """The value that the number is below with probability p in (0, 1)."""
+        """Return the value that the number is below with probability p in (0, 1)."""
         ...
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats: ...
@@ -143,7 +143,7 @@ class BootstrapMean:
 def rate_posterior(
     count: int, years: float, *, prior_count: float = 0.5, prior_years: float = 0.0
 ) -> RatePosterior:
-    """The posterior of a rate [1/year] after `count` events in `years` node-years.
+    """Return the posterior of a rate [1/year] after `count` events in `years` node-years.
 
     Parameters: count >= 0; years >= 0 node-years of exposure; the prior Gamma(prior_count,
     prior_years), by default Jeffreys'.
@@ -164,7 +164,7 @@ def rate_posterior(
 
 
 def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMean:
-    """The posterior of a mean of measured times [s]: the top of the module has the two ways.
+    """Return the posterior of a mean of measured times [s]: the top of the module has the two ways.
 
     Raises: InputError for fewer than three samples, and for one that is not above 0.
     """

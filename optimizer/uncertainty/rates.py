@@ -68,17 +68,19 @@ class UncertainRates:
         return not self.mean().limps
 
     def with_values(self, values: Mapping[str, float]) -> FailureRates:
-        """The rates with a value for each uncertain figure."""
+        """Return the rates with a value for each uncertain figure."""
         certain = {n: getattr(self, n) for n in UNCERTAIN if n not in self.uncertain}
         return FailureRates(**{**certain, **self.others, **values})
 
     def settled(self, *names: str) -> UncertainRates:
-        """The same with `names` at their means: for figures that a model does not use."""
+        """Return the rates with `names` at their means, for figures that a model does not use."""
         known: dict[str, Any] = {n: p.mean() for n, p in self.uncertain.items() if n in names}
         return replace(self, **known)
 
     def mean(self) -> FailureRates:
-        """All figures at their posterior means. (The availability there is not the mean one.)"""
+        """Return all figures at their posterior means. (The availability there is not the mean
+        one.)
+        """
         return self.with_values({name: known.mean() for name, known in self.uncertain.items()})
 
     def at(self, confidence: float) -> FailureRates:
@@ -92,7 +94,7 @@ class UncertainRates:
         return self.at_level(confidence ** (1.0 / max(1, len(self.uncertain))))
 
     def at_level(self, level: float) -> FailureRates:
-        """Each uncertain figure at this quantile."""
+        """Return each uncertain figure at this quantile."""
         known = self.uncertain
         return self.with_values({name: one.quantile(level) for name, one in known.items()})
 
@@ -103,7 +105,8 @@ class UncertainRates:
 
 
 def rates_from(table: Mapping[str, Any], place: str = "rates") -> UncertainRates:
-    """The rates in a [rates] table (see the top of the module); `place` is its name in refusals.
+    """Return the rates in a [rates] table (see the top of the module); `place` is its name in
+    refusals.
 
     Raises: InputError with the key's name for an unknown key, and for a value that cannot be.
     """

@@ -30,8 +30,11 @@ _BEHIND = {
 
 
 def assumptions(asked: PlanRequest, binding: Sequence[str] = ()) -> tuple[str, ...]:
-    """The plan's assumptions: first what the dearest limit (the first of
-    `binding`) rests on, and within each group what nobody measured."""
+    """Return the plan's assumptions, sorted.
+
+    First come those of the most expensive limit (the first of `binding`), and in each group those
+    without a measurement.
+    """
     case = asked.case
     groups = {
         "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
@@ -147,7 +150,7 @@ def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
 
 
 def _those(*texts: tuple[object, str]) -> list[str]:
-    """The texts whose condition holds."""
+    """Return the texts whose condition holds."""
     return [text for holds, text in texts if holds]
 
 

@@ -96,7 +96,7 @@ def against_present(
 
 
 def _under_its_policy(asked: PlanRequest) -> Case:
-    """The case with the policy that the present fleet runs, where the law knows that one."""
+    """Return the case with the policy of the present fleet, if the law has it."""
     arms = asked.service.arms
     stated = any(tier.spec.name in asked.present for tier in asked.service.tiers)
     if stated or not arms or arms[0].policy not in POLICIES:
@@ -105,7 +105,7 @@ def _under_its_policy(asked: PlanRequest) -> Case:
 
 
 def _more(usd: float, than: float) -> float:
-    """The difference of two amounts as they are shown, in whole cents; never -0.0."""
+    """Return the difference of two displayed amounts, in whole cents; never -0.0."""
     return round(round(usd, 2) - round(than, 2), 2) or 0.0
 
 
@@ -121,7 +121,7 @@ def _present(asked: PlanRequest) -> list[_CurrentTier] | None:
 
 
 def _with_other_costs(case: Case, fleet: Sequence[_CurrentTier]) -> list[_CurrentTier]:
-    """The tiers with what their disks and their traffic cost."""
+    """Return the tiers with what their disks and their traffic cost."""
     found, upstream = [], 1
     for demand, one in zip(case.tiers, fleet, strict=True):
         beside = demand.usd_beside(upstream, one.replicas, one.nodes, one.standby)
@@ -156,8 +156,11 @@ def _measured(asked: PlanRequest, tier: TierFit, number: int) -> _CurrentTier | 
 def _judged(
     case: Case, there: Sequence[_CurrentTier], deadline: Deadline
 ) -> tuple[Path, list[str], bool]:
-    """The fleet with its needed machines counted, the limits that break, and whether it is sure
-    that no other way of counting keeps them."""
+    """Return the fleet with its needed machines, the limits that it breaks, and the certainty of
+    that.
+
+    It is certain if no other count of needed machines keeps the limits.
+    """
     ways, budget = _ways(case, there, deadline), 1.0 - (case.slo.availability or 0.0)
     placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
     found = NONE

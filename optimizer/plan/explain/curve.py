@@ -75,7 +75,7 @@ class Budget:
         return found
 
     def left_s(self) -> float:
-        """The time that is left. Raises: SpentError if there is none, or no solve."""
+        """Return the time that is left. Raises: SpentError if there is none, or no solve."""
         left_s = self._seconds - (self._clock() - self._began)
         if self.solves >= self._limit:
             raise SpentError(self.end(f"after {self._limit} solves"))
@@ -88,13 +88,16 @@ class Budget:
         self.left_s()
 
     def last(self, problem: Problem, most_s: float) -> Path | None:
-        """The cheapest fleet of what is known to have one: in the time that is left, or a little
-        more; None if that was too short."""
+        """Return the cheapest fleet of a feasible problem within the remaining time, or a little
+        more.
+
+        None if the time was too short.
+        """
         left_s = max(_GRACE_S, self._seconds - (self._clock() - self._began))
         return attempt(problem, limit_s=min(most_s, left_s), clock=self._clock).path
 
     def part(self, solves: int, share: float) -> Budget:
-        """A bound of its own for a part of the search: so many solves, this share of what is left.
+        """Return a budget for a part of the search: this many solves, this share of the rest.
 
         Raises: SpentError if there is nothing left.
         """
@@ -126,7 +129,7 @@ class Axis:
         return self.key == "availability"
 
     def limit(self, problem: Problem) -> float | None:
-        """The limit that the problem imposes, as x; None if it imposes none."""
+        """Return the limit that the problem imposes, as x; None if it imposes none."""
         if self.is_availability:
             return problem.unavailability_max
         if self.key == "utilisation":
@@ -136,7 +139,7 @@ class Axis:
         return problem.latency_ms_max.get(self.percentile)
 
     def imposed(self, problem: Problem, x: float) -> Problem:
-        """The problem with this limit at x."""
+        """Return the problem with this limit at x."""
         if self.is_availability:
             return replace(problem, unavailability_max=x if x < 1 else None)
         if self.key == "utilisation":
@@ -156,7 +159,7 @@ class Axis:
         return max(found.get(self.percentile, math.inf) for found in _conditions(problem, path))
 
     def below(self, x: float) -> float | None:
-        """The next tighter limit that is told apart from x; None if there is none."""
+        """Return the next tighter limit that differs from x; None if there is none."""
         if self.is_availability:
             return None if x <= U_STEP else x - max(x * LIMIT_STEP, U_STEP)
         if x <= 0:
@@ -171,7 +174,7 @@ class Axis:
         return 1.0 - x if 1.0 - (1.0 - x) >= x else math.nextafter(1.0 - x, 0.0)
 
     def from_stated(self, value: float) -> float:
-        """The x of a limit that users state."""
+        """Return the x of a limit in the form of users."""
         return 1.0 - value if self.is_availability else value
 
     def text(self, x: float) -> str:
@@ -184,7 +187,7 @@ class Axis:
 
 
 def _conditions(problem: Problem, path: Path) -> list[Mapping[int, float]]:
-    """The percentiles that the latency limits hold for: on a good day, and degraded if asked."""
+    """Return the percentiles with limits: without faults, and degraded if requested."""
     found = [problem.latency(path)]
     if problem.degraded is not None and problem.latency_degraded is not None:
         found += [
@@ -199,7 +202,7 @@ AVAILABILITY = Axis("availability")
 
 
 def axes(problem: Problem) -> list[Axis]:
-    """The SLOs of this problem: the limits that a cost can be drawn against."""
+    """Return the SLOs of this problem, against which a cost can be drawn."""
     found = [AVAILABILITY] if problem.unavailability_max is not None else []
     return found + [Axis(f"p{q}_ms") for q in sorted(problem.latency_ms_max)]
 
@@ -239,7 +242,7 @@ class Curve:
         return new
 
     def at(self, x: float) -> Stretch | None:
-        """The stretch around x; None if no fleet reaches x. Raises SpentError."""
+        """Return the stretch around x; None if no fleet reaches x. Raises SpentError."""
         for stretch in self.known:
             if stretch.tight <= x <= stretch.loose:
                 return stretch
@@ -254,7 +257,7 @@ class Curve:
         return self.learn(found.path, found.usd_per_month, x)
 
     def tighter(self, stretch: Stretch) -> Stretch | None:
-        """The next dearer stretch; None if nothing is tighter. Raises SpentError."""
+        """Return the next more expensive stretch; None if nothing is tighter. Raises SpentError."""
         while True:
             x = self.axis.below(stretch.tight)
             after = None if x is None else self.at(x)
@@ -263,7 +266,7 @@ class Curve:
             stretch = after
 
     def looser(self, stretch: Stretch) -> Stretch | None:
-        """The next cheaper stretch; None if no looser limit saves anything. Raises SpentError."""
+        """Return the next cheaper stretch; None if looser limits cost as much. Raises SpentError."""
         self.at(math.inf)
         walk = True  # just below the cheaper neighbour, and half way to it, in turn
         while True:
@@ -294,7 +297,7 @@ def middle(low: float, high: float) -> float:
 
 
 def fleet_text(path: Path) -> str:
-    """A fleet in one line: tier, active + standby machines, type, mechanism, replicas."""
+    """Return a fleet in one line: tier, active + standby machines, type, mechanism, replicas."""
     return ", ".join(
         f"{o.tier} {o.nodes}{f'+{o.standby}' if o.standby else ''} {o.instance.name}"
         + (f" r={o.replicas}" if o.replicas > 1 else "")
@@ -303,6 +306,6 @@ def fleet_text(path: Path) -> str:
 
 
 def predicted(problem: Problem, path: Path) -> dict[str, float | None]:
-    """The figures of a fleet; None where the latency model cannot evaluate it."""
+    """Return the figures of a fleet; None if the latency model cannot evaluate it."""
     reached = AVAILABILITY.stated(unavailability_of(path))
     return {"availability": reached, **in_ms(problem.latency(path))}

@@ -64,8 +64,9 @@ def _sizes(case: Case, option: Option) -> dict[str, list[int]]:
 def _without_domain(
     case: Case, path: Path, level: int, spread: dict[str, dict[str, list[int]]]
 ) -> dict[str, object]:
-    """The tiers' service without the fullest domain of that level, once standbys have taken
-    over."""
+    """Return the tiers' service without the fullest domain of that level, once standbys have taken
+    over.
+    """
     name, tiers, reduced = case.domains[level].name, {}, []
     for option in path:
         machines = option.needed + option.extra

@@ -25,7 +25,7 @@ def front_svg(body: Mapping[str, Any]) -> str:
 
 
 def front_words(body: Mapping[str, Any]) -> tuple[str, str]:
-    """The content of a front, and the worth of its points."""
+    """Return the content of a front, and the worth of its points."""
     points = body["points"]
     said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
     if not all(point["next_is_adjacent"] for point in points):
@@ -34,7 +34,7 @@ def front_words(body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def front_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
-    """The chart of a front. Raises ValueError without points."""
+    """Return the chart of a front. Raises ValueError without points."""
     limit = body["limit"]
     points = sorted((_row(limit, point) for point in body["points"]), key=lambda p: p["x"])
     if not points:
@@ -130,8 +130,9 @@ def _ticks(domain: Sequence[float]) -> list[float]:
 
 
 def _segments(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Rows:
-    """The step line in pieces: from each point along the looser limits that cost the same, dashed
-    on to the next point where fleets were not looked for, and there down to it."""
+    """Return the step line in pieces: from each point along the looser limits that cost the same,
+    dashed on to the next point where fleets were not looked for, and there down to it.
+    """
     domain = _domain(limit, points, slo)
     edge = domain[0] if limit == "availability" else domain[1]
     cheapest_first = points if limit == "availability" else points[::-1]
@@ -156,7 +157,7 @@ def _segments(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None
 
 
 def _slo_layers(body: Mapping[str, Any], slo: float, domain: Sequence[float], x: Any) -> list[Any]:
-    """The line of the SLO, its name at the top, on the side where there is more room."""
+    """Return the line of the SLO, with its name at the top on the side with more space."""
     unit = "" if body["limit"] == "availability" else " ms"
     text = f"SLO {body['asked']:,.12g}{unit}"
     base = alt.Chart(data([{"x": slo, "text": text}]))
@@ -181,8 +182,9 @@ def _chosen_layers(
     x: Any,
     y: Any,
 ) -> list[Any]:
-    """The plan, its cost written where no line runs: on the right below the line for availability,
-    above it for latency; on the left the other way round."""
+    """Return the plan, its cost written where no line runs: on the right below the line for
+    availability, above it for latency; on the left the other way round.
+    """
     chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
     base = alt.Chart(data(chosen))
     mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)

@@ -45,7 +45,7 @@ class Hardened:
 
 
 def solved(asked: PlanRequest, deadline: Deadline) -> Hardened:
-    """The cheapest plan over all choices of variants that keep the limits of integrity.
+    """Return the cheapest plan over all choices of variants that meet the limits of integrity.
 
     Raises: OutOfTimeError if there is neither a plan, nor the proof that there is none, by then.
     """
@@ -99,7 +99,7 @@ def _without(
     found: Solution,
     deadline: Deadline,
 ) -> tuple[Mix | None, Solution]:
-    """The plan without limits of integrity: the cheapest of what breaks them, and of this one."""
+    """Return the cheapest plan without limits of integrity."""
     others = [mix for mix in mixes if mix not in kept]
     if not others:
         return None, found
@@ -113,7 +113,7 @@ def _without(
 
 
 def _free_of(problems: Sequence[Callable[[Check], Problem]], deadline: Deadline) -> Chosen:
-    """The cheapest without the limits, `NOT_FOUND` where time ended before there was any."""
+    """Return the cheapest plan without the limits; `NOT_FOUND` if the time ended before."""
     try:
         return cheapest_of(problems, limit_s=deadline.left_s(), clock=deadline.clock)
     except PlannerError:
@@ -123,7 +123,7 @@ def _free_of(problems: Sequence[Callable[[Check], Problem]], deadline: Deadline)
 def _none_keeps(
     asked: PlanRequest, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
 ) -> Hardened:
-    """The limits of integrity are what binds: no choice of variants keeps them."""
+    """Return the result if no choice of variants keeps the limits of integrity."""
     case = asked.case
 
     best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
@@ -148,9 +148,7 @@ def _none_keeps(
 
 
 def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
-    """The tier with the most wrong answers, and if more injections could show that it is good
-    enough.
-    """
+    """Yield the tier with the most wrong answers, and a hint if more injections could suffice."""
     shares = [offers.corrupt_share(variant).high for variant in mix]
     by_page = offers.slo.wrong_per_million is not None
     visits = visits_of(case.tiers) if by_page else [1.0] * len(mix)

@@ -33,7 +33,7 @@ class LoadMargin:
 
 
 def load_margin(case: Case, path: Path) -> LoadMargin:
-    """The load up to which `path`, which keeps all limits at the planned one, goes on keeping them.
+    """Return the load up to which `path` keeps all limits that it keeps at the planned load.
 
     Utilisation grows with the load, so its bound is exact; latency does too, and is bisected down
     to 0.1 %, from below.
@@ -50,7 +50,7 @@ def load_margin(case: Case, path: Path) -> LoadMargin:
 
 
 def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
-    """The case and the fleet with `factor` times the load."""
+    """Return the case and the fleet with `factor` times the load."""
     other = case.with_load(factor)
     used = tuple(
         replace(o, utilisation=o.utilisation * factor, written=o.written * factor) for o in path
@@ -90,7 +90,7 @@ def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, o
 
 
 def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, object]]:
-    """The load today and what the fleet does with it, for each hour of the day or the week."""
+    """Yield the load today and the fleet's state, for each hour of the day or the week."""
     for hour, share in enumerate(load.hours):
         other, used = at_load(case, path, share / load.factor)
         yield {

@@ -69,7 +69,7 @@ class Front:
 
 
 def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float = 0.002) -> Front:
-    """The front of cost against the curve's limit, all other limits kept.
+    """Return the front of cost against the curve's limit, all other limits kept.
 
     From the cheapest fleet at all to the best that costs at most `TIMES_THE_PLAN` times the plan,
     for availability at most `NINES_BEYOND` nines beyond the SLO. If there are more than
@@ -134,8 +134,10 @@ class _Gap:
 
 
 def _widest(curve: Curve, end: float, usd_max: float, unsure: float) -> _Gap | None:
-    """The widest gap above `end` below a fleet of at most `usd_max`, and of the one that holds
-    `unsure` the part above that."""
+    """Return the widest gap above `end` below a fleet of at most `usd_max`.
+
+    Of the gap that contains `unsure` only the part above it counts.
+    """
     gaps = []
     for index, stretch in enumerate(curve.known):
         below = curve.axis.below(stretch.tight)

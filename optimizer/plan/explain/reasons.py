@@ -62,12 +62,12 @@ class ExplainOptions:
     not_simulated: str = ""  # why there are no records
 
     def budget(self, solves: int, most_s: float = math.inf) -> Budget:
-        """A bound of this many solves, and of time from now on."""
+        """Return a budget of this many solves, with the time from now on."""
         seconds = min(self.seconds, most_s)
         return Budget(solves, seconds=seconds, clock=self.clock, say=self.say)
 
     def marginal_budget(self, solves: int, deadline: Deadline) -> Budget:
-        """The bound of the prices of one limit, short enough to ask for them with every plan."""
+        """Return the budget for the prices of one limit, short enough for every plan."""
         self.say("prices of the limits")
         seconds = deadline.within(_MARGINAL_S).left_s()
         return Budget(solves, seconds=seconds, share=0.5, clock=self.clock, say=self.say)
@@ -111,7 +111,7 @@ def _front_axes(problem: Problem) -> list[Axis]:
 def binding_of(
     problem: Problem, found: Solution, source: Variants, others: Sequence[str], deadline: Deadline
 ) -> tuple[str, ...]:
-    """The binding limits, with `others` that are no limits of this problem: promises, integrity."""
+    """Return the binding limits, with `others` (promises, integrity) that this problem lacks."""
     own = binding(problem, found, source, deadline)
     return (*others,) if others and own == [_NOTHING] else (*own, *others)
 
@@ -122,7 +122,7 @@ def binding(
     source: Variants | None = None,
     deadline: Deadline | None = None,
 ) -> list[str]:
-    """The limits without which the plan would be cheaper, and by how much, dearest first."""
+    """Return the limits without which the plan is cheaper, with the saving, largest first."""
     assert found.usd_per_month is not None
     deadline = deadline or Deadline(math.inf)
     saved: list[tuple[float, str]] = []
@@ -220,7 +220,7 @@ def _can_bind(problem: Problem, family: str) -> bool:
 def _nodes_binding(
     problem: Problem, found: Solution, source: Variants, deadline: Deadline
 ) -> list[tuple[float, str]]:
-    """The saving of twice max_nodes; not asked where one machine more is already too dear."""
+    """Return the saving with twice max_nodes; skipped if one machine more is too expensive."""
     assert found.usd_per_month is not None
     least = [float(columns(tier).usd.min()) for tier in problem.options]
     larger = [_more_than(tier, source.max_nodes) for tier in problem.options]

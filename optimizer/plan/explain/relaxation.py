@@ -71,7 +71,7 @@ class Relaxation:
 def relaxations(
     problem: Problem, budget: Budget, source: Variants | None = None
 ) -> list[Relaxation]:
-    """Each limit that makes `problem` feasible if it alone gives way, with the least it has to.
+    """Return each limit whose relaxation alone makes `problem` feasible, with its tightest value.
 
     Parameters: problem infeasible; source makes the same problem with other max_nodes.
     Returns: none, if no single limit suffices (or the budget ended before one was found).
@@ -95,7 +95,7 @@ def relaxations(
 
 
 def together(problem: Problem, budget: Budget) -> list[Relaxation]:
-    """All limits loosened by one factor, the least within 1 %, and what its cheapest fleet needs.
+    """Return all limits relaxed by one factor, the least within 1 %, and its cheapest fleet.
 
     Returns: the limits that give way, with values that suffice together (verified); none of them is
     claimed to be the least. Empty if no factor up to 1e6 helps, or the budget ended.
@@ -122,7 +122,7 @@ def _limits(problem: Problem) -> list[Axis]:
 
 
 def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
-    """The least x of one limit at which the others can be kept."""
+    """Return the tightest x of one limit with which the others can be kept."""
     asked = axis.limit(problem)
     assert asked is not None
     coin = _lost_availability if axis.is_availability else _smallness
@@ -154,15 +154,17 @@ def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
 
 
 def _dropped(problem: Problem, family: str, budget: Budget) -> Relaxation | None:
-    """A family that has no single number: it can only be dropped."""
+    """Return a family of limits without a single number, which can only be dropped."""
     free = problem.without(family)
     path = None if free == problem else budget.solve(free).path
     return None if path is None else Relaxation(family, None, None, False, path)
 
 
 def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
-    """The least max_nodes at which everything is kept, up to four times as many, 40 more, or all
-    that are allowed."""
+    """Return the least max_nodes with which all limits can be kept.
+
+    It is searched up to four times as many, 40 more, or the largest allowed number.
+    """
     low = source.max_nodes
     high = min(4 * low, low + 40, NODES_MAX)
     if high <= low:
@@ -185,7 +187,7 @@ def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
 
 
 def _least_factor(problem: Problem, budget: Budget) -> Path | None:
-    """The cheapest fleet at the least common factor."""
+    """Return the cheapest fleet at the least common factor."""
     low, high, best = 1.0, 2.0, None
     while best is None:
         best = budget.solve(_loosened(problem, high)).path

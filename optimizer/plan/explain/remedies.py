@@ -87,8 +87,7 @@ class _Tried:
 
 
 def solves_of(case: Case) -> int:
-    """The most time that `against_limping` takes: each way once, and once more without each
-    limit."""
+    """Return the largest time of `against_limping`: each way once, and once without each limit."""
     return 1 + (2 + len(case.remedies)) * (1 + len(FAMILIES))
 
 
@@ -129,7 +128,7 @@ def against_limping(
 
 
 def _few_copies(case: Case, plain: _Tried, budget: Budget) -> _Tried:
-    """The start of spares and copies: as `plain`, with as few copies as its price allows."""
+    """Return the start for spares and copies: as `plain`, with the fewest copies for its price."""
     if plain.problem is None or plain.path is None:
         return plain
     try:
@@ -150,7 +149,7 @@ def _alone(
     plain: _Tried,
     budget: Budget,
 ) -> _Tried:
-    """The plan with one way out only, from the fleet if nothing limped."""
+    """Return the plan with one measure only, from the fleet without limping."""
     path = plain.path
     if path is not None:
         return _planned(name, lambda: held(problem, path), budget)
@@ -160,7 +159,7 @@ def _alone(
 
 
 def _planned(name: str, make: Callable[[], Problem], budget: Budget) -> _Tried:
-    """The cheapest fleet of this problem. No trouble with it may cost the plan itself."""
+    """Return the cheapest fleet of this problem; an error here does not stop the plan."""
     budget.say(f"limping: {name}")
     try:
         budget.left_s()
@@ -206,7 +205,7 @@ def _copies_bound(case: Case, plain: Path | None) -> str:
 
 
 def _why(problem: Problem, within: str, budget: Budget) -> str:
-    """The limits in the way: those without one of which there would be such a fleet."""
+    """Return the limits without one of which there would be such a fleet."""
     text = f"not feasible{within}"
     if not all(problem.options):
         return f"{text}: no such fleet carries the load"
@@ -248,7 +247,7 @@ def _way(
 
 
 def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]) -> Cheapest:
-    """The cheapest of all ways.
+    """Return the cheapest of all measures.
 
     way: spares, replication, plan (cheaper than both: its own mix of them, or other types), remedy,
     or None where none was found. Of equally cheap ones it is the first of these, and `equal` has

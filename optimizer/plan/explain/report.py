@@ -45,7 +45,7 @@ class Outlook(TypedDict):
 
 
 def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
-    """The tiers of plan.json."""
+    """Return the tiers of plan.json."""
     plans = {}
     for option, tier in zip(path, case.tiers, strict=True):
         hold_s = tier.token_hold_s
@@ -81,14 +81,16 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
 
 
 def _page_hold_s(case: Case, path: Path) -> float:
-    """A token is held within a page at most: the slowest arm's mean, or the modelled mean."""
+    """Return an upper bound of the time of a token in a page: the slowest arm's mean, or the
+    modelled mean.
+    """
     if case.measured is not None and case.measured.arms:
         return max(arm.mean_ms for arm in case.measured.arms) / 1000.0
     return case.latency.page_s(path)
 
 
 def outlook(case: Case, path: Path) -> Outlook:
-    """The plan's predictions; measured only where exactly this fleet was."""
+    """Return the plan's predictions; measured only where exactly this fleet was."""
     asked = bool(case.slo.latency_ms)
     found = case.latency.middle(case.latency(path)) if asked else {}
     measured = case.latency.measured(path) if asked else None
@@ -119,7 +121,7 @@ def outlook(case: Case, path: Path) -> Outlook:
 
 
 def _promised(users: Bound, path: Path) -> dict[str, object]:
-    """The least that users get in a year of faults, with the plan's machines."""
+    """Return the least service of a year of faults, with the plan's machines."""
     machines = sum(o.nodes + o.standby for o in path if o.tier == users.tier)
     return {
         "tier": users.tier,
@@ -132,7 +134,7 @@ def _promised(users: Bound, path: Path) -> dict[str, object]:
 
 
 def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, object] | None:
-    """The safety of the latency limits from the law's error; None where none is asked for."""
+    """Return the margin of the latency limits for the law's error; None without a confidence."""
     if not case.slo.latency_ms:
         return None
     at = case.latency(path)
@@ -159,8 +161,9 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, objec
 def confidence_of(
     case: Case, rates: UncertainRates | None, path: Path, deadline: Deadline
 ) -> dict[str, object] | None:
-    """The certainty of the availability target, over draws of the uncertain rates; None without
-    any. Its figures are None where time ends before all draws, or a model covers one of them not.
+    """Return the probability that the availability target is kept, over draws of uncertain rates.
+
+    None without uncertain rates. Its figures are None if the time ends before all draws are solved.
     """
     if rates is None or not rates.uncertain:
         return None
@@ -190,7 +193,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
-    """The variables of fleet.tfvars beside the tiers' plans."""
+    """Return the variables of fleet.tfvars beside the tiers' plans."""
     tiers = {}
     for option, tier, demand in zip(path, service.tiers, case.tiers, strict=True):
         spec = tier.spec
@@ -206,7 +209,7 @@ def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
 
 
 def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
-    """The inputs of the plan, with sample counts and spreads where they were measured."""
+    """Return the inputs of the plan, with sample counts and spreads where they were measured."""
     slo = asked.case.slo
     return {
         "mode": asked.mode,
@@ -242,7 +245,7 @@ def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
 
 
 def _calibration(service: ServiceFit) -> dict[str, object] | None:
-    """The source of the run's rate, if it was relative to its fleet."""
+    """Return the source of the run's rate, if it was relative to its fleet."""
     found = service.calibration
     if found is None:
         return None

@@ -43,7 +43,7 @@ _MEASURES = {"usd": USD, "nodes": NODES, "energy": ENERGY}
 def schedule_of(
     case: Case, load: Load, stated: DeclaredSchedule | None, path: Path, deadline: Deadline
 ) -> dict[str, object] | None:
-    """The body of `schedule` in plan.json; None where the load has no hours, or the case none."""
+    """Return `schedule` of plan.json; None if the load or the case has no hours."""
     hours = hourly_problem(case, load, stated, path)
     if hours is None:
         return None
@@ -74,7 +74,7 @@ _NONE = "no schedule keeps all limits: the quotas, min_nodes or max_nodes leave 
 
 
 def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> FoundSchedule:
-    """The schedule of least `measure`, and of these the cheapest.
+    """Return the cheapest of the schedules with the least `measure`.
 
     Raises: OutOfTimeError where the time ends before there are designs.
     """
@@ -97,8 +97,9 @@ def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> Found
 def front(
     problem: HourlyProblem, asked: DeclaredSchedule, deadline: Deadline
 ) -> list[dict[str, float]]:
-    """The least cost of each bound on the machines that run, or on their energy where its watts are
-    stated: both ends, and points between them; those that time allows."""
+    """Return the least cost of each bound on the machines that run, or on their energy where its
+    watts are stated: both ends, and points between them; those that time allows.
+    """
     other = ENERGY if asked.watts_per_vcpu is not None else NODES
     points: list[dict[str, float]] = []
     try:
@@ -179,7 +180,7 @@ def _other_usd(case: Case, path: Path) -> float:
 
 
 def way_of(one: Bought) -> str:
-    """A group of ways to pay: committed ones, those that are taken away, and the rest."""
+    """Return a group of purchase options: committed, interruptible, and others."""
     if committed(one.machine):
         return "reserved"
     return "spot" if one.machine.interruptions_per_year else "on_demand"
@@ -247,7 +248,7 @@ def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict
 
 
 def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
-    """The reasons for what is bought, and what it is bounded by."""
+    """Yield the reasons for the purchases, and their bounds."""
     problem = hours.problem
     machines = [one for tier in problem.tiers for one in tier.machines]
     hourly = {one.type_name: one.usd_per_hour for one in machines if one.purchase == "on-demand"}

@@ -14,7 +14,7 @@ WAYS = {"reserved": "reserved", "on_demand": "on demand", "spot": "spot"}
 
 
 def schedule_svg(body: Mapping[str, Any]) -> str:
-    """The schedule of plan.json, drawn. Raises ValueError where it has no hours."""
+    """Draw the schedule of plan.json. Raises ValueError without hours."""
     saved = body["saved_usd_per_month"]
     less = f"{abs(saved):.2f} {'less' if saved >= 0 else 'more'} than the standing fleet"
     title = alt.Title(
@@ -25,7 +25,7 @@ def schedule_svg(body: Mapping[str, Any]) -> str:
 
 
 def schedule_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
-    """The chart: a bar per hour, and the load as a line with an axis of its own."""
+    """Return the chart: a bar per hour, and the load as a line with an axis of its own."""
     rows = body.get("by_hour") or []
     if not rows:
         raise ValueError("a schedule needs hours")
@@ -68,7 +68,7 @@ def schedule_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
 
 
 def _stacked(row: Mapping[str, Any]) -> Iterator[Row]:
-    """The machines of an hour, one way to pay upon the other."""
+    """Yield the machines of an hour, stacked by purchase option."""
     low = 0
     for key, name in WAYS.items():
         if row[key]:

@@ -34,10 +34,10 @@ class Variants(Protocol):
         """Most nodes and standbys of a tier."""
 
     def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
-        """The problem, or the same with other max_nodes; `check` may end it by an exception."""
+        """Return the problem, optionally with other max_nodes; `check` may raise to stop it."""
 
     def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
-        """The problem with one input (a key of CHANGES) multiplied by `factor`.
+        """Return the problem with one input (a key of CHANGES) multiplied by `factor`.
 
         None where there is no such input, or the factor does not change it.
         """

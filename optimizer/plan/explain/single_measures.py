@@ -33,7 +33,7 @@ Most = Callable[["Columns", Option], "Floats"]
 
 
 def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:
-    """A fleet as cheap as `plain`, none of whose tiers could do with fewer copies at that price."""
+    """Return a fleet as cheap as `plain` with the fewest copies in each tier."""
     for fewer in (old.tier for old in plain if old.replicas > 1):
         most = [old.replicas - (old.tier == fewer) for old in plain]
         tiers = (_within(*one, cost(plain)) for one in zip(problem.options, most, strict=True))
@@ -51,14 +51,14 @@ def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, 
 
 
 def spares_alone(problem: Problem, plain: Path) -> Problem:
-    """The problem with more machines than `plain` as the only way out."""
+    """Return the problem in which more machines than `plain` are the only measure."""
     return _restricted(
         problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0)
     )
 
 
 def replication_alone(problem: Problem, plain: Path) -> Problem:
-    """The problem with more copies than `plain` as the only way out."""
+    """Return the problem in which more copies than `plain` are the only measure."""
     return _restricted(problem, plain, _no_spare_more)
 
 

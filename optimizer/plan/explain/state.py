@@ -60,7 +60,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, object]:
 
 
 def _source(share: Estimate) -> str:
-    """The source of a share of writes."""
+    """Return the source of a share of writes."""
     return "stated" if is_stated(share) else f"of {share.samples:,} in the run"
 
 

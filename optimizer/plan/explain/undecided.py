@@ -16,7 +16,7 @@ _MORE = "Measure for longer: more repeats in [design], or a longer measure in [p
 
 
 def of_run(service: ServiceFit) -> tuple[str, ...]:
-    """A run from which nothing may be concluded."""
+    """Report a run that permits no conclusion."""
     if not service.against:
         return ()
     return (
@@ -42,12 +42,12 @@ def of_percentiles(case: Case, relaxation: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def of_breach(breach: str | None) -> tuple[str, ...]:
-    """A latency that is not what the search rests on."""
+    """Report a latency that violates the search's assumption."""
     if breach is None:
         return ()
     return (f"not proved, since a larger fleet is slower here: {breach}",)
 
 
 def of_time(error: OutOfTimeError) -> tuple[str, ...]:
-    """A search that ended before it had a plan, or the proof that there is none."""
+    """Report a search that ended without a plan and without a proof that there is none."""
     return (f"not decided: expected {error.expected} (got {error.got}). {error.hint}",)

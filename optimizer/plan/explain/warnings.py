@@ -41,7 +41,7 @@ def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
 
 
 def of_quotas(asked: DeclaredSchedule | None, path: Path) -> tuple[str, ...]:
-    """The quotas that the standing fleet is beyond: they bind the schedule alone."""
+    """Warn of quotas that the standing fleet exceeds; they limit only the schedule."""
     found = []
     for number, stated in enumerate(asked.quotas if asked else (), start=1):
         quota = stated.quota()
@@ -115,7 +115,7 @@ def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
 
 
 def of_decision(simulation: Mapping[str, Any]) -> tuple[str, ...]:
-    """The warning that nobody but the law says that the latencies are kept."""
+    """Warn that only the law predicts that the latency limits are kept."""
     if simulation["verdict"] == "undecided":
         return (f"undecided, and no claim: {simulation['reason']}",)
     if simulation["verdict"] == "not-simulated" and simulation["reason"]:
@@ -138,8 +138,7 @@ def of_load(tiers: Sequence[TierDemand], path: Path) -> tuple[str, ...]:
 
 
 def of_confidence(found: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The warning that the availability target is kept in fewer draws of the rates than was asked
-    for.
+    """Warn that the availability target is kept in fewer draws of the rates than requested.
 
     That is so only beside limping nodes: a crash ends a limp, so rates at their worst are not the
     worst case.

@@ -51,7 +51,7 @@ class Without:
 
 
 def without_rules(case: Case, found: Solution, deadline: Deadline) -> tuple[Without, ...]:
-    """Each rule of the domains left out alone, and all domains left out."""
+    """Return the plans without each rule of the domains, and without all domains."""
     none_at_all = [("domains", replace(case, domains=()))] if case.domains else []
     return tuple(
         _asked_again(name, other, found, deadline.within(_SECONDS))
@@ -60,7 +60,7 @@ def without_rules(case: Case, found: Solution, deadline: Deadline) -> tuple[With
 
 
 def without_promise(case: Case, found: Solution, deadline: Deadline) -> tuple[Without, ...]:
-    """The promise of performability left out, where it bounds a tier."""
+    """Return the plan without the promise of performability, if that limits a tier."""
     if case.users is None or case.users.machines is None:
         return ()
     free, own = replace(case, users=None), deadline.within(_SECONDS)
@@ -87,5 +87,5 @@ def _asked_again(name: str, case: Case, found: Solution, deadline: Deadline) -> 
 
 
 def of_rules(found: Solution, tried: tuple[Without, ...]) -> tuple[str, ...]:
-    """The binding limits, or those in the way, in words."""
+    """Describe the binding limits, or those that prevent a plan."""
     return tuple(text for one in tried if (text := one.text(found.usd_per_month)) is not None)

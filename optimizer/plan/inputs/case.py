@@ -93,7 +93,7 @@ class Slo(Strict):
 
 
 def slo_from(table: Mapping[str, Any]) -> Slo:
-    """An SLO in the words of a run or of the command line, checked. Raises InputError."""
+    """Return an SLO in the words of a run or of the command line, checked. Raises InputError."""
     own = {key: value for key, value in table.items() if key not in _NOT_OURS}
     return check(ConfigFile(FilePath("plan"), {"slo": own}).section("slo"), Slo)
 
@@ -152,14 +152,14 @@ class Case:
         )
 
     def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
-        """The problem, or the same with other max_nodes; `check` may end it by an exception."""
+        """Return the problem, optionally with other max_nodes; `check` may raise to stop it."""
         limits = self.limits
         if max_nodes is not None:
             limits = limits.model_copy(update={"max_nodes": max_nodes})
         return self.limited(self._options(limits, check))
 
     def limited(self, options: tuple[Sequence[Option], ...]) -> Problem:
-        """The limits of this case, over these options."""
+        """Return the limits of this case, over these options."""
         limits, degraded, asked = self.limits, self.slo.degraded, self.slo.availability
         return Problem(
             options=options,
@@ -174,7 +174,8 @@ class Case:
         )
 
     def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
-        """The problem with one input multiplied by `factor`; None where that changes nothing.
+        """Return the problem with one input multiplied by `factor`; None where that changes
+        nothing.
 
         Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
         | gamma (the speed that neighbours leave, of all tiers).
@@ -183,7 +184,7 @@ class Case:
         return None if other == self else other.problem(check=check)
 
     def with_load(self, factor: float) -> Case:
-        """The same service with `factor` times the load."""
+        """Return the same service with `factor` times the load."""
         return self._changed("arrival_rate", factor)
 
     @property
@@ -193,12 +194,12 @@ class Case:
         return self.rates.limps or (degraded is not None and degraded.limping > 0)
 
     def without_limping(self) -> Case:
-        """The same service on machines that never limp."""
+        """Return the same service on machines that never limp."""
         slo = self.slo.model_copy(update={"degraded": without_limping(self.slo.degraded)})
         return replace(self, slo=slo, rates=replace(self.rates, limp_per_year=0.0))
 
     def with_remedy(self, remedy: Remedy) -> Case:
-        """The same service with this remedy against limping."""
+        """Return the same service with this remedy against limping."""
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
@@ -230,8 +231,7 @@ class Case:
         return state.lost(one.needed, one.mechanism, one.extra, own, scheme, nodes)
 
     def spread(self, one: Machines, rates: FailureRates | None = None) -> Spread | None:
-        """The best placement of a tier's machines; None where the domains' rules let none be
-        placed.
+        """Return the best placement of a tier's machines; None if the domains' rules allow none.
 
         Parameters: rates in place of the case's.
         """
@@ -307,10 +307,7 @@ class Case:
         )
 
     def _horizon_s(self) -> float:
-        """The latency grid reaches well beyond the SLO and beyond what was measured.
-
-        A power of two: limits that hardly differ are evaluated on the same grid.
-        """
+        """Return the horizon of the latency grid, well beyond the SLO and the measurements."""
         arms = self.measured.arms if self.measured is not None else ()
         measured = [v for a in arms if (v := a.p99_ms.value) is not None]
         reach_s = 4.0 * max([*self.slo.latency_ms.values(), *measured, 1.0]) / 1000.0
@@ -338,7 +335,7 @@ class Case:
         return tuple(result)
 
     def _bounded(self, tier: str, limits: Limits) -> Limits:
-        """The limits of a tier: with more machines users would not get what they are promised."""
+        """Return the largest numbers of machines of a tier that keep the promise to users."""
         if self.users is None or self.users.tier != tier or self.users.machines is None:
             return limits
         fewer = min(limits.max_nodes, self.users.machines)

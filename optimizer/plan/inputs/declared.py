@@ -37,20 +37,22 @@ _PHRASES: Mapping[str, str] = {
 
 
 def book_of(book: str | None, scheme: str, folder: Path) -> PriceBook:
-    """The price book by its name or file (a relative one: in `folder`); else the scheme's own."""
+    """Return the price book by its name or file (a relative one: in `folder`); else the scheme's
+    own.
+    """
     name = book or ("on-prem" if scheme == Scheme.on_prem else "ec2")
     return price_book(name if name in BUILT_IN else folder / name)
 
 
 def region_of(book: PriceBook, region: str | None) -> str:
-    """The region, which a book with a single one need not be told."""
+    """Return the region, which may be missing for a book with a single one."""
     if region is not None:
         return region
     return next(iter(book.regions)) if len(book.regions) == 1 else "us-east-1"
 
 
 def stated_service(file: PlanFile) -> ServiceFit:
-    """The service of a plan.toml without a results folder.
+    """Return the service of a plan.toml without a results folder.
 
     Raises: InputError for what nobody measured and the file does not state.
     """
@@ -132,7 +134,7 @@ def _stated_fit(tier: DeclaredTier, after: str | None) -> TierFit:
 
 
 def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, ...]]:
-    """The measured service with what the file states in its place, and which figures those are.
+    """Return the measured service with the figures that the file states, and their names.
 
     Raises: InputError for tiers that the run does not have.
     """

@@ -18,7 +18,7 @@ CV2_RANGE = (0.05, 10.0)  # that the law is asked with; what is measured beyond 
 
 
 def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
-    """The tiers' demands at r = 1 everywhere, from the front."""
+    """Return the tiers' demands at r = 1 everywhere, from the front."""
     copies, found = _value(service.pages_per_s), []
     for tier in service.tiers:
         state = TierState(tier.spec.state, copy_mb_per_s=_copy_mb_per_s(tier))
@@ -43,7 +43,7 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
 
 
 def _copy_mb_per_s(tier: TierFit) -> float | None:
-    """The slower of a machine's card and its disk."""
+    """Return the slower of a machine's card and its disk."""
     card = None if tier.spec.nic_mbps is None else tier.spec.nic_mbps / 8.0
     return min((one for one in (card, tier.spec.disk_mbps) if one is not None), default=None)
 
@@ -55,7 +55,7 @@ def _card_s(tier: TierFit) -> float:
 
 
 def stated(value: float | None) -> Estimate:
-    """A figure that somebody states: nothing was measured, and nothing is asked of it."""
+    """Return a stated figure, without a measurement."""
     return Estimate(value, 0, None, least=0)
 
 
@@ -65,7 +65,7 @@ def is_stated(estimate: Estimate) -> bool:
 
 
 def within_range(cv2: float) -> float:
-    """The nearest that the law is asked with."""
+    """Return the nearest value in the law's range."""
     return min(CV2_RANGE[1], max(CV2_RANGE[0], cv2))
 
 
@@ -98,7 +98,7 @@ def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
 
 
 def _share(found: Estimate, *, planned: bool = True) -> float:
-    """A share of the requests; 0 where nobody knows, or what was measured is not planned with."""
+    """Return a share of the requests; 0 if it is unknown or not planned with."""
     if not found.sufficient or not (planned or is_stated(found)):
         return 0.0
     return found.value or 0.0
@@ -107,7 +107,7 @@ def _share(found: Estimate, *, planned: bool = True) -> float:
 def speed_under_interference(
     tier: TierLatency, cores: float, load: float, latency_ratio: float
 ) -> float:
-    r"""The speed gamma whose mean stay R(load / gamma) explains quiet / disturbed latency.
+    """Return the speed gamma whose mean stay R(load / gamma) explains quiet / disturbed latency.
 
     Parameters: load rho of the undisturbed server in [0, 1); latency_ratio in (0, 1].
     Returns: gamma in [latency_ratio, 1]; queueing is part of the slowdown that latencies show.

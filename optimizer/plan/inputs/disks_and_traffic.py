@@ -51,7 +51,7 @@ def crossing_problems(stated: Declared) -> Iterator[Problem]:
 
 
 def crossing_of(stated: Declared) -> float:
-    """The share of requests that go to another zone: stated, else of zones alike."""
+    """Return the share of requests that go to another zone: stated, else of zones alike."""
     if stated.prices.crossing is not None:
         return stated.prices.crossing
     return 1.0 - 1.0 / stated.domains[0].count
@@ -60,7 +60,7 @@ def crossing_of(stated: Declared) -> float:
 def priced(
     demand: TierDemand, fit: TierFit, tier: DeclaredTier | None, stated: Declared, peak: float
 ) -> TierDemand:
-    """The demand with the USD a month of its disks and of what crosses zones.
+    """Return the demand with the USD a month of its disks and of what crosses zones.
 
     Parameters: peak, the load planned for over the mean that traffic is paid of.
     """

@@ -69,7 +69,7 @@ class Domain(Strict):
         return Rule(self.max_per_domain, self.min_domains, self.copies_apart, self.survive)
 
     def level(self, crash_per_year: float) -> Level:
-        """The domain as the availability model takes it."""
+        """Return the domain as the availability model takes it."""
         per_year = self.failures_per_year
         if per_year is None:
             assert self.beta is not None
@@ -97,8 +97,7 @@ def covers_of(
     demand: TierDemand,
     check: Check = unbounded,
 ) -> Covers:
-    """The mechanisms that may cover a tier's failures; with domains, each as well placed as the
-    rules allow."""
+    """Return the mechanisms that may cover a tier's failures, with placements if it has domains."""
     own, least = rates_of(own_rates(domains, rates), demand=demand), demand.min_nodes
     if not domains:
         return Covers(own, scheme, limits, nodes_down, check, demand.state, least)
@@ -113,7 +112,7 @@ def placed(
     machines: Machines,
     demand: TierDemand,
 ) -> Spread | None:
-    """The best placement of a tier's machines; None where the rules allow none."""
+    """Return the best placement of a tier's machines; None if the rules allow none."""
     own = rates_of(own_rates(domains, rates), machines.instance, demand)
     return spreads_of(domains, rates, scheme).best(
         machines.needed, machines.extra, own, machines.mechanism, machines.replicas
@@ -121,7 +120,7 @@ def placed(
 
 
 def own_rates(domains: Sequence[Domain], rates: FailureRates) -> FailureRates:
-    """The machines' rates without the crashes that are their domains'."""
+    """Return the machines' rates without the crashes that their domains cause."""
     left = 1.0 - math.fsum(one.beta for one in domains if one.beta is not None)
     return replace(rates, crash_per_year=rates.crash_per_year * left)
 

@@ -36,7 +36,7 @@ LEAST_REQUESTS = 100  # of an arm, for its percentiles to calibrate anything
 
 
 def percentile_of(arm: ArmMeasure, q: int) -> Estimate:
-    """The arm's measured percentile [ms]."""
+    """Return the arm's measured percentile [ms]."""
     return {95: arm.p95_ms, 99: arm.p99_ms}[q]
 
 
@@ -81,7 +81,7 @@ class PageChain:
     condition: Degraded | None
 
     def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
-        """The time in `tier` and below it."""
+        """Return the time in `tier` and below it."""
         station = self.latency.station(tier, option)
         if self.condition is None:
             return waits(station, below)
@@ -93,7 +93,7 @@ class PageChain:
         return np.concatenate([good, _or_never(worse, parts[:, 0]), *others], axis=1)
 
     def mean_s(self, laws: Laws) -> Floats:
-        """The mean of each law [s], on a good day."""
+        """Return the mean of each law [s], on a good day."""
         return mean_of(laws[:, :BINS])
 
 
@@ -107,7 +107,7 @@ def _degraded(station: Station, option: Option, condition: Degraded) -> Station:
 
 
 def _or_never(station: Station, below: Laws | None) -> Laws:
-    """The wait; infinite where the station cannot take the load."""
+    """Return the wait; infinite if the station is overloaded."""
     try:
         return waits(station, below)
     except UnstableError:
@@ -157,7 +157,7 @@ class CalibratedLatency:
         return {q: value / self.margins[q] for q, value in found.items()}
 
     def while_degraded(self, degraded: Degraded) -> DegradedPage:
-        """The same while one tier is in that condition."""
+        """Return the law while one tier is in that condition."""
         return DegradedPage(self, degraded)
 
     def degraded(self, path: Path, tier: int, condition: Degraded) -> dict[int, float]:
@@ -170,11 +170,11 @@ class CalibratedLatency:
             return dict.fromkeys(self._percentiles, math.inf)
 
     def chain(self, degraded: Degraded | None) -> PageChain:
-        """The same as a chain of laws."""
+        """Return the law as a chain of laws."""
         return PageChain(self, degraded)
 
     def station(self, tier: int, option: Option) -> Station:
-        """The queueing station of a tier."""
+        """Return the queueing station of a tier."""
         return option.station(self._planned[tier], self._policy)
 
     def _stations(self, path: Path) -> tuple[Station, ...]:
@@ -204,12 +204,12 @@ class CalibratedLatency:
         return {q: self._carried(q, list(self.factors.values())) for q in self._percentiles}
 
     def _carried(self, q: int, factors: Sequence[Factor]) -> float:
-        """The geometric mean of arms' factors; 1 without any."""
+        """Return the geometric mean of arms' factors; 1 without any."""
         logs = [math.log(factor.by_percentile[q]) for factor in factors]
         return math.exp(math.fsum(logs) / len(logs)) if logs else 1.0
 
     def _error(self, q: int) -> LawError:
-        """The error of the predictions of this percentile; see `margin`."""
+        """Return the error of the predictions of this percentile; see `margin`."""
         known = list(self.factors.values())
         residuals = [
             math.log(one.measured_ms[q] / (one.modelled_ms[q] * self._carried(q, others)))
@@ -221,7 +221,7 @@ class CalibratedLatency:
         return law_error(q, residuals, relative if residuals else ())
 
     def measured(self, path: Path) -> Factor | None:
-        """The arm that measured exactly this plan's fleet under its load, if there is one."""
+        """Return the arm that measured exactly this fleet under its load, if any."""
         if self._measured is None or _loads(self._planned) != _loads(self._arm_demands):
             return None
         factor = self.factors.get(tuple(o.replicas for o in path))

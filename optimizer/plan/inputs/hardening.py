@@ -16,7 +16,7 @@ MIXES_MAX = 256  # choices of variants, each a search of its own
 
 
 def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | None:
-    """The request and the offer; None where no integrity is asked for.
+    """Return the requested limits and the offered variants; None without integrity.
 
     Raises: InputError where one of `[slo.integrity]`, `[transient_faults]` and variants lacks the
     others, for runs that cannot be used, and for more than 256 choices of variants.
@@ -81,7 +81,7 @@ def _refuse_idle(file: PlanFile) -> None:
 def _offered(
     file: PlanFile, number: int, variants: Sequence[DeclaredVariant]
 ) -> tuple[Variant, ...]:
-    """A tier's variants; one that offers none is native, as in Table I."""
+    """Return a tier's variants; without variants it is native, as in Table I."""
     if not variants:
         native = DeclaredVariant(name="native", nodt=1.0, nodt_source="itself", pcraft="native")
         return (_variant(file, (number,), native),)

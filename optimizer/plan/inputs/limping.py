@@ -20,7 +20,7 @@ KEYS = ("limp_capacity", "limp_speed")
 
 
 def measured_share(asked: LimpRun, folder: Path, place: str) -> tuple[float, str]:
-    """The share of a machine that a limping one is, in [0, 1], and where that is from.
+    """Return the share of capacity of a limping machine, in [0, 1], and its source.
 
     Parameters and errors: as `measured_slowdown`.
     """
@@ -42,7 +42,7 @@ def _describe(found: MeasuredSlowdown, share: float) -> str:
 
 
 def with_measured_limping(source: ConfigFile) -> tuple[ConfigFile, tuple[str, ...]]:
-    """The plan.toml with numbers for runs in [rates] and [[remedies]], and what has to be said.
+    """Return the plan.toml with numbers in place of runs in [rates] and [[remedies]], and remarks.
 
     Raises: InputError as `measured_share`, and for a speed that no bound tells.
     """

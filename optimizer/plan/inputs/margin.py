@@ -37,8 +37,10 @@ class LawError:
     source: str
 
     def factor(self, level: float) -> float:
-        """The factor that the truth is below with probability `level`, over the prediction; at
-        least 1."""
+        """Return the factor that truth / prediction is below with probability `level`.
+
+        It is at least 1.
+        """
         from scipy.special import stdtrit
 
         return math.exp(max(0.0, self.spread * float(stdtrit(self.freedom, level))))
@@ -51,7 +53,7 @@ class LawError:
 
 
 def law_error(q: int, residuals: Sequence[float], standard_errors: Sequence[float]) -> LawError:
-    """The error of percentile q's predictions.
+    """Return the error of percentile q's predictions.
 
     Parameters: residuals, ln(measured / predicted from the others) of a run's arms; standard_errors
     of the arms' measured percentiles, relative.
@@ -69,5 +71,7 @@ def law_error(q: int, residuals: Sequence[float], standard_errors: Sequence[floa
 
 
 def level_of(confidence: float | None, figures: int) -> float | None:
-    """The level at which each of so many uncertain figures is taken; None without a confidence."""
+    """Return the level at which each of so many uncertain figures is taken; None without a
+    confidence.
+    """
     return None if confidence is None else confidence ** (1.0 / max(1, figures))

@@ -32,7 +32,7 @@ class Overrides:
 
 
 def slo_of_run(run_dir: Path) -> dict[str, float]:
-    """The SLO that a run was held to: `spec.slo` of its manifest.json.
+    """Return the SLO of a run: `spec.slo` of its manifest.json.
 
     Raises: InputError for a folder without a manifest, or a manifest without an SLO.
     """
@@ -44,7 +44,7 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
 
 
 def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
-    """The question for the service measured in `run_dir`, held to the run's own SLO."""
+    """Return the request for the service measured in `run_dir`, with the run's own SLO."""
     slo: dict[str, object] = {**slo_of_run(run_dir), **over.slo}
     return request_for_service(
         fit(read_results(run_dir)),
@@ -56,7 +56,7 @@ def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
 
 
 def request_from_file(path: Path, run_dir: Path | None, over: Overrides) -> PlanRequest:
-    """The question of a plan.toml, for the service it states or, where not, that was measured."""
+    """Return the request of a plan.toml, for its stated service or the measured one."""
     return request_from_plan_file(_overruled(read_plan(path), over), run_dir)
 
 

@@ -55,11 +55,11 @@ class Year:
     demerits_added: float
 
     def goodput_of(self, machines: int) -> float:
-        """The least share of requests that are answered well, with so many."""
+        """Return the least share of requests with good answers, for this number of machines."""
         return max(0.0, self.goodput - self.lost * self._more(machines))
 
     def demerits_of(self, machines: int) -> float:
-        """The most demerits of a request."""
+        """Return the most demerits of a request."""
         return self.demerits + self.demerits_added * self._more(machines)
 
     def _more(self, machines: int) -> float:
@@ -88,7 +88,7 @@ class Bound:
 
 
 def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
-    """The allowed machines of the tier.
+    """Return the allowed machines of the tier.
 
     Parameters: folder, what a relative `run` is relative to; place, of the table that asks.
     Raises: InputError for a folder that is no valid run of kind performability with a year of that

@@ -176,7 +176,7 @@ class PlanFile:
         return self.source.path.parent
 
     def having(self, **changes: Any) -> PlanFile:
-        """The same file with other values; its keys keep their lines."""
+        """Return the same file with other values; its keys keep their lines."""
         return PlanFile(self.source, self.stated.model_copy(update=changes), self.remarks)
 
 
@@ -186,7 +186,7 @@ def read_plan(path: Path) -> PlanFile:
 
 
 def checked(source: ConfigFile) -> PlanFile:
-    """The plan.toml of these values. Raises InputError."""
+    """Return the plan.toml of these values. Raises InputError."""
     source, remarks = with_measured_limping(source)
     stated = check(source, Declared)
     source.refuse_all(_problems(stated))

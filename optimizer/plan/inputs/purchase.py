@@ -49,7 +49,7 @@ class Speed(Strict):
 
 
 def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceBook:
-    """The book with these speeds of the region's types.
+    """Return the book with these speeds of the region's types.
 
     Raises: InputError for an unknown type, and for one that is stated twice.
     """
@@ -68,7 +68,7 @@ def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceB
 
 
 def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> PriceBook:
-    """The book with every type of the region once more for each way to pay.
+    """Return the book with every type of the region once more for each way to pay.
 
     Raises: InputError for a book of owned machines, a name given twice, and an unknown type.
     """

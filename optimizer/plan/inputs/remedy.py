@@ -44,18 +44,18 @@ class Remedy(Strict):
         return self.model_dump(include=set(_RATES), exclude_none=True)
 
     def with_rates(self, rates: FailureRates) -> FailureRates:
-        """The rates with this remedy."""
+        """Return the rates with this remedy."""
         return replace(rates, **self.rates)
 
     def with_degraded(self, degraded: Degraded | None) -> Degraded | None:
-        """The degraded condition with this remedy."""
+        """Return the degraded condition with this remedy."""
         if degraded is None or self.limp_speed is None:
             return degraded
         return degraded.model_copy(update={"limp_speed": self.limp_speed})
 
 
 def without_limping(degraded: Degraded | None) -> Degraded | None:
-    """The degraded condition if no machine limped; None where nothing is left of it."""
+    """Return the degraded condition without limping machines; None if nothing is left of it."""
     if degraded is None or not degraded.nodes_down:
         return None
     return degraded.model_copy(update={"limping": 0, "limp_speed": 1.0})

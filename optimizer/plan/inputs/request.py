@@ -83,7 +83,7 @@ def request_for_service(
     slo: Mapping[str, Any],
     **choices: Unpack[Choices],
 ) -> PlanRequest:
-    """The checked question about a service that has been fitted, held to `slo`."""
+    """Return the checked request for a fitted service, with `slo`."""
     rates, book = choices.get("rates"), choices.get("book")
     scheme = choices.get("scheme") or service.scheme
     service = replace(service, scheme=scheme)
@@ -104,7 +104,7 @@ def request_for_service(
 
 
 def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> PlanRequest:
-    """The checked question of a plan.toml that has been read."""
+    """Return the checked request of a plan.toml."""
     file, carried = with_capacities(file)
     plan = file.stated
     measured = None if results is None else fit(read_results(FilePath(results)))
@@ -136,7 +136,7 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
 
 
 def _promised(asked: PlanRequest, file: PlanFile) -> PlanRequest:
-    """The question with the bound of `[slo.performability]`, if it has one."""
+    """Return the request with the bound of `[slo.performability]`, if there is one."""
     wanted = file.stated.slo.performability
     if wanted is None:
         return asked
@@ -279,7 +279,7 @@ def _check_schedule(file: PlanFile, case: Case) -> None:
 
 
 def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tuple[str, ...]:
-    """The inputs that are uncertain, and matter for this SLO."""
+    """Return the uncertain inputs that affect this SLO."""
     found = sorted(rates.uncertain) if slo.availability is not None else []
     if demand.spread:
         found.append("arrival_per_s")
@@ -289,15 +289,17 @@ def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tup
 
 
 def _with_spread(demand: Estimate, load: Load) -> Estimate:
-    """The demand with the spread that is stated for it."""
+    """Return the demand with its stated spread."""
     if load.spread is None or demand.value is None:
         return demand
     return replace(demand, spread=load.spread * demand.value)
 
 
 def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
-    """The demand that is not exceeded with that probability, its error taken as normal, times the
-    factor from today's mean to what is planned for."""
+    """Return the demand that is not exceeded with that probability, for the planned load.
+
+    Its error is taken as normal. The factor leads from today's mean to the planned load.
+    """
     if demand.value is None:
         return demand
     more = 0.0
@@ -309,7 +311,7 @@ def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
 
 
 def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierDemand, ...]:
-    """The demands with the mechanisms, instance types and data that plan.toml states."""
+    """Return the demands with the mechanisms, instance types and data that plan.toml states."""
     stated = {tier.name: tier for tier in plan.tiers} if plan else {}
     tiers = tuple(
         with_state(tier, stated[tier.name]) if tier.name in stated else tier for tier in tiers
@@ -331,7 +333,7 @@ def _chosen(tiers: tuple[TierDemand, ...], plan: Declared | None) -> tuple[TierD
 def _priced(
     tiers: tuple[TierDemand, ...], service: ServiceFit, plan: Declared | None, load: Load
 ) -> tuple[TierDemand, ...]:
-    """The demands with what plan.toml says of the price of disks and traffic."""
+    """Return the demands with the prices of disks and traffic in plan.toml."""
     if plan is None:
         return tiers
     stated = {tier.name: tier for tier in plan.tiers}
@@ -342,7 +344,7 @@ def _priced(
 
 
 def _stated_rates(stated: Mapping[str, Any], scheme: str) -> tuple[UncertainRates, tuple[str, ...]]:
-    """The rates, and what PCRAFT's defaults had to stand in for."""
+    """Return the rates, and those that PCRAFT's defaults replaced."""
     given = {key: value for key, value in stated.items() if value is not None}
     defaults = FailureRates()
     remarks = tuple(

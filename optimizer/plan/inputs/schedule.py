@@ -43,7 +43,7 @@ class DeclaredQuota(Strict):
         return self
 
     def quota(self) -> Quota:
-        """The same for the schedule."""
+        """Return the same for the schedule."""
         most = float(self.machines or 0) if self.vcpus is None else self.vcpus
         return Quota(frozenset(self.instance_types), most, self.vcpus is not None)
 
@@ -73,7 +73,7 @@ class DeclaredSchedule(Strict):
 def problems_of(
     stated: DeclaredSchedule | None, load: Load | None, values: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """A [schedule] without hours, or beside what it cannot keep."""
+    """Yield the problem of a [schedule] without hours, or with limits that it cannot keep."""
     if stated is None:
         return
     if load is None or not load.hours:
@@ -99,9 +99,10 @@ class Hours:
 def hourly_problem(
     case: Case, load: Load, stated: DeclaredSchedule | None, path: Path
 ) -> Hours | None:
-    """The schedule's problem with the replicas of `path`; None where none is made.
+    """Return the schedule's problem with the replicas of `path`; None where none is made.
 
-    Machines with data do not come and go with the hours."""
+    Machines with data do not come and go with the hours.
+    """
     if not load.hours or case.scheme != Scheme.cloud or case.domains or case.users is not None:
         return None
     if case.slo.degraded is not None or any(tier.has_state for tier in case.tiers):
@@ -174,7 +175,7 @@ def _lost(
 
 
 def fleet_of_sizes(path: Path, sizes: Sizes) -> Path:
-    """The fleet with so many servers of so many vCPUs in each tier, as the latency law sees it."""
+    """Return the fleet with these servers and vCPUs in each tier, for the latency law."""
     return tuple(
         replace(o, needed=n, extra=0, instance=replace(o.instance, vcpus=v, baseline_share=1.0))
         for o, (n, v) in zip(path, sizes, strict=True)
@@ -182,7 +183,7 @@ def fleet_of_sizes(path: Path, sizes: Sizes) -> Path:
 
 
 def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Sizes], bool] | None:
-    """The latency limits in a period of that load, by the law of the whole page."""
+    """Return the latency limits in a period of that load, by the law of the whole page."""
     if not case.slo.latency_ms:
         return None
     at = [case.with_load(one) for one in loads]

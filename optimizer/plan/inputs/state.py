@@ -59,7 +59,7 @@ def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[P
 
 
 def with_state(demand: TierDemand, tier: DeclaredTier) -> TierDemand:
-    """The demand with what plan.toml says of the tier's data."""
+    """Return the demand with the tier's data in plan.toml."""
     state = replace(
         demand.state,
         kept=tier.state or demand.state.kept,

@@ -93,13 +93,13 @@ class Weighed:
         return [key for key in LIMITS if self.share_of(slo, key) > 1.0]
 
     def share_of(self, slo: IntegritySlo, key: str) -> float:
-        """The upper bound over the limit; 0 without one."""
+        """Return the ratio of the upper bound to the limit; 0 without a limit."""
         asked: float | None = getattr(slo, key)
         found: Bounds = getattr(self, key)
         return 0.0 if asked is None else found.high / asked
 
     def worst(self, slo: IntegritySlo) -> float:
-        """The largest of these shares."""
+        """Return the largest of these shares."""
         return max(self.share_of(slo, key) for key in LIMITS)
 
 
@@ -155,7 +155,7 @@ class Hardening:
         return faults.high * crash.high * YEAR_S / FAULT_MONTH_S
 
     def weighed(self, mix: Mix, tiers: Sequence[TierDemand]) -> Weighed:
-        """The effect of these variants on users."""
+        """Return the effect of these variants on users."""
         shares = [self.corrupt_share(variant) for variant in mix]
         visits = visits_of(tiers)
 
@@ -171,7 +171,7 @@ class Hardening:
         return Weighed(Bounds(*map(wrong, ends)), Bounds(*map(corrupt_s, ends)))
 
     def built(self, mix: Mix, tiers: Sequence[TierDemand]) -> tuple[TierDemand, ...]:
-        """The tiers with these variants: slower nodes, which faults crash more or less often."""
+        """Return the tiers with these variants: slower nodes, and other crash rates by faults."""
         return tuple(
             replace(
                 tier,

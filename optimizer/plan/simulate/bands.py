@@ -58,7 +58,7 @@ def spread_over(band: Sequence[Path]) -> list[Path]:
 
 
 def score(pages_ms: NDArray[np.float64], limits_ms: Mapping[int, float]) -> float:
-    """The worst of the shares of pages beyond a limit, over the share that is allowed.
+    """Return the largest ratio of a share of pages beyond a limit to the allowed share.
 
     Parameters: pages_ms of all short runs; limits_ms by percentile.
     """

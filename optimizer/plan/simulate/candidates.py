@@ -33,7 +33,7 @@ Kind = tuple[tuple[float, int, int], ...]  # by tier: vCPUs of a machine, active
 
 
 def kind_of(path: Path) -> Kind:
-    """The part of a fleet that a simulation sees."""
+    """Return the features of a fleet that a simulation distinguishes."""
     return tuple((o.instance.vcpus, o.nodes, o.replicas) for o in path)
 
 
@@ -75,8 +75,11 @@ def by_cost(problem: Problem, deadline: Deadline) -> Iterator[Path]:
 
 
 def _options(pool: Pool) -> dict[int, list[tuple[Option, float]]]:
-    """The options and what they take of the budget of availability, by level; of those of one
-    type, active machines and replicas none that another one undercuts in cost and loss."""
+    """Return the options by level, with their use of the availability budget.
+
+    Options with the same type, active machines and replicas are left out if another one is cheaper
+    and uses less.
+    """
     c = pool.columns
     found: dict[int, list[tuple[Option, float]]] = {}
     keys = np.stack([c.vcpus, c.nodes, c.replicas, c.upstream], axis=1)

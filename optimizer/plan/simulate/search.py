@@ -174,7 +174,7 @@ def decide(
     clock: Clock,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Decided:
-    """The cheapest fleet that keeps the SLO, within LIMIT_S.
+    """Return the cheapest fleet that keeps the SLO, within LIMIT_S.
 
     Parameters: law_path, the fleet that the law proposes; results, the run behind the service; say
     hears how far it is.
@@ -214,7 +214,7 @@ class _Search:
         self._seen: set[Kind] = set()  # looked at by short runs
 
     def decided(self) -> Decided:
-        """The answer, or why there is none."""
+        """Return the answer, or why there is none."""
         if self._world.unknown:
             return not_simulated(f"no simulation of {', '.join(self._world.unknown)}")
         reason = self._distrust()
@@ -227,7 +227,7 @@ class _Search:
         return Decided(body, chosen.path, self._distribution(chosen))
 
     def _distrust(self) -> str:
-        """The reason not to trust the simulator; empty where there is none."""
+        """Return the reason not to trust the simulator; empty where there is none."""
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
         if missed := self._fitted.missed:
@@ -258,7 +258,7 @@ class _Search:
         return {"blocks_of_each_arm": blocks, "minutes": minutes}
 
     def _undecided(self, reason: str) -> Decided:
-        """A prediction for the law's fleet, without a claim."""
+        """Return a prediction for the law's fleet, without a claim."""
         same = [f for f in self._fleets if kind_of(f.path) == kind_of(self._law_path)]
         fleet = same[0] if same else _Fleet(self._law_path)
         self._reached(fleet, _SHOWN)
@@ -266,8 +266,9 @@ class _Search:
         return Decided(self._body(Verdict.undecided, reason), None, shown)
 
     def _cheapest(self) -> _Fleet | None:
-        """The cheapest fleet that is shown to keep the SLO: upwards from the law's cost, band by
-        band, until there is one, then those below it, the nearest first."""
+        """Return the cheapest fleet that is shown to keep the SLO: upwards from the law's cost,
+        band by band, until there is one, then those below it, the nearest first.
+        """
         below: list[Path] = []
         chosen = None
         paths = by_cost(self._problem, self._deadline)
@@ -296,7 +297,7 @@ class _Search:
         return chosen
 
     def _untested(self, paths: Sequence[Path], usd: float) -> list[Path]:
-        """Those below a cost that were not tested."""
+        """Return the fleets below a cost that were not tested."""
         tested = {kind_of(one.path) for one in self._fleets if len(one.runs) > LOOKS[0]}
         return [p for p in paths if cost(p) < usd - CENT and kind_of(p) not in tested]
 
@@ -327,7 +328,7 @@ class _Search:
         return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
 
     def _kept(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
-        """Those fleets that are shown to keep the SLO, tested one by one."""
+        """Yield the fleets that are shown to keep the SLO, tested one by one."""
         known = {kind_of(fleet.path): fleet for fleet in self._fleets}
         group = [known.get(kind_of(path)) or _Fleet(path) for path in paths]
         group = group[: max(0, FLEETS_MOST - len(self._fleets))]
@@ -344,7 +345,7 @@ class _Search:
         return True
 
     def _tested(self, fleet: _Fleet) -> Verdict:
-        """The fleet's verdict, after more looks where it needs them."""
+        """Return the fleet's verdict, after more looks where it needs them."""
         for look in LOOKS:
             if look > len(fleet.runs) and not self._reached(fleet, look):
                 break

@@ -33,7 +33,7 @@ def cheapest_of(
     limit_s: float = LIMIT_S,
     clock: Clock = time.monotonic,
 ) -> Chosen:
-    """The cheapest plan of any of the problems, which are made when it is their turn.
+    """Return the cheapest plan of all problems, which are made one after the other.
 
     Parameters: limit_s [s] bounds all searches together, by `clock`; each may take its share of
     what is left, its making included.

@@ -23,11 +23,11 @@ class Deadline:
         self._seconds, self._until_s = seconds, clock() + seconds
 
     def within(self, seconds: float) -> Deadline:
-        """A bound of its own for a part, not beyond this one."""
+        """Return a deadline for a part, not beyond this one."""
         return Deadline(min(seconds, self.left_s()), self.clock)
 
     def left_s(self) -> float:
-        """The time that is left, at least 0."""
+        """Return the time that is left, at least 0."""
         return max(0.0, self._until_s - self.clock())
 
     def over(self) -> bool:

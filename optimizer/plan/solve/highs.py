@@ -40,7 +40,7 @@ class Highs:
         self._solver.set_instance(model)
 
     def answer(self, model: Any, limit_s: float, *, presolve: str, abs_gap: float = 0.0) -> Answer:
-        """The optimum, that there is none, or what is known at the time limit [s].
+        """Return the optimum, infeasibility, or the state at the time limit [s].
 
         Raises: PlannerError where HiGHS fails.
         """
@@ -67,7 +67,7 @@ class Highs:
         return Answer(values, -math.inf if bound is None else float(bound), proved)
 
     def optimum(self, model: Any, limit_s: float, *, presolve: str) -> Mapping[Any, float] | None:
-        """The optimum's values; None where the program is infeasible.
+        """Return the optimum's values; None if the program is infeasible.
 
         Raises: TimeLimitError at the time limit [s]; as `answer`.
         """

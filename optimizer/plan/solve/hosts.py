@@ -77,7 +77,7 @@ def packed(
     limit_s: float = LIMIT_S,
     clock: Clock = time.monotonic,
 ) -> Packed:
-    """The least servers, in USD a month, that hold a fleet which keeps every limit.
+    """Return the cheapest servers, in USD a month, for a fleet that keeps every limit.
 
     Parameters: memory_mb of a machine of each tier; servers, alike ones one after the other.
     """

@@ -44,7 +44,7 @@ _HALVINGS = 7
 def first_plan(
     problem: Problem, pools: Sequence[Pool], deadline: Deadline, *, quick: bool = False
 ) -> Path | None:
-    """A plan that keeps all limits; None if this search meets none (there may be one).
+    """Return a plan that keeps all limits; None if this search finds none.
 
     `quick`: the first that is found on a few routes, where something better follows. Without time a
     first fleet is looked for all the same.
@@ -134,7 +134,9 @@ def _on_route(
 
 
 def _up(problem: Problem, tiers: Sequence[Sequence[Option]], bound: float) -> Path | None:
-    """All tiers at the same place of their lists, as far down as keeps the limits."""
+    """Return all tiers at the same relative place of their lists, as near to the beginning as keeps
+    the limits.
+    """
 
     def at(depth: float) -> Path:
         return tuple(tier[round((len(tier) - 1) * depth)] for tier in tiers)
@@ -156,7 +158,9 @@ def _up(problem: Problem, tiers: Sequence[Sequence[Option]], bound: float) -> Pa
 
 
 def _changed(problem: Problem, tiers: Sequence[Sequence[Option]], path: Path) -> Path | None:
-    """A cheaper plan that keeps the limits, by the tiers' single effects; None if none is found."""
+    """Return a cheaper plan that keeps the limits, by the tiers' single effects; None if none is
+    found.
+    """
     now = percentile_share(problem, path)
     effects = []
     for t, tier in enumerate(tiers):
@@ -172,7 +176,7 @@ def _changed(problem: Problem, tiers: Sequence[Sequence[Option]], path: Path) ->
 
 
 def _spread(tier: Sequence[Option], held: Option) -> list[Option]:
-    """The option that is held and about _SIZES others, the nearer ones in the list more often."""
+    """Return the present option and about _SIZES others, more of them near it in the list."""
     here = tier.index(held)
     steps = {0, *(round(1.35**k) for k in range(_SIZES // 2))}
     indices = {here + s for s in steps} | {here - s for s in steps}

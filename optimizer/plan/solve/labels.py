@@ -62,7 +62,8 @@ class GivenUpError(Exception):
 def cheap(
     problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
-    """A cheap plan of `pools`, not proved to be the cheapest; `best` if it finds none cheaper.
+    """Return a cheap plan of `pools`, not proved to be the cheapest; `best` if it finds none
+    cheaper.
 
     Few options of each route are looked at: the best for their speed at a price of availability,
     which is tried out on the first routes.
@@ -99,7 +100,7 @@ def cheap(
 def cheapest(
     problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
-    """The cheapest plan of `pools`, which is `best` if nothing costs less.
+    """Return the cheapest plan of `pools`, or `best` if none is cheaper.
 
     Raises: GivenUpError when time or memory is used up, with the best plan up to then.
     """
@@ -131,14 +132,15 @@ def _on(pools: Sequence[Pool], route: tuple[Group, ...]) -> list[Pool]:
 
 
 def _affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> list[Pool]:
-    """The rest of a route; empty if a tier has nothing left."""
+    """Return the rest of a route; empty if a tier has nothing left."""
     found = affordable(problem, pools, cost(best))
     return found if all(len(pool) for pool in found) else []
 
 
 def _reduced(problem: Problem, pools: list[Pool], best: Path | None, check: Check) -> list[Pool]:
-    """The rest of a route without options that are too slow even if all other tiers are as
-    large as any that is left; what is too dear by that goes too, and so on. Maybe nothing."""
+    """Return the rest of a route without options that are too slow even if all other tiers are as
+    large as any that is left; what is too dear by that goes too, and so on. Maybe nothing.
+    """
     for _ in range(_REDUCTIONS):
         before = sum(map(len, pools))
         for t in range(len(pools)):
@@ -211,7 +213,7 @@ class Labels:
         return len(self.usd)
 
     def columns(self) -> tuple[Floats | Ints, ...]:
-        """All columns."""
+        """Return all columns."""
         return self.usd, self.loss, self.law, self.row, self.below
 
     def keep(self, which: Ints | Mask) -> Labels:
@@ -231,7 +233,7 @@ class _Laws:
         self._known: dict[tuple[int, float, int], Ints] = {}
 
     def numbers(self, option: Option, below: Ints) -> Ints:
-        """The law of `option` before each law `below`; for the last tier, all the same."""
+        """Return the law of `option` for each law `below`; for the last tier they are equal."""
         size = 1 if self._below is None else self._below._count
         left = 0 if self._degraded is None else self._degraded.servers(option)
         key = (option.needed, option.instance.vcpus, left)
@@ -305,8 +307,10 @@ class _Route:
         return Labels(c.usd[rows], c.loss[rows], np.array(laws, dtype=np.int64), rows, rows)
 
     def _worth_keeping(self, t: int) -> Labels:
-        """Each option of tier t before each label below it, as far as cost and loss allow, without
-        those that the others beat or that are too slow; compared whenever many have come up."""
+        """Return each option of tier t before each label below it, as far as cost and loss allow,
+        without those that the others beat or that are too slow; compared whenever many have come
+        up.
+        """
         below = self._labels[t + 1]
         kept, fresh, count = below.keep(np.zeros(0, dtype=np.int64)), [], 0
         for part in self._extended(t, below):
@@ -385,14 +389,14 @@ class _Route:
         return labels.keep(np.isin(labels.law, used[alive]))
 
     def _path(self, t: int, labels: Labels, i: int) -> Path:
-        """The options of a label of tier t, from there to the back."""
+        """Return the options of a label of tier t, from there to the back."""
         option = self._pools[t].option(int(labels.row[i]))
         if t + 1 == len(self._pools):
             return (option,)
         return (option, *self._path(t + 1, self._labels[t + 1], int(labels.below[i])))
 
     def _pairs(self, below: Labels) -> Path | None:
-        """The cheapest of all pairs of an option of the first tier and a label below it."""
+        """Return the cheapest of all pairs of an option of the first tier and a label below it."""
         pool = self._pools[0]
         c = pool.columns
         usd = (c.usd[:, None] + below.usd[None, :]).ravel()
@@ -418,8 +422,9 @@ class _Route:
 
 
 def largest_of(problem: Problem, pool: Pool) -> Option:
-    """An option that none of the pool exceeds in nodes and vCPUs, nor in what is left when it is
-    degraded; it may not exist."""
+    """Return an option that none of the pool exceeds in nodes and vCPUs, nor in what is left when
+    it is degraded; it may not exist.
+    """
     one, c = pool.option(0), pool.columns
     machine = replace(one.instance, vcpus=float(c.vcpus.max()))
     large = replace(one, needed=int(c.needed.max()), instance=machine)

@@ -91,7 +91,7 @@ def solve(
     limit_s: float = LIMIT_S,
     clock: Clock = time.monotonic,
 ) -> Solution:
-    """The cheapest path that keeps every limit, proved within the options.
+    """Return the cheapest path that keeps every limit, proved within the options.
 
     Parameters: known, a path that keeps them all, if there is one already: nothing dearer is looked
     at; limit_s [s] bounds the search, by `clock`. What it ended with is then the answer, with its
@@ -119,7 +119,7 @@ def solve(
 
 
 def check_proof(problem: Problem, found: Solution) -> Solution:
-    """The same, not proved where the latency is not what the proof rests on (`monotony`)."""
+    """Return the solution, unproved if the latency violates the proof's condition (`monotony`)."""
     seen = breach(problem, found.path) if found.proved else None
     if seen is None:
         return found
@@ -158,7 +158,7 @@ def _gap(usd: float, least: float) -> float:
 
 
 def _unproved(best: Path | None, least: float, cuts: int = 0, solves: int = 0) -> Solution:
-    """The best plan up to now. Raises: OutOfTimeError if there is none."""
+    """Return the best plan up to now. Raises: OutOfTimeError if there is none."""
     if best is None:
         raise OutOfTimeError(
             "plan",
@@ -225,7 +225,7 @@ class _Search:
         return self._end(found, "labels")
 
     def _proposed(self) -> Path | None:
-        """The cheapest plan that no cut forbids."""
+        """Return the cheapest plan that no cut forbids."""
         self._solves += 1
         return _optimum(self._solver, self._model, self._options, self._deadline.left_s())
 
@@ -240,7 +240,7 @@ def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> 
 
 
 def fleet_model(problem: Problem, pools: list[Pool], options: list[list[Option]], doc: str) -> Any:
-    """A program that chooses a fleet which keeps the limits, without an objective."""
+    """Return a program that chooses a fleet which keeps the limits, without an objective."""
     pyo = pyomo_environ()
 
     model = pyo.ConcreteModel(doc=doc)
@@ -311,7 +311,7 @@ def _optimum(solver: Highs, model: Any, options: list[list[Option]], left_s: flo
 
 
 def chosen_path(model: Any, options: list[list[Option]], values: Mapping[Any, float]) -> Path:
-    """The options that the model chooses."""
+    """Return the options that the model chooses."""
     on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
     return tuple(options[t][i] for t, i in sorted(on))
 
@@ -358,7 +358,7 @@ def _no_faster(problem: Problem, pool: Pool, corner: Option) -> list[int]:
 
 
 def _raised(problem: Problem, pools: list[Pool], slow: Path, order: Sequence[int]) -> Path:
-    """A plan that is still too slow, with each tier as large as that allows, in `order`.
+    """Return a plan that is still too slow, with each tier enlarged as far as possible, in `order`.
 
     Its tiers need not exist: they are corners of what is cut off.
     """
@@ -378,7 +378,7 @@ def _raised(problem: Problem, pools: list[Pool], slow: Path, order: Sequence[int
 
 
 def _corner(problem: Problem, option: Option) -> Option:
-    """The same needed and, in the degraded condition, left-over servers, whatever the mechanism."""
+    """Return a corner with as many needed and, if degraded, remaining servers; any mechanism."""
     if problem.degraded is None:
         return option
     missing = option.needed - problem.degraded.servers(option)
@@ -391,7 +391,7 @@ def _sized(option: Option, vcpus: float | None = None, needed: int | None = None
 
 
 def _last(corners: list[Option], holds: Callable[[Option], bool]) -> Option:
-    """The last for which it holds, which it does for the first and all up to the last."""
+    """Return the last corner for which it holds, by bisection; it holds for the first."""
     low, high = 0, len(corners)
     while high - low > 1:
         middle = (low + high) // 2

@@ -31,7 +31,7 @@ _SMALLEST = 6  # of which all are looked at
 
 
 def breach(problem: Problem, path: Path | None) -> str | None:
-    """The first place where a larger fleet is slower, in words; None if none is found.
+    """Describe the first place where a larger fleet is slower; None if there is none.
 
     Parameters: path, the plan that was found; None: there is said to be none.
     """
@@ -51,8 +51,7 @@ def breach(problem: Problem, path: Path | None) -> str | None:
 
 
 def _of_route(pools: Sequence[Pool], path: Path | None) -> list[Pool]:
-    """The options of the plan's amplifications and replicas, else of the cheapest ones that there
-    are."""
+    """Return the options with the plan's amplifications and replicas, or of the cheapest ones."""
     if path is not None:
         route = tuple((option.upstream, option.replicas) for option in path)
     else:
@@ -64,7 +63,7 @@ def _of_route(pools: Sequence[Pool], path: Path | None) -> list[Pool]:
 
 
 def _lines(pool: Pool, at: Option) -> Iterator[list[Option]]:
-    """The same tier with other numbers of nodes, and with other vCPUs, the smallest first."""
+    """Yield the tier with other numbers of nodes, and with other vCPUs, in ascending order."""
     c = pool.columns
     counts = np.union1d(c.needed, [at.needed])
     yield [replace(at, needed=int(n)) for n in _some(counts)]
@@ -74,7 +73,7 @@ def _lines(pool: Pool, at: Option) -> Iterator[list[Option]]:
 
 
 def _some(values: Sizes) -> Sizes:
-    """The smallest few, and ever fewer of the others."""
+    """Return the smallest few, and increasingly fewer of the others."""
     few = np.geomspace(1.0, len(values), min(len(values), _SIZES_MAX)).round().astype(np.int64) - 1
     found: Sizes = values[np.union1d(few, np.arange(min(len(values), _SMALLEST)))]
     return found

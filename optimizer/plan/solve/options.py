@@ -73,7 +73,7 @@ class TierDemand:
         return (nodes + standby) * self.disk_usd, fixed + per_node * nodes
 
     def usd_beside_of(self, one: Option) -> tuple[float, float]:
-        """The same of an option."""
+        """Return the same of an option."""
         return self.usd_beside(one.upstream, one.replicas, one.nodes, one.standby)
 
     @property
@@ -92,8 +92,9 @@ class TierDemand:
         return read * upstream * replicas * self._busy_s(instance)
 
     def written(self, instance: Instance, upstream: int) -> float:
-        """The load of the tier's writes and of one machine's reads, of each machine, however many
-        there are."""
+        """Return the load of writes and of reads of one machine, which each machine of the tier
+        has.
+        """
         return self.request_per_s * self.latency.unspread * upstream * self._busy_s(instance)
 
     def _busy_s(self, instance: Instance) -> float:
@@ -130,7 +131,7 @@ class Option:
         return self.extra if self.mechanism == Mechanism.pf else 0
 
     def station(self, demand: TierDemand, policy: str) -> Station:
-        """The queueing station of the needed nodes (extra and standby ones are not counted on)."""
+        """Return the queueing station of the needed nodes, without extra and standby ones."""
         return Station(
             tier=demand.latency,
             servers=self.needed,
@@ -217,7 +218,7 @@ class Covers:
         self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
 
     def told_apart(self, _replicas: int) -> int:
-        """The same for numbers of replicas with the same redundancies: here all of them."""
+        """Return a key that is equal for numbers of replicas with equal redundancies: here all."""
         return 1
 
     def of(
@@ -227,7 +228,7 @@ class Covers:
         instance: Instance | None = None,
         replicas: int = 1,
     ) -> list[Redundancy]:
-        """All that could be worth it. Both mechanisms, where they differ."""
+        """Return all covers that can be optimal, with both mechanisms if they differ."""
         rates = self._rates if instance is None else rates_of(self._rates, instance)
         if self._scheme == Scheme.cloud and Mechanism.ara in mechanisms:
             mechanisms = (Mechanism.ara,)
@@ -248,8 +249,9 @@ class Covers:
     def _worth(
         self, needed: int, mechanism: str, rates: FailureRates, _replicas: int
     ) -> Iterator[Redundancy]:
-        """All but those with more extra nodes than another, and neither more available nor asked
-        for (`_asked`)."""
+        """Yield all but those with more extra nodes than another, and neither more available nor
+        asked for (`_asked`).
+        """
         best, most = math.inf, self._limits.max_nodes - needed
         spared = self._asked(needed, mechanism)
         tried = most if self._state.dies_with_its_copies else spared  # each copy counts
@@ -277,8 +279,9 @@ class Covers:
 def rates_of(
     rates: FailureRates, instance: Instance | None = None, demand: TierDemand | None = None
 ) -> FailureRates:
-    """The rates of machines of this kind in this tier: one that is taken away has crashed, and so
-    has one that a transient fault stopped; one that joins gets the tier's data first."""
+    """Return the rates of machines of this kind in this tier: one that is taken away has crashed,
+    and so has one that a transient fault stopped; one that joins gets the tier's data first.
+    """
     more = instance.interruptions_per_year if instance is not None else 0.0
     more += demand.crash_more_per_year if demand is not None else 0.0
     if more:

@@ -47,7 +47,7 @@ class Pool:
         return Pool(self.options, self.rows[which], self.columns.take(which))
 
     def option(self, i: int) -> Option:
-        """The i-th that is left."""
+        """Return the i-th remaining option."""
         return self.options[int(self.rows[i])]
 
     @cached_property
@@ -67,8 +67,7 @@ def cost(path: Path | None) -> float:
 
 
 def budget(problem: Problem) -> float:
-    """The loss that the tiers may have together, -log A; infinite if no availability is asked
-    for."""
+    """Return the common budget of loss, -log A; infinite without a limit of availability."""
     return math.inf if (most := problem.unavailability_max) is None else -math.log1p(-most)
 
 
@@ -199,7 +198,7 @@ def routes_by_cost(
 
 
 def _arcs(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[dict[Group, float]]:
-    """The least weight of each group, by tier."""
+    """Return the least weight of each group, by tier."""
     return [
         {group: float(weight[rows].min()) for group, rows in pool.groups.items()}
         for pool, weight in zip(pools, weights, strict=True)
@@ -225,7 +224,7 @@ def weights_at(problem: Problem, pools: Sequence[Pool], price: float) -> list[Fl
 
 
 def best_price(problem: Problem, pools: Sequence[Pool]) -> float:
-    """The price of availability at which the bound on the cost is greatest, about."""
+    """Return approximately the price of availability with the greatest bound on the cost."""
     if problem.unavailability_max is None or not all(len(pool) for pool in pools):
         return 0.0
     scale = math.fsum(float(pool.columns.usd.min()) for pool in pools)

@@ -39,13 +39,15 @@ class Chain(Protocol):
     """
 
     def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
-        """The wait of one upstream copy in the tier and all below it, for each of `below`.
+        """Return the wait of one upstream copy in the tier and all tiers below, for each of
+        `below`.
 
-        `below` is None for the last tier, and then there is one law."""
+        `below` is None for the last tier, and then there is one law.
+        """
         ...
 
     def mean_s(self, laws: Laws) -> Floats:
-        """The mean of each law [s]."""
+        """Return the mean of each law [s]."""
         ...
 
 
@@ -69,7 +71,7 @@ class Problem:
     chain: Chain | None = None
 
     def without(self, family: str) -> Problem:
-        """The same problem with one family of limits lifted."""
+        """Return the problem without one family of limits."""
         changes: dict[str, dict[str, Any]] = {
             "availability": {"unavailability_max": None},
             "utilisation": {"utilisation_max": math.inf},
@@ -137,7 +139,7 @@ def too_slow(problem: Problem, path: Path) -> bool:
 
 
 def percentile_share(problem: Problem, path: Path) -> float:
-    """The largest percentile over its limit, also over all degraded conditions; 0 without any."""
+    """Return the largest ratio of a percentile to its limit, also if degraded; 0 without limits."""
     if not problem.latency_ms_max:
         return 0.0
     found = [problem.latency(path)]

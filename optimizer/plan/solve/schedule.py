@@ -63,7 +63,7 @@ class Quota:
     vcpus: bool
 
     def of(self, machine: Instance) -> float:
-        """The share of the quota that one machine takes."""
+        """Return the share of the quota that one machine takes."""
         if machine.type_name not in self.types:
             return 0.0
         return machine.vcpus if self.vcpus else 1.0
@@ -136,7 +136,7 @@ class Measure:
     unit: str  # USD a month | machines on average | kWh a month
 
     def of(self, machine: Instance, watts_per_vcpu: float) -> Cost:
-        """The objective's share of one machine."""
+        """Return the objective's share of one machine."""
         if self.unit == "nodes":
             return Cost(0.0, 1.0)
         if self.unit == "energy":
@@ -184,7 +184,7 @@ def designs(
     *,
     for_cost: bool = False,
 ) -> list[Design]:
-    """All designs of the tier of that number; `for_cost`: those that the least cost may have.
+    """Return all designs of the tier; `for_cost`: those that a cheapest schedule may have.
 
     `headroom`: machines beyond those that utilisation asks for in the busiest hour, the target
     utilisation falling with them; `floors`: the least number of needed machines, as a share of the
@@ -316,7 +316,7 @@ def _needed(
 
 
 def _whole(value: float) -> int:
-    """The least integer that is no less: a bound itself is kept."""
+    """Return the least integer that is at least the value; a bound itself is kept."""
     return max(1, math.ceil(value * (1.0 - LIMIT_INSIDE)))
 
 
@@ -361,7 +361,7 @@ class Layer:
 
 
 def layers(asked: Sequence[float]) -> list[Layer]:
-    """The load, cut at each height that a period asks for."""
+    """Return the load in layers, with a boundary at each height that a period needs."""
     heights = sorted({0.0, *asked})
     return [
         Layer(high - low, tuple(p for p, one in enumerate(asked) if one >= high))
@@ -370,7 +370,7 @@ def layers(asked: Sequence[float]) -> list[Layer]:
 
 
 def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -> float:
-    """The least that a design can cost by itself; exact where `exact` says so."""
+    """Return a lower bound of the cost of a design; it is the cost if `exact`."""
     asked = np.array(design.asked)
     hours = np.array([problem.share(p) for p in range(len(asked))])
     heights, at = np.unique(asked, return_inverse=True)
@@ -409,11 +409,11 @@ class Schedule:
     bought: tuple[tuple[Bought, ...], ...]
 
     def total(self, problem: HourlyProblem, measure: Measure = USD) -> float:
-        """The measure of the whole, starts included."""
+        """Return the measure of the whole schedule, with starts."""
         return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
 
     def quota_used(self, problem: HourlyProblem, quota: Quota, period: int) -> float:
-        """The part of a quota that is taken in a period, by what starts then too."""
+        """Return the used part of a quota in a period, with the machines that start then."""
         used, after = 0.0, (period + 1) % len(problem.periods)
         for one in (one for tier in self.bought for one in tier):
             now = one.running[period]
@@ -443,7 +443,7 @@ def _counted(problem: HourlyProblem, one: Bought, measure: Measure) -> float:
 
 
 def screened(problem: HourlyProblem, design: Design, measure: Measure = USD) -> tuple[Bought, ...]:
-    """The machines of a design of which `least_cost` is exact."""
+    """Return the machines of a design for which `least_cost` is exact."""
     tier = problem.tiers[design.tier]
     running = {j: [0] * len(problem.periods) for j in design.machines}
     most = dict.fromkeys(design.machines, 0)

@@ -84,7 +84,7 @@ class ScheduleModel:
         self.model.latency_cuts.add(taken <= len(cut) - 1)
 
     def solve(self, limit_s: float) -> Proposed:
-        """The best schedule within the time, and the bound that was proved by then.
+        """Return the best schedule within the time, and the proved bound.
 
         HiGHS's presolve calls some programs infeasible whose row is met with equality: what it
         finds infeasible is asked again without.
@@ -308,7 +308,7 @@ def _quotas(pyo: Any, model: Any, problem: HourlyProblem) -> None:
 
 
 def _total(model: Any, problem: HourlyProblem, measure: Measure) -> Any:
-    """The measure of the whole as an expression."""
+    """Return the measure of the whole as an expression."""
     terms = []
     costs = {
         (t, j): measure.of(problem.tiers[t].machines[j], problem.watts_per_vcpu)

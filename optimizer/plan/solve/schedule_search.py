@@ -91,7 +91,8 @@ def cheapest_schedule(
     limit_s: float,
     clock: Clock = time.monotonic,
 ) -> FoundSchedule:
-    """The schedule of least `measure` that keeps all limits and `caps`, within `limit_s` seconds.
+    """Return the schedule of least `measure` that keeps all limits and `caps`, within `limit_s`
+    seconds.
 
     Raises: OutOfTimeError where the time ends while the designs are made.
     """
@@ -113,8 +114,10 @@ def cheapest_schedule(
 def pools_of(
     problem: HourlyProblem, measure: Measure, deadline: Deadline, *, for_cost: bool = False
 ) -> list[Pool]:
-    """All designs of all tiers that fit in the availability budget by themselves; `for_cost`: those
-    that the least cost may have."""
+    """Return all designs of all tiers that alone fit in the availability budget.
+
+    `for_cost`: those that a cheapest schedule may have.
+    """
     limited = problem.slow is not None
     most = problem.unavailability_max
     pools = []
@@ -166,7 +169,7 @@ def _sizes(one: Design) -> list[float]:
 
 
 def best_price(pools: Sequence[Pool]) -> tuple[float, float]:
-    """The price of availability at which the bound from below is highest, and that bound."""
+    """Return the price of availability with the highest lower bound, and that bound."""
 
     def at(price: float) -> tuple[float, float]:
         value, used = -price, 0.0
@@ -213,7 +216,7 @@ def _first(
     caps: Caps | None,
     deadline: Deadline,
 ) -> Schedule | None:
-    """A schedule among few designs: cheap, not proved to be the cheapest."""
+    """Return a cheap schedule among few designs, without a proof."""
     if problem.slow is not None:
         return _first_fast(problem, pools, price, measure, deadline)
     known = None if caps else _by_curves(problem, pools, price, measure)
@@ -233,8 +236,9 @@ def _first(
 def _by_curves(
     problem: HourlyProblem, pools: Sequence[Pool], price: float, measure: Measure
 ) -> Schedule | None:
-    """The best of few choices of designs of one size, each bought by its screening curve, with
-    machines that run on until their least time is over; None where none keeps the limits."""
+    """Return the best of few choices of designs of one size, each bought by its screening curve,
+    with machines that run on until their least time is over; None where none keeps the limits.
+    """
     best: Schedule | None = None
     for factor in _PRICES:
         chosen = []
@@ -257,7 +261,7 @@ def _by_curves(
 
 
 def _running_on(problem: HourlyProblem, one: Bought) -> Bought:
-    """The same with machines that run for their least time."""
+    """Return the schedule with machines that run for their least time."""
     if committed(one.machine):
         return one
     running, count = list(one.running), len(one.running)
@@ -307,7 +311,7 @@ def _fails(problem: HourlyProblem, chosen: Sequence[Design]) -> bool:
 
 
 def _on_step(ladders: Sequence[Sequence[Design]], step: int) -> list[Design]:
-    """All tiers as far up their ladders, of as many steps as the longest has."""
+    """Return the designs of all tiers at this step, scaled to the length of each ladder."""
     share = step / max(1, max(len(ladder) for ladder in ladders) - 1)
     return [ladder[round(share * (len(ladder) - 1))] for ladder in ladders]
 
@@ -340,7 +344,7 @@ def _too_slow(problem: HourlyProblem, chosen: Sequence[Design]) -> bool:
 
 
 def _slow_period(problem: HourlyProblem, chosen: Sequence[Design]) -> int | None:
-    """The first period, the busiest ones first, in which these are too slow together."""
+    """Return the busiest period in which these designs together are too slow."""
     if problem.slow is None:
         return None
     order = sorted(range(len(problem.periods)), key=lambda p: -problem.periods[p].load)
@@ -466,7 +470,7 @@ def _with(size: tuple[int, float], field: int, value: float) -> tuple[int, float
 
 
 def violations(problem: HourlyProblem, found: Schedule) -> list[str]:
-    """The limits that a schedule breaks, evaluated without the solver and its tolerances."""
+    """Return the limits that a schedule breaks, evaluated without the solver and its tolerances."""
     broken = []
     for tier, design, bought in zip(problem.tiers, found.designs, found.bought, strict=True):
         capacity = {one.name: c for one, c in zip(tier.machines, tier.carried_per_s, strict=True)}

@@ -88,7 +88,7 @@ class Spreads:
         self._placements = cache(self._all_placements)
 
     def told_apart(self, replicas: int) -> int:
-        """The same for numbers of replicas with which the same placements are allowed."""
+        """Return a key that is equal for numbers of replicas with the same allowed placements."""
         return replicas if any(rule.copies_apart for rule in self._rules) else 1
 
     def best(
@@ -157,8 +157,9 @@ class SpreadCovers(Covers):
     def _worth(
         self, needed: int, mechanism: str, rates: FailureRates, replicas: int
     ) -> Iterator[Redundancy]:
-        """All but those with more extra nodes than another, and neither more available nor asked
-        for."""
+        """Yield all but those with more extra nodes than another, and neither more available nor
+        asked for.
+        """
         most = self._limits.max_nodes - needed
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             most = 0

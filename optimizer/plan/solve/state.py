@@ -49,11 +49,11 @@ class TierState:
         return self.kept == "copied" and self.data_gb > 0.0
 
     def scheme(self, scheme: str) -> str:
-        """The scheme as the tier has it: nothing replaces a machine that had data of its own."""
+        """Return the scheme of the tier: machines with data of their own are not replaced."""
         return Scheme.on_prem if self.kept == "own" and self.data_gb else scheme
 
     def rates(self, rates: FailureRates) -> FailureRates:
-        """The rates with the time to copy the data to a machine that joins."""
+        """Return the rates with the time to copy the data to a machine that joins."""
         if not (more := self.copy_s):
             return rates
         repair_s = None if rates.repair_s is None else rates.repair_s + more
@@ -83,7 +83,7 @@ class TierState:
         ))  # fmt: skip
 
     def without_primary(self, rates: FailureRates) -> float:
-        """The part of a primary that is lost; 0 without one."""
+        """Return the unavailability due to the primary; 0 without one."""
         if not self.primary:
             return 0.0
         takes_over_s = self.takes_over_s(rates)
@@ -98,7 +98,7 @@ class TierState:
         scheme: str,
         nodes: float,
     ) -> float:
-        """The part of data whose last copy is lost; 0 where it outlives its machines.
+        """Return the unavailability due to loss of the last copy; 0 if data outlives machines.
 
         With a pool that is repaired: all are down only after one is, so at most the crashes of a
         machine in the time that is lost anyway.

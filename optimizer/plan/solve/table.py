@@ -119,7 +119,7 @@ class OptionTable(Sequence[Option]):
 
 
 def columns(tier: Sequence[Option]) -> Columns:
-    """The columns of any sequence of options."""
+    """Return the columns of any sequence of options."""
     if isinstance(tier, OptionTable):
         return tier.columns
     floats = [
@@ -141,7 +141,7 @@ def tier_table(
     limits: Limits,
     check: Check = unbounded,
 ) -> OptionTable:
-    """All options of a tier at these amplification levels, r = 1..max_replicas.
+    """Return all options of a tier at these amplification levels, r = 1..max_replicas.
 
     `check` is called for each type, and may end it by an exception.
     """
