@@ -306,7 +306,7 @@ class Interference(Strict):
 
 
 class Selector(Strict):
-    """Which machines: the first `count` of a tier, its first or all others, one by name, or all."""
+    """Machines: the first `count` of a tier, its first or all others, one by name, or all."""
 
     tier: TierName | None = None
     """Tier."""

@@ -1,5 +1,6 @@
-"""Which limplock a slow card or disk leads to, row by row of the paper's Table 1. Begin with
-judge/rule.py, then measure/blocks.py."""
+"""Limplock due to a slow card or disk, by row of the paper's Table 1.
+
+Read judge/rule.py first, then measure/blocks.py."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class LimplockSection(Strict):
             raise design.error("limplock.search", *problem)
 
     def _check_pass_through(self, design: Design, tier: str) -> None:
-        """Which slows I/Os down: it is below a store's data where each arm asks for it."""
+        """Check that each arm has the pass-through below its data, which slows I/Os down."""
         role = design.fleet.tiers[tier].role
         for name, arm in design.experiment.arms.items():
             got = arm.of(tier).role.get(PASS_THROUGH, "off")

@@ -266,7 +266,7 @@ class Curve:
             stretch = after
 
     def looser(self, stretch: Stretch) -> Stretch | None:
-        """Return the next cheaper stretch; None if looser limits cost as much. Raises SpentError."""
+        """Return the next cheaper stretch; None if there is none. Raises SpentError."""
         self.at(math.inf)
         walk = True  # just below the cheaper neighbour, and half way to it, in turn
         while True:

@@ -1,24 +1,23 @@
-"""Which setting heals a row: each arm beside the one that is the release as it is (`reference`).
+"""Settings that heal a row: each arm compared with the unchanged release (`reference`).
 
-- **What it buys**: how long the row's operation takes under the fault without the remedy, over how
-  long with it. Durations and not slowdowns, since a remedy that slows the base and nothing else has
-  a smaller slowdown and buys nothing.
-- **What it costs**: how long it takes without a fault with the remedy, over how long without it.
+- **Gain**: the duration of the row's operation under the fault without the remedy, over that with
+  it. Slowdowns would not do, because a remedy that only slows the base has a smaller slowdown and
+  no gain.
+- **Cost**: the duration without a fault with the remedy, over that without it.
 
-Both have `slowdown`'s bounds. Here a wait of either side may have been cut short: what is below the
-line then counts as infinite in the lower bound and as it stands in the upper one.
+Both have `slowdown`'s bounds. A wait of either side may have been cut short: a cut denominator then
+counts as infinite in the lower bound and as measured in the upper one.
 
 | gain | where |
 |---|---|
 | heals | the operation is slow without the remedy and not with it (rule.py), and the next |
-| helps | the lower bound of what it buys is above 1 |
+| helps | the lower bound of the gain is above 1 |
 | harms | the upper bound is below 1 |
-| nothing shown | the bounds hold 1, and the upper is below the factor, or it is slow all the same |
+| nothing shown | the bounds contain 1, and the upper is below the factor, or it is still slow |
 | insufficient | else; or a base of either arm is not judged (cut short, too few, not steady) |
 
-The price is `costs`, `saves` or `none shown` in the same way. The rule's verdicts of
-node and cluster stand beside (result.py): a remedy may leave the operation slow, and keep nodes
-answering.
+The cost is `costs`, `saves` or `none shown` in the same way. result.py adds the rule's verdicts of
+node and cluster, because a remedy may leave the operation slow but keep nodes answering.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which resource ran out: of each row and machine the white-box metrics that came to their limit
-under a fault, else the one that grew most against its base, but none that is far below its limit.
+"""Exhausted resources: the white-box metrics of each row and machine that reached their limit under
+a fault, else the one that grew most relative to its base, unless it is far below its limit.
 
-Whether a heap that is full is why a node is slow no metric says; that it was full, when, and that
-it was not so without the fault, is what a reader has to know first.
+No metric proves that a full heap makes a node slow. The result shows that it was full, when, and
+that it was not without the fault.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ def _scenario(
 
 
 def _died(window: Window) -> dict[str, float]:
-    """Which servers ran out of memory, by their part, and after how long."""
+    """Return the servers that ran out of memory, by their part, with the time until then [s]."""
     return {window.labels.get(name, name): since_s for name, since_s in window.died_s.items()}
 
 

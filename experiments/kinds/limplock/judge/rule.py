@@ -1,18 +1,18 @@
-"""Which limplock a row showed: operation, node, cluster, each yes, no, insufficient or under-dosed.
+"""The limplock of a row: operation, node, cluster, each yes, no, insufficient or under-dosed.
 
 - **Operation**: the row's own operation is slower than `factor`.
-- **Node**: a node is slow in what needs nothing that limps. On the limping node that is what it
-  has to itself; on any other, what does not touch the limping one: the limplock spread.
-- **Cluster**: an operation is slow on every node that is asked for it, whatever it needs there, so
-  that no node of the cluster can do it as before. `scope` names these operations. An operation that
-  one node serves for all (a master's) is such a one as soon as that node is slow in it.
+- **Node**: a node is slow in operations that need no limping part. On the limping node these are
+  local ones; on any other, those that do not use the limping one: the limplock spread.
+- **Cluster**: an operation is slow on every node that serves it, so that no node of the cluster
+  serves it as before. `scope` names these operations. An operation that one node serves for all (a
+  master's) belongs to them as soon as that node is slow in it.
 
 Slower than `factor` is a slowdown whose lower bound is above it; not slower, one whose upper bound
 is below it; else it is insufficient, as is a base that differs too much from itself. A node that
 went down is judged by the time before; if there is none, it crashed, and does not limp.
 
-What is not yes is under-dosed where the operations could not fill what the row locks up by
-(`dose.py`), and insufficient where the base has drifted from a repeat's begin to its end.
+A verdict other than yes is under-dosed if the operations could not fill the resource of the row's
+limplock (`dose.py`), and insufficient if the base drifted from a repeat's begin to its end.
 """
 
 from __future__ import annotations

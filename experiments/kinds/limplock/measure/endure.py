@@ -34,7 +34,7 @@ class Endure(Strict):
 
 
 class Deaths:
-    """Which machines' programs have run out of memory, or ended, since this was made.
+    """Machines whose programs ran out of memory, or ended, since the creation of this object.
 
     printed: what a machine printed last; ended: whether its program has ended. Looked at every two
     seconds, so that a death is told up to so much late.

@@ -1,4 +1,4 @@
-"""Which setting heals a row, on the page and on a terminal: what remedies buy and cost."""
+"""Settings that heal a row, on the page and on a terminal: gain and cost of remedies."""
 
 from __future__ import annotations
 

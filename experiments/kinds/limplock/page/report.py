@@ -228,7 +228,7 @@ def _notes(one: Mapping[str, Any]) -> str:
 
 
 def _died(repeats: Sequence[Mapping[str, float]]) -> list[str]:
-    """Which servers ran out of memory, when, and in how many repeats."""
+    """Describe the servers that ran out of memory, the times, and the number of repeats."""
     names = sorted({name for one in repeats for name in one})
     found = []
     for name in names:

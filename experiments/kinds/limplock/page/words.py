@@ -1,4 +1,4 @@
-"""How many times longer, as words and cells: as far as is known where waits were cut short."""
+"""Slowdowns as words and cells; a bound if waits were cut short."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from experiments.kinds.tune.section import TuneSection
 
 
 def differences(one: Arm, other: Arm) -> set[tuple[str, str]]:
-    """What differs by tier, tokens apart: they are the policy's."""
+    """Differences by tier without tokens: they are the policy's."""
     return {
         (tier, key)
         for tier in ("web", "db")

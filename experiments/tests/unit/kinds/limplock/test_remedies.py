@@ -1,4 +1,4 @@
-"""Which setting heals a row: what an arm buys and costs beside the release as it is."""
+"""Settings that heal a row: gain and cost of an arm beside the release as it is."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_who_refuses_or_does_not_listen_says_nothing(server: ThreadingHTTPServer
 def test_a_request_makes_no_client(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which would read all certificates of the world for it."""
+    """A client would read all certificates of the system."""
 
     def made(*_: object, **__: object) -> ssl.SSLContext:
         raise AssertionError("a client of its own")
