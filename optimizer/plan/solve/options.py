@@ -250,10 +250,10 @@ class Covers:
         self, needed: int, mechanism: str, rates: FailureRates, _replicas: int
     ) -> Iterator[Redundancy]:
         """Yield all but those with more extra nodes than another, and neither more available nor
-        asked for (`_asked`).
+        required (`_required_extra`).
         """
         best, most = math.inf, self._limits.max_nodes - needed
-        spared = self._asked(needed, mechanism)
+        spared = self._required_extra(needed, mechanism)
         tried = most if self._state.dies_with_its_copies else spared  # each copy counts
         values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=tried)
         self._check()
@@ -264,8 +264,8 @@ class Covers:
                 yield Redundancy(mechanism, extra, lost)
             best = min(best, lost)
 
-    def _asked(self, needed: int, mechanism: str) -> int:
-        """So many extra nodes count whatever they do to availability; -1: none does."""
+    def _required_extra(self, needed: int, mechanism: str) -> int:
+        """Return the extra nodes that are required apart from availability; -1 for none."""
         if mechanism != Mechanism.ara:
             return -1
         return max(self._nodes_down, self._min_nodes - needed)

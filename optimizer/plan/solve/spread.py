@@ -163,7 +163,7 @@ class SpreadCovers(Covers):
         most = self._limits.max_nodes - needed
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             most = 0
-        spared = self._asked(needed, mechanism)
+        spared = self._required_extra(needed, mechanism)
         best = math.inf
         for extra in range(most + 1):
             self._check()
